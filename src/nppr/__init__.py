@@ -1,0 +1,90 @@
+"""How robust is a classifier at least, when the noise it will meet is unknown?
+
+    import nppr
+
+    report = nppr.assess(model, (images, labels), budget=nppr.Budget.linf("8/255"))
+    print(report.table())
+
+Names are loaded when they are first used, so that `import nppr` and `nppr --help` stay quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nppr.assess import assess
+    from nppr.budget import Budget
+    from nppr.classifiers import Classifier
+    from nppr.data import Data, from_arrays, load_data
+    from nppr.errors import NpprError
+    from nppr.measure import measure
+    from nppr.report import Report, read_report
+    from nppr.sources import PGD, Gaussian, Laplace, Uniform
+    from nppr.types import Estimate, PerturbationSource, Tally
+
+__all__ = [
+    "PGD",
+    "Budget",
+    "Classifier",
+    "Data",
+    "Estimate",
+    "Gaussian",
+    "Laplace",
+    "NpprError",
+    "PerturbationSource",
+    "Report",
+    "Tally",
+    "Uniform",
+    "assess",
+    "from_arrays",
+    "load_data",
+    "measure",
+    "read_report",
+]
+
+_HOMES = {
+    "assess": "nppr.assess",
+    "Budget": "nppr.budget",
+    "Classifier": "nppr.classifiers",
+    "Data": "nppr.data",
+    "from_arrays": "nppr.data",
+    "load_data": "nppr.data",
+    "NpprError": "nppr.errors",
+    "measure": "nppr.measure",
+    "Report": "nppr.report",
+    "read_report": "nppr.report",
+    "PGD": "nppr.sources",
+    "Gaussian": "nppr.sources",
+    "Laplace": "nppr.sources",
+    "Uniform": "nppr.sources",
+    "Estimate": "nppr.types",
+    "PerturbationSource": "nppr.types",
+    "Tally": "nppr.types",
+}
+
+
+class _Package(ModuleType):
+    """Keeps `nppr.assess` the function when `nppr.assess` the module is imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'nppr' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The import system binds a submodule to its package once it is loaded.
+        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return __all__
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,3 @@
+from nppr.cli import main
+
+main()

@@ -1,0 +1,78 @@
+"""Finished blocks of a measurement, kept in a file so that nothing computed is lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from nppr.errors import RunFolderError
+from nppr.types import IntArray
+
+__all__ = ["Blocks", "FileStore", "Store"]
+
+
+@dataclass(eq=False)
+class Blocks:
+    """How far a measurement is: per input the right draws and the finished draw blocks."""
+
+    right: IntArray
+    finished: IntArray
+    calls: int = 0
+
+    @classmethod
+    def none(cls, inputs: int) -> Blocks:
+        """Nothing measured yet."""
+        return cls(np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
+
+
+class Store(Protocol):
+    """Where a measurement keeps its finished blocks."""
+
+    def load(self, inputs: int) -> Blocks | None:
+        """The blocks kept so far, or None."""
+
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        """Keep the blocks: at once, or when the last time is long enough ago."""
+
+
+@dataclass
+class FileStore:
+    """A safetensors file that is replaced whole, at most every `seconds`."""
+
+    path: Path
+    seconds: float = 2.0
+    _saved: float = field(default_factory=time.monotonic, repr=False)
+
+    def load(self, inputs: int) -> Blocks | None:
+        if not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="np") as file:
+                right, finished = file.get_tensor("right"), file.get_tensor("finished")
+                calls = int(file.metadata()["calls"])
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            raise RunFolderError(
+                f"`resume` must find whole files, got {self.path} which cannot be read: {error}."
+                " Delete it to measure that source again."
+            ) from error
+        if right.shape != (inputs,) or finished.shape != (inputs,):
+            raise RunFolderError(
+                f"`resume` must find {inputs} inputs in {self.path}, got {len(right)}."
+            )
+        return Blocks(right, finished, calls)
+
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        if not now and time.monotonic() - self._saved < self.seconds:
+            return
+        tensors = {"right": blocks.right, "finished": blocks.finished}
+        partial = self.path.with_name(self.path.name + ".partial")
+        partial.write_bytes(save(tensors, metadata={"calls": str(blocks.calls)}))
+        os.replace(partial, self.path)
+        self._saved = time.monotonic()

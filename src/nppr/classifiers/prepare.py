@@ -1,0 +1,223 @@
+"""The fastest form of a classifier that gives the same answers, and its best micro-batch.
+
+Two forms are tried on a copy: convolutions with their batch normalisation folded in, and the
+`channels_last` memory order. Each is kept only where the model runs, agrees with the original and is
+faster. Models that cannot be copied or traced run as they are, just without the gain.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, fx, nn
+from torch.fx.experimental.optimization import fuse
+
+from nppr.classifiers.wrap import Classifier, FrozenClassifier, check_classifier, frozen
+from nppr.errors import SpecError
+
+__all__ = ["AGREEMENT", "FrozenForms", "Prepared", "is_out_of_memory", "prepare"]
+
+logger = logging.getLogger(__name__)
+
+AGREEMENT = 1e-4
+"""Largest difference of logits, relative to the largest logit, at which two forms agree."""
+
+GAIN = 1.03
+"""A form must be this much faster to be kept: less is noise of the clock."""
+
+PROBE_SECONDS = 0.15
+MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class FrozenForms:
+    """The fast form, whose calls count, and the model as it was given."""
+
+    fast: FrozenClassifier
+    reference: FrozenClassifier
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A classifier ready to measure with.
+
+    `reference` is the model as it was given; `fast` agrees with it and is what the images go
+    through. Decisions too close to call are settled by `reference` (see `measure`).
+    """
+
+    reference: Classifier
+    fast: Classifier
+    classes: int
+    device: torch.device
+    micro_batch: int
+    form: tuple[str, ...]
+    images_per_second: float
+
+    @contextmanager
+    def frozen(self) -> Iterator[FrozenForms]:
+        """Both forms in eval mode."""
+        with frozen(self.reference) as reference, frozen(self.fast) as fast:
+            yield FrozenForms(fast, reference)
+
+
+def prepare(
+    classifier: Classifier,
+    probe: Tensor,
+    *,
+    classes: int,
+    device: str | torch.device | None = None,
+    micro_batch: int | None = None,
+) -> Prepared:
+    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch."""
+    if micro_batch is not None and micro_batch < 1:
+        raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
+    place = _device(classifier, device)
+    reference = _on(classifier, place)
+    probe = probe.to(place)
+    check_classifier(reference, probe[:2], classes)
+    fast, form = _fastest(reference, _repeat(probe, micro_batch or 64))
+    size, speed = _best_micro_batch(fast, probe, micro_batch)
+    return Prepared(reference, fast, classes, place, size, form, speed)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on any device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+def _device(classifier: Classifier, device: str | torch.device | None) -> torch.device:
+    if device is not None:
+        try:
+            place = torch.device(device)
+            torch.empty(1, device=place)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise SpecError(
+                f"`device` must be one that works here, got {str(device)!r}: {reason}"
+            ) from error
+        return place
+    if classifier.device is not None and classifier.device != torch.get_default_device():
+        return classifier.device
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return accelerator or torch.get_default_device()
+
+
+def _on(classifier: Classifier, device: torch.device) -> Classifier:
+    """The classifier on a device: a copy if it has to move, for the caller's model stays put."""
+    module = classifier.module
+    if module is None or classifier.device in (None, device):
+        return classifier
+    return classifier.with_model(copy.deepcopy(module).to(device))
+
+
+def _fastest(reference: Classifier, probe: Tensor) -> tuple[Classifier, tuple[str, ...]]:
+    """The fastest agreeing form, with the names of the changes that made it."""
+    best, form = reference, tuple[str, ...]()
+    if reference.module is None:
+        return best, form
+    fastest = _seconds(best, probe)
+    changes: dict[str, Callable[[Classifier], Classifier]] = {
+        "folded": _folded,
+        "channels_last": _channels_last,
+    }
+    for name, change in changes.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                candidate = change(best)
+                if not _agree(candidate, reference, probe):
+                    continue
+                seconds = _seconds(candidate, probe)
+        except Exception as error:  # a foreign model may fail in any way: it then runs as it is
+            logger.debug("%s does not run %s: %s", reference.name, name, error)
+            continue
+        if seconds * GAIN < fastest:
+            best, form, fastest = candidate, (*form, name), seconds
+    return best, form
+
+
+def _folded(classifier: Classifier) -> Classifier:
+    assert classifier.module is not None
+    module = copy.deepcopy(classifier.module).eval()
+    convolutions = sum(isinstance(layer, nn.Conv2d) for layer in module.modules())
+    norms = sum(isinstance(layer, nn.BatchNorm2d) for layer in module.modules())
+    if not (convolutions and norms):
+        raise ValueError("no convolution with batch normalisation to fold")
+    folded: fx.GraphModule = fuse(module, no_trace=False)
+    return classifier.with_model(folded.eval().requires_grad_(False))
+
+
+def _channels_last(classifier: Classifier) -> Classifier:
+    assert classifier.module is not None
+    module = copy.deepcopy(classifier.module).eval().requires_grad_(False)
+    changed = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return classifier.with_model(changed, channels_last=True)
+
+
+def _agree(candidate: Classifier, reference: Classifier, probe: Tensor) -> bool:
+    """Whether two forms agree on batches of two sizes and in their input gradients."""
+    for x in (probe, probe[: max(1, len(probe) // 3)]):
+        with frozen(candidate) as ours, frozen(reference) as theirs:
+            gradient, got = ours.gradient(_sharpness, x)
+            expected_gradient, expected = theirs.gradient(_sharpness, x)
+        for value, truth in ((got, expected), (gradient, expected_gradient)):
+            if value.shape != truth.shape or not bool(torch.isfinite(value).all()):
+                return False
+            if float((value - truth).abs().max()) > AGREEMENT * float(truth.abs().max()):
+                return False
+    return True
+
+
+def _sharpness(logits: Tensor) -> Tensor:
+    return logits.logsumexp(1)
+
+
+def _seconds(classifier: Classifier, x: Tensor) -> float:
+    """Best time of one forward pass, over a short while."""
+    with frozen(classifier) as model, torch.inference_mode():
+        model.logits(x)
+        times: list[float] = []
+        while len(times) < 3 or (sum(times) < PROBE_SECONDS and len(times) < 50):
+            start = time.perf_counter()
+            # Reading a number back waits for asynchronous devices.
+            float(model.logits(x).sum())
+            times.append(time.perf_counter() - start)
+            if sum(times) > 4 * PROBE_SECONDS:
+                break
+    return min(times)
+
+
+def _best_micro_batch(
+    classifier: Classifier, probe: Tensor, given: int | None
+) -> tuple[int, float]:
+    """The smallest micro-batch within 3 % of the best speed, and images per second there."""
+    if given is not None:
+        return given, given / _seconds(classifier, _repeat(probe, given))
+    speeds: dict[int, float] = {}
+    for size in MICRO_BATCHES:
+        try:
+            speeds[size] = size / _seconds(classifier, _repeat(probe, size))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error) or not speeds:
+                raise
+            break
+        if speeds[size] < 0.8 * max(speeds.values()) or size / speeds[size] > 4.0:
+            break
+    best = max(speeds.values())
+    size = min(size for size, speed in speeds.items() if speed >= best / GAIN)
+    return size, speeds[size]
+
+
+def _repeat(probe: Tensor, size: int) -> Tensor:
+    copies = -(-size // len(probe))
+    return probe.repeat(copies, 1, 1, 1)[:size]
+

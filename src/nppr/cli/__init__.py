@@ -1,0 +1,81 @@
+"""The command line: parses, calls the library, sets the exit code, nothing else.
+
+Exit codes: 0 all is well, 1 a source failed (its row says why), 2 bad input, 130 interrupted.
+PyTorch is imported by the commands when they run, so that help answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from nppr import console
+from nppr.cli.assess import assess
+from nppr.cli.train import train
+from nppr.errors import NpprError
+
+__all__ = ["main", "run"]
+
+EXAMPLES = """
+\b
+Examples:
+  nppr assess
+      the demo: a small network on scikit-learn's digits, in seconds
+  nppr assess --sources gaussian,uniform:scale=0.5 --eps 8/255 --draws 200
+      choose the sources, their options, the budget and the draws
+  nppr assess --sources pgd:steps=20:restarts=5 --norm l2 --eps 0.5
+      an attack in the Euclidean norm
+  nppr assess --out runs/mine --resume
+      continue an interrupted run
+  nppr train digits-cnn --out digits.safetensors
+      train the demo's network from scratch
+"""
+
+app = typer.Typer(
+    name="nppr",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(epilog=EXAMPLES)(assess)
+app.command(epilog=EXAMPLES)(train)
+
+
+@app.callback(epilog=EXAMPLES, invoke_without_command=True)
+def _nppr(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """How robust is a classifier at least, when the noise it will meet is unknown?"""
+    if show_version:
+        console.out.print(f"nppr {version('nppr')}")
+        raise typer.Exit
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code; every error of the user is one line."""
+    try:
+        code = app(args=arguments, standalone_mode=False)
+    except NpprError as error:
+        console.show_error(str(error))
+        return 2
+    except TyperException as error:
+        console.show_error(console.usage_message(error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        console.show_error("interrupted; finished blocks are kept, add --resume to go on")
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def main() -> NoReturn:
+    """The `nppr` command."""
+    sys.exit(run())

@@ -1,0 +1,137 @@
+"""What a person sees while a command runs: progress, the plan, the table, one line for an error.
+
+Everything but results goes to standard error, so that standard output can be piped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as ProgressBars
+
+if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
+    from typer.exceptions import TyperException
+
+    from nppr.assess import Plan
+    from nppr.classifiers.train import Epoch
+    from nppr.measure import ProgressCallback
+    from nppr.report import Report
+    from nppr.types import Progress
+
+__all__ = [
+    "err",
+    "out",
+    "progress_bars",
+    "show_error",
+    "show_plan",
+    "show_report",
+    "training_bar",
+    "usage_message",
+]
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback | None]:
+    """A bar for each source with the running share of right answers, or nothing if quiet."""
+    if quiet:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[right]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with ProgressBars(*columns, console=err) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def update(state: Progress) -> None:
+            if state.source not in tasks:
+                tasks[state.source] = bars.add_task(state.source, total=state.total, right="")
+            share = f"{100 * state.right / max(1, state.done):.1f} % right"
+            bars.update(tasks[state.source], completed=state.done, right=share)
+
+        yield update
+
+
+def show_plan(plan: Plan) -> None:
+    """Say what is about to run and how long it will take at most."""
+    form = f", {' + '.join(plan.form)}" if plan.form else ""
+    err.print(
+        f"{plan.inputs:,} inputs, sources {', '.join(plan.sources)}: about"
+        f" {_duration(plan.seconds)} at most (micro-batch {plan.micro_batch}{form})",
+        markup=False,
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+@contextmanager
+def training_bar(*, quiet: bool) -> Iterator[Callable[[Epoch], None] | None]:
+    """A bar over the epochs with the loss, or nothing if quiet."""
+    if quiet:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with ProgressBars(*columns, console=err) as bars:
+        task = bars.add_task("epochs", total=None, loss="")
+
+        def update(epoch: Epoch) -> None:
+            bars.update(task, completed=epoch.number, total=epoch.of, loss=f"{epoch.loss:.3f}")
+
+        yield update
+
+
+def show_report(report: Report, path: str) -> None:
+    """The table, what its marks mean, what failed, and where the report is."""
+    from nppr.report.tables import console_table
+
+    out.print(console_table(report))
+    out.print(
+        "PR: share of draws the classifier gets right, mean over the inputs it gets right without"
+        " noise. AR: share of\nthose inputs that nothing broke, an upper bound."
+        " / clean acc.: accuracy under the source over all inputs, divided\nby the clean accuracy."
+    )
+    for flag in {flag.id: flag for flag in report.flags}.values():
+        out.print(f"* {flag.id}: {flag.message}", markup=False)
+    for row in report.results:
+        if row.error:
+            show_error(f"source {row.source!r} failed: {row.error}")
+    out.print(path, markup=False, soft_wrap=True)
+
+
+def show_error(message: str) -> None:
+    """One line on standard error."""
+    err.print("error: " + " ".join(message.split()), markup=False, soft_wrap=True, style="red")
+
+
+def usage_message(error: TyperException) -> str:
+    """What was wrong with the words of a command line, and where to look."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    return f"{message} See: nppr --help"

@@ -1,0 +1,86 @@
+"""Random numbers that depend on what they are for, never on how the work is divided.
+
+The numbers of an input depend on (seed, stream, dataset index, draw block) only: not on the batch
+size, the micro-batch, the number of workers or the order of the work. Draws come in blocks of fixed
+size, because a generator asked for fewer numbers need not return a prefix of those it returns when
+asked for more. Other types of device have other generators, so draws may differ between them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["DRAWS_PER_BLOCK", "DrawBlock", "key"]
+
+DRAWS_PER_BLOCK = 16
+
+_INDEX_BITS = 20
+_BLOCK_BITS = 12
+
+
+@dataclass(frozen=True)
+class DrawBlock:
+    """The random numbers of B inputs for one block of S draws.
+
+    `indices` are the B dataset indices, `block` the number of the draw block, `size` how many of its
+    `capacity` draws are wanted. Asking twice for the same stream gives the same numbers.
+    """
+
+    seed: int
+    split: str
+    indices: tuple[int, ...]
+    block: int
+    size: int
+    device: torch.device
+    capacity: int = DRAWS_PER_BLOCK
+
+    def normal(self, stream: str, shape: tuple[int, ...]) -> Tensor:
+        """Standard normal numbers, `(B, S, *shape)`."""
+        return self._fill(stream, shape, normal=True)
+
+    def uniform(self, stream: str, shape: tuple[int, ...]) -> Tensor:
+        """Uniform numbers in [0, 1), `(B, S, *shape)`."""
+        return self._fill(stream, shape, normal=False)
+
+    def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
+        numbers = torch.empty(len(self.indices), self.capacity, *shape, device=self.device)
+        generator = torch.Generator(self.device)
+        for row, index in zip(numbers, self.indices, strict=True):
+            generator.manual_seed(key(self.seed, f"{self.split}/{stream}", index, self.block))
+            if normal:
+                row.normal_(generator=generator)
+            else:
+                row.uniform_(generator=generator)
+        return numbers[:, : self.size]
+
+
+def key(seed: int, stream: str, index: int, block: int) -> int:
+    """The 63-bit generator seed of one (input, draw block) in one stream.
+
+    PyTorch's CPU generator reads the low 32 bits only, so those are a one-to-one function of the
+    index and the block (below 2^20 inputs and 2^12 blocks): no two blocks of a stream share numbers.
+    """
+    high_index, low_index = divmod(index, 1 << _INDEX_BITS)
+    high_block, low_block = divmod(block, 1 << _BLOCK_BITS)
+    base = _base(seed, stream, high_index, high_block)
+    low = _scramble((low_index << _BLOCK_BITS) | low_block) ^ (base & 0xFFFFFFFF)
+    return (base >> 33 << 32) | low
+
+
+@functools.lru_cache(maxsize=1024)
+def _base(seed: int, stream: str, high_index: int, high_block: int) -> int:
+    text = f"{seed}/{stream}/{high_index}/{high_block}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def _scramble(word: int) -> int:
+    """A permutation of the 32-bit words: odd multiplications and xor-shifts are invertible."""
+    for multiplier in (0x9E3779B1, 0x85EBCA77):
+        word ^= word >> 15
+        word = (word * multiplier) & 0xFFFFFFFF
+    return word ^ (word >> 16)

@@ -1,0 +1,93 @@
+"""Everything that can go wrong on purpose, as one tree.
+
+    NpprError                 base: catch this to catch all of ours
+    |-- InputError            what the caller gave cannot be used
+    |   |-- BudgetError       norm or radius
+    |   |-- SpecError         an unknown or malformed name, source, option or number
+    |   |-- DataError         images or labels
+    |   |-- ClassifierError   the model or its outputs
+    |   |-- WeightsError      a weights file
+    |   `-- RunFolderError    a run folder that cannot be written or continued
+    |-- BudgetBreach          a source left the budget it declares
+    |-- GradientError         a source needs gradients that the classifier does not give
+    `-- SplitError            a tally of the fit or select split was about to be reported
+
+Every message names the argument, what was expected, what came, and the fix. The command line shows
+it as one line and exits with code 2.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = [
+    "BudgetBreach",
+    "BudgetError",
+    "ClassifierError",
+    "DataError",
+    "GradientError",
+    "InputError",
+    "NpprError",
+    "RunFolderError",
+    "SpecError",
+    "SplitError",
+    "WeightsError",
+    "unknown",
+]
+
+
+class NpprError(Exception):
+    """Base of every error that nppr raises on purpose."""
+
+
+class InputError(NpprError):
+    """What the caller gave cannot be used."""
+
+
+class BudgetError(InputError):
+    """A norm or radius that is not one."""
+
+
+class SpecError(InputError):
+    """An unknown or malformed name, source, option or number."""
+
+
+class DataError(InputError):
+    """Images or labels that cannot be assessed."""
+
+
+class ClassifierError(InputError):
+    """A model that is not a classifier of the given data."""
+
+
+class WeightsError(InputError):
+    """A weights file that is missing, damaged or of another architecture."""
+
+
+class RunFolderError(InputError):
+    """A run folder that cannot be written, or that holds another run."""
+
+
+class BudgetBreach(NpprError):
+    """A source returned a perturbation outside the budget it declares."""
+
+
+class GradientError(NpprError):
+    """A source needs gradients that the classifier does not give."""
+
+
+class SplitError(NpprError):
+    """Only a tally of the evaluate split may become an estimate."""
+
+
+def unknown(argument: str, given: str, valid: Iterable[str]) -> SpecError:
+    """The error for a name that is not in a list, with the nearest valid name.
+
+    >>> str(unknown("source", "gausian", ["gaussian", "uniform"]))
+    "`source` must be one of gaussian, uniform, got 'gausian'. Did you mean 'gaussian'?"
+    """
+    names = sorted(valid)
+    message = f"`{argument}` must be one of {', '.join(names)}, got {given!r}."
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    return SpecError(message + (f" Did you mean {near[0]!r}?" if near else ""))

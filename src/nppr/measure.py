@@ -1,0 +1,246 @@
+"""The only loop that measures: `measure(source, classifier, part) -> Tally`.
+
+For every input and draw: ask the source for a perturbation, check it against the budget, add it, clip
+to [0, 1], and ask the classifier. The counts do not depend on the micro-batch, on the form in which
+the classifier runs, or on interruptions: draws are keyed by input, and where the two largest logits
+are too close for rounding not to matter, the answer is that of the model as given, on that image alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.budget import perturbed
+from nppr.checkpoint import Blocks, Store
+from nppr.classifiers import Classifier, Prepared, prepare
+from nppr.classifiers.prepare import AGREEMENT, FrozenForms, is_out_of_memory
+from nppr.classifiers.wrap import check_finite
+from nppr.data import Part
+from nppr.data.base import PROBE_INPUTS
+from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.errors import DataError, SpecError
+from nppr.sources import Clean
+from nppr.types import BoolArray, IntArray, PerturbationSource, Progress, Split, Tally
+
+__all__ = ["ProgressCallback", "measure", "probe"]
+
+logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Split)
+ProgressCallback = Callable[[Progress], None]
+
+
+def measure(
+    source: PerturbationSource,
+    classifier: Classifier | Prepared,
+    part: Part[S],
+    *,
+    classes: int | None = None,
+    draws: int = 100,
+    seed: int = 0,
+    clean_correct: BoolArray | None = None,
+    quantise: bool = False,
+    progress: ProgressCallback | None = None,
+    store: Store | None = None,
+) -> Tally[S]:
+    """Measure a source on all inputs of a part, `draws` times each.
+
+    `classes` is needed only where `classifier` is not prepared yet. `clean_correct` is measured first
+    where it is not given. Finished blocks go to `store`, and those found there are not run again.
+    """
+    if draws < 1:
+        raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
+    if not len(part):
+        raise DataError(f"the {part.kind.name} part must hold at least one input, got none.")
+    if isinstance(classifier, Classifier):
+        known = classes or int(part.labels.max()) + 1
+        classifier = prepare(classifier, probe(part), classes=known)
+    if clean_correct is None:
+        clean = measure(
+            Clean(), classifier, part, clean_correct=np.zeros(len(part), bool), seed=seed
+        )
+        clean_correct = clean.right == 1
+    draws = source.fixed_draws or draws
+    job = _Job(source, classifier, part, draws, seed, quantise)
+    blocks = _run(job, progress, store)
+    return Tally(
+        kind=part.kind,
+        indices=part.indices,
+        labels=part.labels,
+        clean_correct=clean_correct,
+        right=blocks.right,
+        draws=draws,
+        calls=blocks.calls,
+    )
+
+
+def probe(part: Part[S]) -> Tensor:
+    """The first inputs of a part, for checking and timing a classifier."""
+    x, _ = part.batch(np.arange(min(PROBE_INPUTS, len(part))))
+    return x
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is measured; `capacity` draws make a block."""
+
+    source: PerturbationSource
+    classifier: Prepared
+    part: Part[Split]
+    draws: int
+    seed: int
+    quantise: bool
+
+    @property
+    def capacity(self) -> int:
+        return min(DRAWS_PER_BLOCK, self.source.fixed_draws or DRAWS_PER_BLOCK)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.draws // self.capacity)
+
+    def draw_block(self, positions: IntArray, block: int) -> DrawBlock:
+        return DrawBlock(
+            seed=self.seed,
+            split=self.part.kind.name,
+            indices=tuple(self.part.indices[positions].tolist()),
+            block=block,
+            size=min(self.capacity, self.draws - block * self.capacity),
+            device=self.classifier.device,
+            capacity=self.capacity,
+        )
+
+
+def _run(job: _Job, progress: ProgressCallback | None, store: Store | None) -> Blocks:
+    """All blocks of all inputs, in chunks of inputs that fill a micro-batch."""
+    inputs = len(job.part)
+    blocks = (store.load(inputs) if store else None) or Blocks.none(inputs)
+    committing = False
+    start = 0
+    try:
+        while start < inputs:
+            micro_batch = job.classifier.micro_batch
+            end = min(inputs, start + max(1, micro_batch // min(job.capacity, job.draws)))
+            try:
+                for done in _chunk(job, np.arange(start, end), blocks):
+                    committing = True
+                    blocks.right[done.positions] += done.right
+                    blocks.finished[done.positions] = done.block + 1
+                    blocks.calls += done.calls
+                    committing = False
+                    _tell(job, blocks, progress)
+                    if store:
+                        store.save(blocks, now=False)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or micro_batch == 1:
+                    raise
+                job = replace(job, classifier=_halved(job.classifier))
+                continue
+            start = end
+    finally:
+        # An interrupt between two lines of a commit must not be kept; the file before it is.
+        if store and not committing:
+            store.save(blocks, now=True)
+    return blocks
+
+
+@dataclass(frozen=True, eq=False)
+class _Done:
+    """A finished block of some inputs."""
+
+    positions: IntArray
+    block: int
+    right: IntArray
+    calls: int
+
+
+def _chunk(job: _Job, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
+    """Run the unfinished blocks of some inputs."""
+    if bool((blocks.finished[chunk] == job.blocks).all()):
+        return
+    images, labels = job.part.batch(chunk)
+    images, labels = images.to(job.classifier.device), labels.to(job.classifier.device)
+    with job.classifier.frozen() as models:
+        for block in range(job.blocks):
+            todo = np.flatnonzero(blocks.finished[chunk] <= block)
+            if len(todo):
+                rows = torch.from_numpy(todo).to(images.device)
+                draws = job.draw_block(chunk[todo], block)
+                before = models.fast.calls
+                right = _judge(job, models, images[rows], labels[rows], draws)
+                yield _Done(chunk[todo], block, right, models.fast.calls - before)
+
+
+def _judge(
+    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+) -> IntArray:
+    """How many of the draws of each input are right, `(B,)`."""
+    delta = job.source.perturb(models.fast, x, y, draws)
+    _check_perturbations(job.source, delta, (len(x), draws.size, *x.shape[1:]))
+    moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise).flatten(0, 1)
+    labels = y.repeat_interleave(draws.size)
+    micro_batch = job.classifier.micro_batch
+    with torch.inference_mode():
+        right = torch.cat(
+            [
+                _right(models, rows, wanted)
+                for rows, wanted in zip(
+                    moved.split(micro_batch), labels.split(micro_batch), strict=True
+                )
+            ]
+        )
+    counts: IntArray = right.view(len(x), draws.size).sum(1).cpu().numpy()
+    return counts
+
+
+def _right(models: FrozenForms, x: Tensor, y: Tensor) -> Tensor:
+    """Which images are classified right; close calls go to the model as given, one by one."""
+    logits = models.fast.logits(x)
+    check_finite(logits, models.fast.classifier.name)
+    largest, answers = logits.topk(2, dim=1)
+    close = largest[:, 0] - largest[:, 1] <= AGREEMENT * logits.abs().amax(1)
+    right = answers[:, 0] == y
+    for row in close.nonzero().flatten().tolist():
+        right[row] = models.reference.logits(x[row : row + 1]).argmax(1)[0] == y[row]
+    return right
+
+
+def _check_perturbations(
+    source: PerturbationSource, delta: Tensor, shape: tuple[int, ...]
+) -> None:
+    if delta.shape != shape:
+        raise DataError(
+            f"source {source.name!r} must return perturbations of shape {shape},"
+            f" got {tuple(delta.shape)}."
+        )
+    if source.budget is not None:
+        source.budget.require(delta, source.name)
+    elif not bool(torch.isfinite(delta).all()):
+        raise DataError(f"source {source.name!r} must return finite numbers, got NaN or Inf.")
+
+
+def _halved(classifier: Prepared) -> Prepared:
+    smaller = classifier.micro_batch // 2
+    logger.warning("out of memory: going on with a micro-batch of %d", smaller)
+    return replace(classifier, micro_batch=smaller)
+
+
+def _tell(job: _Job, blocks: Blocks, progress: ProgressCallback | None) -> None:
+    if progress is None:
+        return
+    draws = np.minimum(blocks.finished * job.capacity, job.draws)
+    progress(
+        Progress(
+            source=job.source.name,
+            done=int(draws.sum()),
+            total=len(job.part) * job.draws,
+            right=int(blocks.right.sum()),
+        )
+    )

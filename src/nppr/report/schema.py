@@ -1,0 +1,146 @@
+"""The report: JSON is the truth, everything else is rendered from it. Fields: `docs/report.md`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nppr.errors import RunFolderError
+from nppr.types import Claim, Direction, Estimate, Evaluate, Metric
+
+__all__ = ["SCHEMA_VERSION", "Flag", "Report", "Result", "failed", "read_report", "result"]
+
+SCHEMA_VERSION = 1
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Result(_Record):
+    """One number of one source, with everything needed to quote it.
+
+    A source that failed has one result without a value, and `error` says why.
+    """
+
+    source: str
+    metric: Metric
+    value: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    method: str | None
+    claim: Claim | None
+    direction: Direction | None
+    split: str
+    inputs: int
+    draws: int
+    calls: int
+    flags: tuple[str, ...] = ()
+    error: str | None = None
+
+
+class Flag(_Record):
+    """A documented warning about the run or one of its sources."""
+
+    id: str
+    source: str | None
+    message: str
+
+
+class Report(_Record):
+    """Everything one assessment found, and how."""
+
+    schema_version: int
+    nppr_version: str
+    classifier: dict[str, Any]
+    data: dict[str, Any]
+    budget: dict[str, Any]
+    seed: int
+    settings: dict[str, Any]
+    results: tuple[Result, ...]
+    flags: tuple[Flag, ...]
+    timing: dict[str, Any]
+    environment: dict[str, Any]
+
+    def headline(self, source: str, metric: Metric) -> Result | None:
+        """The first result of this source and metric: the one a table shows."""
+        for candidate in self.results:
+            if candidate.source == source and candidate.metric is metric:
+                return candidate
+        return None
+
+    def to_json(self) -> str:
+        """The text of `report.json`."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def table(self, width: int = 110) -> str:
+        """The results as plain text."""
+        from nppr.report.tables import as_text  # rendering stands on the schema
+
+        return as_text(self, width)
+
+
+def result(source: str, estimate: Estimate) -> Result:
+    """An estimate as a row of the report."""
+    return Result(
+        source=source,
+        metric=estimate.metric,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        confidence=estimate.confidence,
+        method=estimate.method,
+        claim=estimate.claim,
+        direction=estimate.direction,
+        split=estimate.split,
+        inputs=estimate.inputs,
+        draws=estimate.draws,
+        calls=estimate.calls,
+        flags=estimate.flags,
+    )
+
+
+def failed(source: str, metric: Metric, confidence: float, error: str) -> Result:
+    """The row of a source that could not be measured."""
+    return Result(
+        source=source,
+        metric=metric,
+        value=None,
+        low=None,
+        high=None,
+        confidence=confidence,
+        method=None,
+        claim=None,
+        direction=None,
+        split=Evaluate.name,
+        inputs=0,
+        draws=0,
+        calls=0,
+        error=error,
+    )
+
+
+def read_report(path: str | Path) -> Report:
+    """Read a `report.json`; a newer schema, a truncated or an edited file gives one clear line."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise RunFolderError(
+                f"`report` must have schema version {SCHEMA_VERSION}, got {version!r} in {path}."
+                " Read it with the version of nppr that wrote it."
+            )
+        return Report.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RunFolderError(
+            f"`report` field {where!r} in {path} is wrong: {first['msg']}."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(f"`report` must be a report.json, cannot read {path}: {error}") from error

@@ -1,0 +1,176 @@
+"""One run: measure every source on the same inputs, read the tallies, gather the report."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+
+from nppr.classifiers import Prepared
+from nppr.data import Data
+from nppr.errors import SpecError
+from nppr.measure import ProgressCallback, measure
+from nppr.report.schema import SCHEMA_VERSION, Flag, Report, Result, failed, result
+from nppr.run_folder import RunFolder
+from nppr.sources import Clean
+from nppr.statistics.estimates import (
+    APPROXIMATE,
+    accuracy,
+    adversarial,
+    check_confidence,
+    merged,
+    normalised,
+    probabilistic,
+)
+from nppr.types import BoolArray, Estimate, Evaluate, Metric, PerturbationSource, Tally
+
+__all__ = ["Facts", "Run", "Settings"]
+
+logger = logging.getLogger(__name__)
+
+MERGED = "merged"
+FLAGS = {
+    APPROXIMATE: "fewer than 400 inputs, or a mean outside 10-90 %: the approximate interval is"
+    " outside the regime it was tested in; quote the guaranteed one",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What determines the numbers of a run, beside classifier, data and sources."""
+
+    draws: int = 100
+    inputs: int | None = None
+    fit_inputs: int | None = None
+    select_inputs: int | None = None
+    confidence: float = 0.95
+    seed: int = 0
+    quantise: bool = False
+
+    def __post_init__(self) -> None:
+        check_confidence(self.confidence)
+        if self.draws < 1:
+            raise SpecError(f"`draws` must be a whole number >= 1, got {self.draws}.")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The parts of a report that are known before anything is measured."""
+
+    classifier: dict[str, Any]
+    data: dict[str, Any]
+    budget: dict[str, Any]
+    settings: dict[str, Any]
+    seed: int
+
+    def identity(self) -> dict[str, Any]:
+        """What two runs must share to be the same run."""
+        return {**vars(self), "nppr_version": version("nppr")}
+
+
+@dataclass
+class Run:
+    """The measurements of one assessment as they come in."""
+
+    facts: Facts
+    settings: Settings
+    data: Data
+    classifier: Prepared
+    folder: RunFolder | None
+    progress: ProgressCallback | None
+    results: list[Result] = field(default_factory=list)
+    tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def complete(self, sources: Sequence[PerturbationSource]) -> Report:
+        """Measure all sources; one that fails gets a row that says why, and the others go on."""
+        everything = np.ones(len(self.data.evaluate), bool)
+        clean = self._measure(Clean(), everything)
+        self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
+        for source in sources:
+            try:
+                tally = self._measure(source, clean.right == 1)
+                self.results += [result(source.name, row) for row in self._read(source, tally)]
+                self.tallies[source.name] = tally
+            except Exception as error:  # whatever a source does, the others' results are kept
+                logger.debug("source %s failed", source.name, exc_info=True)
+                why = " ".join(str(error).split()) or type(error).__name__
+                self.results.append(
+                    failed(source.name, source.metric, self.settings.confidence, why)
+                )
+        self._merge(sources)
+        report = self._report()
+        if self.folder:
+            self.folder.write(report, self.tallies)
+        return report
+
+    def _measure(self, source: PerturbationSource, clean_correct: BoolArray) -> Tally[Evaluate]:
+        start = time.perf_counter()
+        tally = measure(
+            source,
+            self.classifier,
+            self.data.evaluate,
+            draws=self.settings.draws,
+            seed=self.settings.seed,
+            clean_correct=clean_correct,
+            quantise=self.settings.quantise,
+            progress=self.progress,
+            store=self.folder.store(source.name) if self.folder else None,
+        )
+        self.seconds[source.name] = round(time.perf_counter() - start, 3)
+        return tally
+
+    def _read(self, source: PerturbationSource, tally: Tally[Evaluate]) -> list[Estimate]:
+        confidence, seed = self.settings.confidence, self.settings.seed
+        if source.metric is Metric.AR:
+            headline = [adversarial(tally, confidence)]
+        else:
+            headline = probabilistic(tally, confidence, source.metric, seed)
+        return [*headline, normalised(tally, confidence, seed)]
+
+    def _merge(self, sources: Sequence[PerturbationSource]) -> None:
+        """AR over all sources of the budget, where there is an attack and something to merge."""
+        measured = [source for source in sources if source.name in self.tallies and source.budget]
+        if len(measured) > 1 and any(source.metric is Metric.AR for source in measured):
+            tally = merged([self.tallies[source.name] for source in measured])
+            self.results.append(result(MERGED, adversarial(tally, self.settings.confidence)))
+
+    def _report(self) -> Report:
+        return Report(
+            schema_version=SCHEMA_VERSION,
+            nppr_version=version("nppr"),
+            classifier=self.facts.classifier,
+            data=self.facts.data,
+            budget=self.facts.budget,
+            seed=self.facts.seed,
+            settings=self.facts.settings,
+            results=tuple(self.results),
+            flags=_flags(self.results),
+            timing={
+                "seconds": self.seconds,
+                "total_seconds": round(sum(self.seconds.values()), 3),
+                "images_per_second": round(self.classifier.images_per_second, 1),
+            },
+            environment={
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "platform": platform.platform(),
+                "device": str(self.classifier.device),
+                "threads": torch.get_num_threads(),
+                "micro_batch": self.classifier.micro_batch,
+                "form": list(self.classifier.form),
+            },
+        )
+
+
+def _flags(results: Sequence[Result]) -> tuple[Flag, ...]:
+    seen = {(flag, row.source): None for row in results for flag in row.flags}
+    return tuple(Flag(id=flag, source=source, message=FLAGS[flag]) for flag, source in seen)

@@ -1,0 +1,124 @@
+"""Noise of a fixed distribution, projected to the budget: the sources of PR.
+
+With r the radius, D = C*H*W and `scale` a factor (1 by default), before the projection:
+
+    source     linf                          l2
+    gaussian   N(0, (scale r)^2) per pixel   N(0, (scale r / sqrt(D))^2) per pixel
+    laplace    Laplace(scale r) per pixel    Laplace(scale r / sqrt(D)) per pixel
+    uniform    uniform in the ball of radius scale r
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.draws import DrawBlock
+from nppr.errors import SpecError
+from nppr.sources.naming import spelled
+from nppr.types import FrozenModel, Metric
+
+__all__ = ["Clean", "Gaussian", "Laplace", "Uniform"]
+
+SMALLEST = 2.0**-25
+"""Half the spacing of the generator's uniform numbers: keeps the logarithm of Laplace finite."""
+
+
+@dataclass(frozen=True)
+class Noise(ABC):
+    """Noise that looks at neither the input nor the classifier."""
+
+    budget: Budget
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < math.inf:
+            raise SpecError(f"`scale` must be a number > 0, got {self.scale}. Example: scale=0.5")
+
+    @property
+    def name(self) -> str:
+        return spelled(self)
+
+    @property
+    def metric(self) -> Metric:
+        return Metric.PR
+
+    @property
+    def fixed_draws(self) -> int | None:
+        return None
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Perturbations `(B, S, C, H, W)`."""
+        return self.budget.clip(self.sample(draws, tuple(x.shape[1:])))
+
+    @abstractmethod
+    def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
+        """Noise before the projection, `(B, S, *shape)`."""
+
+    def pixel_scale(self, shape: tuple[int, ...]) -> float:
+        """Scale of the noise of one pixel."""
+        return self.scale * self.budget.norm.noise_scale(self.budget.radius, math.prod(shape))
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """Independent normal noise in every pixel."""
+
+    def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
+        return draws.normal("gaussian", shape).mul_(self.pixel_scale(shape))
+
+
+@dataclass(frozen=True)
+class Laplace(Noise):
+    """Independent Laplace noise in every pixel: `-b sign(u) log|u|` with u uniform in [-1, 1)."""
+
+    def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
+        u = draws.uniform("laplace", shape).mul_(2).sub_(1)
+        size = u.abs().clamp_min_(SMALLEST).log_().mul_(-self.pixel_scale(shape))
+        return size.copysign_(u)
+
+
+@dataclass(frozen=True)
+class Uniform(Noise):
+    """Uniform noise in the ball, shrunk or stretched by `scale`."""
+
+    def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
+        noise = self.budget.uniform(draws, "uniform", shape)
+        return noise if self.scale == 1.0 else noise.mul_(self.scale)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """No perturbation: its tally gives the clean accuracy."""
+
+    @property
+    def name(self) -> str:
+        return "clean"
+
+    @property
+    def metric(self) -> Metric:
+        return Metric.ACCURACY
+
+    @property
+    def budget(self) -> Budget | None:
+        return None
+
+    @property
+    def fixed_draws(self) -> int | None:
+        return 1
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Zeros, `(B, 1, C, H, W)`."""
+        return x.new_zeros(x.shape).unsqueeze(1)

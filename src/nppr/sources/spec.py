@@ -1,0 +1,74 @@
+"""Sources from text: `gaussian,uniform:scale=0.5,pgd:steps=10:step=0.25`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nppr.budget import Budget
+from nppr.errors import SpecError, unknown
+from nppr.sources.attacks import PGD
+from nppr.sources.naming import options
+from nppr.sources.noise import Gaussian, Laplace, Uniform
+from nppr.types import PerturbationSource
+
+__all__ = ["DEFAULT_SOURCES", "SOURCES", "parse_sources"]
+
+SOURCES: dict[str, Callable[..., PerturbationSource]] = {
+    "gaussian": Gaussian,
+    "uniform": Uniform,
+    "laplace": Laplace,
+    "pgd": PGD,
+}
+"""All sources by name: each is built from a budget and the options that are its fields."""
+
+DEFAULT_SOURCES = "gaussian,uniform,laplace,pgd"
+
+
+def parse_sources(text: str, budget: Budget) -> list[PerturbationSource]:
+    """The sources of a comma-separated list, each with its options behind colons.
+
+    >>> [source.name for source in parse_sources("uniform:scale=0.5,pgd:steps=10", Budget.linf(0.1))]
+    ['uniform:scale=0.5', 'pgd']
+    """
+    sources = [_parse_source(part.strip(), budget) for part in text.split(",")]
+    check_unique(sources)
+    return sources
+
+
+def check_unique(sources: Sequence[PerturbationSource]) -> None:
+    """Raise `SpecError` if there is no source, or two of the same name."""
+    if not sources:
+        raise SpecError("`sources` must name at least one source, got none.")
+    names = [source.name for source in sources]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SpecError(f"`sources` must be different, got {twice[0]!r} twice.")
+
+
+def _parse_source(text: str, budget: Budget) -> PerturbationSource:
+    name, *settings = text.split(":")
+    if name not in SOURCES:
+        raise unknown("source", name, SOURCES)
+    defaults = options(SOURCES[name])
+    values: dict[str, bool | int | float] = {}
+    for setting in settings:
+        option, equals, value = setting.partition("=")
+        field = option.replace("-", "_")
+        if field not in defaults:
+            raise unknown(f"option of {name}", option, [key.replace("_", "-") for key in defaults])
+        if not equals:
+            raise SpecError(f"`{option}` of {name} must have a value. Example: {option}=...")
+        values[field] = _parse_value(f"{option} of {name}", value, type(defaults[field]))
+    return SOURCES[name](budget, **values)
+
+
+def _parse_value(argument: str, text: str, kind: type) -> bool | int | float:
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise SpecError(f"`{argument}` must be true or false, got {text!r}.")
+        return text == "true"
+    try:
+        return int(text) if kind is int else float(text)
+    except ValueError:
+        expected = "a whole number" if kind is int else "a number"
+        raise SpecError(f"`{argument}` must be {expected}, got {text!r}.") from None

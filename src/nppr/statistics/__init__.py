@@ -1,0 +1,33 @@
+"""Statistics: intervals as pure functions, and the readings of tallies."""
+
+from nppr.statistics.estimates import (
+    accuracy,
+    adversarial,
+    merged,
+    normalised,
+    per_input,
+    probabilistic,
+)
+from nppr.statistics.intervals import (
+    Interval,
+    bootstrap,
+    clopper_pearson,
+    empirical_bernstein,
+    normal,
+    ratio_bootstrap,
+)
+
+__all__ = [
+    "Interval",
+    "accuracy",
+    "adversarial",
+    "bootstrap",
+    "clopper_pearson",
+    "empirical_bernstein",
+    "merged",
+    "normal",
+    "normalised",
+    "per_input",
+    "probabilistic",
+    "ratio_bootstrap",
+]

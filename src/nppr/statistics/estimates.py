@@ -1,0 +1,188 @@
+"""From tallies to estimates: every reading of a tally, with its interval.
+
+Only a tally of the evaluate split can be read: the types say so, and so does a check at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+
+from nppr.errors import SpecError, SplitError
+from nppr.statistics.intervals import (
+    Interval,
+    bootstrap,
+    clopper_pearson,
+    empirical_bernstein,
+    normal,
+    ratio_bootstrap,
+)
+from nppr.types import (
+    Claim,
+    Direction,
+    Estimate,
+    Evaluate,
+    FloatArray,
+    Metric,
+    Tally,
+    require_evaluate,
+)
+
+__all__ = [
+    "APPROXIMATE",
+    "accuracy",
+    "adversarial",
+    "check_confidence",
+    "merged",
+    "normalised",
+    "per_input",
+    "probabilistic",
+]
+
+APPROXIMATE = "approximate-interval"
+"""Flag: fewer than 400 inputs, or a mean outside [0.1, 0.9], where approximations are untested."""
+
+FEWEST_INPUTS = 400
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise `SpecError` unless the confidence lies strictly between 0 and 1."""
+    if not 0 < confidence < 1:
+        raise SpecError(f"`confidence` must lie in (0, 1), got {confidence}. Example: 0.95")
+
+
+def accuracy(tally: Tally[Evaluate], confidence: float) -> Estimate:
+    """Clean accuracy, read off the clean tally: exact binomial interval over inputs."""
+    return _binomial(Metric.ACCURACY, Direction.ESTIMATE, tally, tally.right == 1, confidence)
+
+
+def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
+    """AR: share of clean-correct inputs that nothing broke, with an exact binomial interval.
+
+    An upper bound: an attack that fails proves nothing.
+    """
+    unbroken = tally.unbroken[tally.clean_correct]
+    return _binomial(Metric.AR, Direction.UPPER_BOUND, tally, unbroken, confidence)
+
+
+def probabilistic(
+    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
+) -> list[Estimate]:
+    """PR or NPPR: mean over clean-correct inputs, with three intervals over inputs.
+
+    The first is the one to quote in a table; `empirical-bernstein` is the guaranteed one.
+    """
+    require_evaluate(tally)
+    check_confidence(confidence)
+    x = tally.headline_rates
+    _require_inputs(x)
+    intervals = {
+        "normal": normal(x, confidence),
+        "bootstrap": bootstrap(x, confidence, seed),
+        "empirical-bernstein": empirical_bernstein(x, confidence),
+    }
+    direction = Direction.UPPER_BOUND if metric is Metric.NPPR else Direction.ESTIMATE
+    return [
+        Estimate(
+            metric=metric,
+            value=float(x.mean()),
+            low=interval.low,
+            high=interval.high,
+            confidence=confidence,
+            method=method,
+            claim=Claim.POPULATION,
+            direction=direction,
+            inputs=len(x),
+            draws=tally.draws,
+            calls=tally.calls,
+            flags=() if method == "empirical-bernstein" else _flags(x),
+        )
+        for method, interval in intervals.items()
+    ]
+
+
+def normalised(tally: Tally[Evaluate], confidence: float, seed: int = 0) -> Estimate:
+    """Accuracy under the source over all inputs / clean accuracy; can exceed 1."""
+    require_evaluate(tally)
+    check_confidence(confidence)
+    _require_inputs(tally.headline_rates)
+    x = tally.rates
+    interval: Interval = ratio_bootstrap(x, tally.clean_correct, confidence, seed)
+    return Estimate(
+        metric=Metric.NORMALISED_ACCURACY,
+        value=float(x.mean() / tally.clean_correct.mean()),
+        low=interval.low,
+        high=interval.high,
+        confidence=confidence,
+        method="paired-bootstrap",
+        claim=Claim.POPULATION,
+        direction=Direction.ESTIMATE,
+        inputs=len(x),
+        draws=tally.draws,
+        calls=tally.calls,
+        flags=_flags(x),
+    )
+
+
+def per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
+    """Exact binomial interval of every input's own probability, `(2, N)`."""
+    require_evaluate(tally)
+    check_confidence(confidence)
+    return clopper_pearson(tally.right, tally.draws, confidence)
+
+
+def merged(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:
+    """One attack out of several sources of the same budget: an input survives if all its draws did.
+
+    A failing draw of any of them is an adversarial example, so merged AR is at most every PR.
+    """
+    first = tallies[0]
+    for tally in tallies:
+        require_evaluate(tally)
+        if not np.array_equal(tally.indices, first.indices):
+            raise SplitError("merged tallies must be of the same inputs, got different ones.")
+    unbroken = reduce(np.logical_and, (tally.unbroken for tally in tallies))
+    calls = sum(tally.calls for tally in tallies)
+    return replace(first, right=unbroken.astype(np.int64), draws=1, calls=calls)
+
+
+def _binomial(
+    metric: Metric,
+    direction: Direction,
+    tally: Tally[Evaluate],
+    successes: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    confidence: float,
+) -> Estimate:
+    require_evaluate(tally)
+    check_confidence(confidence)
+    _require_inputs(successes)
+    low, high = clopper_pearson(np.array(successes.sum()), len(successes), confidence)
+    return Estimate(
+        metric=metric,
+        value=float(successes.mean()),
+        low=float(low),
+        high=float(high),
+        confidence=confidence,
+        method="clopper-pearson",
+        claim=Claim.POPULATION,
+        direction=direction,
+        inputs=len(successes),
+        draws=tally.draws,
+        calls=tally.calls,
+    )
+
+
+def _require_inputs(x: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+    if not len(x):
+        raise SpecError(
+            "`inputs` must hold at least one input that is right without noise, got none."
+            " Check the classifier, its normalisation and the labels."
+        )
+
+
+def _flags(x: FloatArray) -> tuple[str, ...]:
+    inside = len(x) >= FEWEST_INPUTS and 0.1 <= x.mean() <= 0.9
+    return () if inside else (APPROXIMATE,)

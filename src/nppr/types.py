@@ -1,0 +1,205 @@
+"""The nouns of the library: splits, tallies, estimates and the protocol of all sources.
+
+    classifier + data -> source -> measure -> tally -> estimate -> report
+
+Legend of shapes, here and everywhere: S draws, B inputs, K components, D latent dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.draws import DrawBlock
+from nppr.errors import SplitError
+
+__all__ = [
+    "BoolArray",
+    "Claim",
+    "Direction",
+    "Estimate",
+    "Evaluate",
+    "Fit",
+    "FloatArray",
+    "FrozenModel",
+    "IntArray",
+    "Metric",
+    "PerturbationSource",
+    "Progress",
+    "Select",
+    "Split",
+    "Tally",
+    "require_evaluate",
+]
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+class Split:
+    """What a part of the data is for. The three parts never share an input."""
+
+    name: ClassVar[str]
+
+
+class Fit(Split):
+    """For fitting a distribution."""
+
+    name = "fit"
+
+
+class Select(Split):
+    """For choosing among fitted distributions."""
+
+    name = "select"
+
+
+class Evaluate(Split):
+    """For the numbers that are reported, and nothing else."""
+
+    name = "evaluate"
+
+
+S = TypeVar("S", bound=Split, covariant=True)
+
+
+class Metric(StrEnum):
+    """What a number measures."""
+
+    ACCURACY = "accuracy"
+    PR = "PR"
+    AR = "AR"
+    NPPR = "NPPR"
+    NORMALISED_ACCURACY = "normalised_accuracy"
+
+
+class Claim(StrEnum):
+    """Whom an interval speaks about; the two are never mixed."""
+
+    TEST_SET = "this test set"
+    POPULATION = "the population"
+
+
+class Direction(StrEnum):
+    """How an estimate stands to the quantity it is read for."""
+
+    ESTIMATE = "estimate"
+    UPPER_BOUND = "upper bound"
+
+
+@dataclass(frozen=True, eq=False)
+class Tally(Generic[S]):
+    """Per input: right without noise or not, and how many of the draws were right.
+
+    All inputs of the part are kept, with a `clean_correct` mask, so that every reading comes from one
+    measurement. Arrays have one entry per input, in the order of the part.
+    """
+
+    kind: type[S]
+    indices: IntArray
+    labels: IntArray
+    clean_correct: BoolArray
+    right: IntArray
+    draws: int
+    calls: int
+
+    @property
+    def rates(self) -> FloatArray:
+        """Share of right draws of every input."""
+        return self.right / self.draws
+
+    @property
+    def headline_rates(self) -> FloatArray:
+        """Share of right draws of the inputs that are right without noise (Algorithm 2)."""
+        return self.rates[self.clean_correct]
+
+    @property
+    def unbroken(self) -> BoolArray:
+        """Which inputs were right under every draw."""
+        return self.right == self.draws
+
+
+def require_evaluate(tally: Tally[Evaluate]) -> None:
+    """Raise `SplitError` unless the tally is of the evaluate split (the type says so too)."""
+    if tally.kind is not Evaluate:
+        raise SplitError(
+            f"only a tally of the 'evaluate' split may be reported, got one of {tally.kind.name!r}."
+            " Measure the source on data.evaluate."
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with everything needed to quote it."""
+
+    metric: Metric
+    value: float
+    low: float
+    high: float
+    confidence: float
+    method: str
+    claim: Claim
+    direction: Direction
+    inputs: int
+    draws: int
+    calls: int
+    split: str = Evaluate.name
+    flags: tuple[str, ...] = ()
+
+
+class FrozenModel(Protocol):
+    """What a source may do with the classifier: it is in eval mode and nothing may change it."""
+
+    def logits(self, x: Tensor) -> Tensor:
+        """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
+
+    def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """Penultimate features, `(B, F)`."""
+
+
+class PerturbationSource(Protocol):
+    """Noise, attack, corruption or learned distribution: anything that perturbs inputs."""
+
+    @property
+    def name(self) -> str:
+        """The source as it is written on a command line; unique within a run."""
+
+    @property
+    def metric(self) -> Metric:
+        """What its tally is read as: PR, AR or NPPR."""
+
+    @property
+    def budget(self) -> Budget | None:
+        """The ball its perturbations stay in, or None for a corruption."""
+
+    @property
+    def fixed_draws(self) -> int | None:
+        """How many draws an input gets whatever is asked (1 for an attack), or None."""
+
+    @property
+    def cost(self) -> float:
+        """Forward passes a draw takes at most, a backward pass counted as two."""
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Perturbations of B inputs, `(B, S, C, H, W)`; the caller adds, clips and checks them."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a measurement stands: images judged so far, how many were right, images in all."""
+
+    source: str
+    done: int
+    total: int
+    right: int
