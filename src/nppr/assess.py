@@ -72,32 +72,32 @@ def assess(
     ['accuracy', 'PR', 'PR', 'PR', 'normalised_accuracy']
     """
     settings = Settings(draws, inputs, fit_inputs, select_inputs, confidence, seed, quantise)
-    budget = budget or _default_budget(data)
-    chosen = _sources(sources, budget)
     loaded = load_data(data).limit(
         inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
+    budget = budget or _default_budget(loaded)
+    chosen = _sources(sources, budget)
     examples = probe(loaded.evaluate)
     classifier = load_classifier(
         model, weights=weights, mean=mean, std=std, classes=classes, channels=examples.shape[1]
     )
     facts = _facts(classifier, loaded, budget, chosen, settings)
-    folder = None
-    if out is not None:
-        folder = RunFolder.open(out, facts.identity(), resume=resume, overwrite=overwrite)
-        batch_size = batch_size or folder.micro_batch
+    if resume and out is not None and batch_size is None:
+        batch_size = RunFolder(Path(out)).micro_batch
     ready = prepare(
         classifier, examples, classes=loaded.classes, device=device, micro_batch=batch_size
     )
-    if folder:
+    folder = None
+    if out is not None:
+        folder = RunFolder.open(out, facts.identity(), resume=resume, overwrite=overwrite)
         folder.record_micro_batch(ready.micro_batch)
     if on_plan:
         on_plan(_plan(loaded, chosen, settings, ready))
     return Run(facts, settings, loaded, ready, folder, progress).complete(chosen)
 
 
-def _default_budget(data: DataSpec) -> Budget:
-    if isinstance(data, str) and data == "digits":
+def _default_budget(data: Data) -> Budget:
+    if data.name == "digits":
         return Budget.linf(0.1)
     raise BudgetError(
         "`budget` must be stated for your data: the largest perturbation you admit."

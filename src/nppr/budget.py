@@ -87,7 +87,7 @@ class L2(Norm):
     name = "l2"
 
     def size(self, delta: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(delta, dim=VECTOR)
+        return _lengths(delta).flatten(-3)[..., 0]
 
     def clip(self, delta: Tensor, r: float) -> Tensor:
         length = _lengths(delta)
@@ -131,9 +131,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.radius, float) and 0 < self.radius < math.inf):
-            raise BudgetError(
-                f"`radius` must be a number > 0, got {self.radius!r}. Example: 8/255"
-            )
+            raise BudgetError(f"`radius` must be a number > 0, got {self.radius!r}. Example: 8/255")
 
     @classmethod
     def linf(cls, radius: float | str) -> Budget:
@@ -188,12 +186,13 @@ class Budget:
 
     @property
     def radius_text(self) -> str:
-        """The radius as people write it, in 255ths where it is a half or a whole number of them."""
+        """The radius as people write it: `0.1`, but `8/255` rather than `0.0313725`."""
+        decimal = f"{self.radius:.6g}"
         levels = self.radius * 255
         near = round(levels * 2) / 2
-        if near >= 0.5 and self.radius < 1 and math.isclose(levels, near, rel_tol=1e-9):
-            return f"{near:g}/255"
-        return f"{self.radius:.6g}"
+        if near and math.isclose(levels, near, rel_tol=1e-9):
+            return min(decimal, f"{near:g}/255", key=len)
+        return decimal
 
     def __repr__(self) -> str:
         return f"Budget({self.norm.name}, {self.radius_text})"
@@ -227,5 +226,5 @@ def perturbed(x: Tensor, delta: Tensor, *, quantise: bool = False) -> Tensor:
 
 
 def _lengths(v: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(v, dim=VECTOR, keepdim=True)
-
+    lengths: Tensor = torch.linalg.vector_norm(v, dim=VECTOR, keepdim=True)
+    return lengths

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from nppr.errors import RunFolderError
+from nppr.tensor_files import write_tensors
 from nppr.types import IntArray
 
 __all__ = ["Blocks", "FileStore", "Store"]
@@ -71,8 +71,7 @@ class FileStore:
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
             return
-        tensors = {"right": blocks.right, "finished": blocks.finished}
-        partial = self.path.with_name(self.path.name + ".partial")
-        partial.write_bytes(save(tensors, metadata={"calls": str(blocks.calls)}))
-        os.replace(partial, self.path)
+        arrays = {"right": blocks.right, "finished": blocks.finished}
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        write_tensors(self.path, tensors, {"calls": str(blocks.calls)})
         self._saved = time.monotonic()

@@ -39,6 +39,11 @@ __all__ = [
     "usage_message",
 ]
 
+LEGEND = """\
+PR       share of right draws, mean over the inputs that are right without noise
+AR       share of those inputs that no perturbation broke: an upper bound
+/ clean  accuracy under the source over all inputs / clean accuracy, in %"""
+
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -49,23 +54,51 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback | None]:
     if quiet:
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[right]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with ProgressBars(*columns, console=err) as bars:
-        tasks: dict[str, TaskID] = {}
+    tasks: dict[str, TaskID] = {}
+    with _bars() as bars:
 
         def update(state: Progress) -> None:
             if state.source not in tasks:
-                tasks[state.source] = bars.add_task(state.source, total=state.total, right="")
+                bars.start()
+                tasks[state.source] = bars.add_task(state.source, total=state.total, note="")
             share = f"{100 * state.right / max(1, state.done):.1f} % right"
-            bars.update(tasks[state.source], completed=state.done, right=share)
+            bars.update(tasks[state.source], completed=state.done, note=share)
 
         yield update
+
+
+@contextmanager
+def training_bar(*, quiet: bool) -> Iterator[Callable[[Epoch], None] | None]:
+    """A bar over the epochs with the loss, or nothing if quiet."""
+    if quiet:
+        yield None
+        return
+    with _bars() as bars:
+        task = bars.add_task("epochs", total=None, note="")
+
+        def update(epoch: Epoch) -> None:
+            bars.start()
+            bars.update(task, completed=epoch.number, total=epoch.of, note=f"loss {epoch.loss:.3f}")
+
+        yield update
+
+
+@contextmanager
+def _bars() -> Iterator[ProgressBars]:
+    """Bars that appear when they are started, so that an early error stands alone."""
+    bars = ProgressBars(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=err,
+    )
+    try:
+        yield bars
+    finally:
+        if bars.live.is_started:
+            bars.stop()
 
 
 def show_plan(plan: Plan) -> None:
@@ -86,38 +119,12 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-@contextmanager
-def training_bar(*, quiet: bool) -> Iterator[Callable[[Epoch], None] | None]:
-    """A bar over the epochs with the loss, or nothing if quiet."""
-    if quiet:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with ProgressBars(*columns, console=err) as bars:
-        task = bars.add_task("epochs", total=None, loss="")
-
-        def update(epoch: Epoch) -> None:
-            bars.update(task, completed=epoch.number, total=epoch.of, loss=f"{epoch.loss:.3f}")
-
-        yield update
-
-
 def show_report(report: Report, path: str) -> None:
     """The table, what its marks mean, what failed, and where the report is."""
     from nppr.report.tables import console_table
 
-    out.print(console_table(report))
-    out.print(
-        "PR: share of draws the classifier gets right, mean over the inputs it gets right without"
-        " noise. AR: share of\nthose inputs that nothing broke, an upper bound."
-        " / clean acc.: accuracy under the source over all inputs, divided\nby the clean accuracy."
-    )
+    out.print(console_table(report, out.width))
+    out.print(LEGEND)
     for flag in {flag.id: flag for flag in report.flags}.values():
         out.print(f"* {flag.id}: {flag.message}", markup=False)
     for row in report.results:

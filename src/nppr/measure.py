@@ -33,6 +33,9 @@ __all__ = ["ProgressCallback", "measure", "probe"]
 
 logger = logging.getLogger(__name__)
 
+IMAGES_AT_ONCE = 2**20
+"""Numbers in the perturbed images that are made together, unless a micro-batch has more."""
+
 S = TypeVar("S", bound=Split)
 ProgressCallback = Callable[[Progress], None]
 
@@ -68,7 +71,8 @@ def measure(
         )
         clean_correct = clean.right == 1
     draws = source.fixed_draws or draws
-    job = _Job(source, classifier, part, draws, seed, quantise)
+    pixels = probe(part)[0].numel()
+    job = _Job(source, classifier, part, pixels, draws, seed, quantise)
     blocks = _run(job, progress, store)
     return Tally(
         kind=part.kind,
@@ -94,6 +98,7 @@ class _Job:
     source: PerturbationSource
     classifier: Prepared
     part: Part[Split]
+    pixels: int
     draws: int
     seed: int
     quantise: bool
@@ -105,6 +110,15 @@ class _Job:
     @property
     def blocks(self) -> int:
         return -(-self.draws // self.capacity)
+
+    @property
+    def inputs_at_once(self) -> int:
+        """Inputs whose draws are made together: a micro-batch, or more where images are small.
+
+        The classifier meets micro-batches all the same; what is around it then costs little.
+        """
+        images = max(self.classifier.micro_batch, IMAGES_AT_ONCE // self.pixels)
+        return max(1, images // min(self.capacity, self.draws))
 
     def draw_block(self, positions: IntArray, block: int) -> DrawBlock:
         return DrawBlock(
@@ -127,7 +141,7 @@ def _run(job: _Job, progress: ProgressCallback | None, store: Store | None) -> B
     try:
         while start < inputs:
             micro_batch = job.classifier.micro_batch
-            end = min(inputs, start + max(1, micro_batch // min(job.capacity, job.draws)))
+            end = min(inputs, start + job.inputs_at_once)
             try:
                 for done in _chunk(job, np.arange(start, end), blocks):
                     committing = True
@@ -178,31 +192,21 @@ def _chunk(job: _Job, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
                 yield _Done(chunk[todo], block, right, models.fast.calls - before)
 
 
-def _judge(
-    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
-) -> IntArray:
+def _judge(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock) -> IntArray:
     """How many of the draws of each input are right, `(B,)`."""
     delta = job.source.perturb(models.fast, x, y, draws)
     _check_perturbations(job.source, delta, (len(x), draws.size, *x.shape[1:]))
     moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise).flatten(0, 1)
-    labels = y.repeat_interleave(draws.size)
-    micro_batch = job.classifier.micro_batch
     with torch.inference_mode():
-        right = torch.cat(
-            [
-                _right(models, rows, wanted)
-                for rows, wanted in zip(
-                    moved.split(micro_batch), labels.split(micro_batch), strict=True
-                )
-            ]
-        )
+        batches = moved.split(job.classifier.micro_batch)
+        logits = torch.cat([models.fast.logits(batch) for batch in batches])
+        right = _right(models, logits, moved, y.repeat_interleave(draws.size))
     counts: IntArray = right.view(len(x), draws.size).sum(1).cpu().numpy()
     return counts
 
 
-def _right(models: FrozenForms, x: Tensor, y: Tensor) -> Tensor:
+def _right(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Which images are classified right; close calls go to the model as given, one by one."""
-    logits = models.fast.logits(x)
     check_finite(logits, models.fast.classifier.name)
     largest, answers = logits.topk(2, dim=1)
     close = largest[:, 0] - largest[:, 1] <= AGREEMENT * logits.abs().amax(1)
@@ -212,9 +216,7 @@ def _right(models: FrozenForms, x: Tensor, y: Tensor) -> Tensor:
     return right
 
 
-def _check_perturbations(
-    source: PerturbationSource, delta: Tensor, shape: tuple[int, ...]
-) -> None:
+def _check_perturbations(source: PerturbationSource, delta: Tensor, shape: tuple[int, ...]) -> None:
     if delta.shape != shape:
         raise DataError(
             f"source {source.name!r} must return perturbations of shape {shape},"

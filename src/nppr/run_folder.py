@@ -1,9 +1,9 @@
 """The folder of a run: its settings, finished blocks, and at the end the report.
 
-    run.json         what determines the numbers, and how the run was divided
-    blocks/          finished blocks of each source, for --resume
-    report.json      the truth
-    per_input.csv    one line per input and source
+run.json         what determines the numbers, and how the run was divided
+blocks/          finished blocks of each source, for --resume
+report.json      the truth
+per_input.csv    one line per input and source
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RunFolder:
         path = self.path / "run.json"
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
             raise RunFolderError(
@@ -113,9 +113,7 @@ class RunFolder:
             return
         before, now = held.get("settings", {}), json.loads(json.dumps(settings))
         if before != now:
-            names = sorted(
-                name for name in {*before, *now} if before.get(name) != now.get(name)
-            )
+            names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
             raise RunFolderError(
                 f"`out` must be free or hold this run, {str(self.path)!r} holds one with another"
                 f" {', '.join(names)}. Choose another folder, or add --overwrite to replace it."

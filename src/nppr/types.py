@@ -124,7 +124,8 @@ class Tally(Generic[S]):
     @property
     def unbroken(self) -> BoolArray:
         """Which inputs were right under every draw."""
-        return self.right == self.draws
+        unbroken: BoolArray = self.right == self.draws
+        return unbroken
 
 
 def require_evaluate(tally: Tally[Evaluate]) -> None:

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, fx, nn
-from torch.fx.experimental.optimization import fuse
+from torch import Tensor, nn
 
 from nppr.classifiers.wrap import Classifier, FrozenClassifier, check_classifier, frozen
 from nppr.errors import SpecError
@@ -29,10 +28,13 @@ logger = logging.getLogger(__name__)
 AGREEMENT = 1e-4
 """Largest difference of logits, relative to the largest logit, at which two forms agree."""
 
+GRADIENT_AGREEMENT = 0.05
+"""Largest length of a difference of input gradients, relative to their length."""
+
 GAIN = 1.03
 """A form must be this much faster to be kept: less is noise of the clock."""
 
-PROBE_SECONDS = 0.15
+PROBE_SECONDS = 0.08
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -124,7 +126,6 @@ def _fastest(reference: Classifier, probe: Tensor) -> tuple[Classifier, tuple[st
     best, form = reference, tuple[str, ...]()
     if reference.module is None:
         return best, form
-    fastest = _seconds(best, probe)
     changes: dict[str, Callable[[Classifier], Classifier]] = {
         "folded": _folded,
         "channels_last": _channels_last,
@@ -134,14 +135,12 @@ def _fastest(reference: Classifier, probe: Tensor) -> tuple[Classifier, tuple[st
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 candidate = change(best)
-                if not _agree(candidate, reference, probe):
-                    continue
-                seconds = _seconds(candidate, probe)
+                kept = _agree(candidate, reference, probe) and _faster(candidate, best, probe)
         except Exception as error:  # a foreign model may fail in any way: it then runs as it is
             logger.debug("%s does not run %s: %s", reference.name, name, error)
             continue
-        if seconds * GAIN < fastest:
-            best, form, fastest = candidate, (*form, name), seconds
+        if kept:
+            best, form = candidate, (*form, name)
     return best, form
 
 
@@ -152,7 +151,10 @@ def _folded(classifier: Classifier) -> Classifier:
     norms = sum(isinstance(layer, nn.BatchNorm2d) for layer in module.modules())
     if not (convolutions and norms):
         raise ValueError("no convolution with batch normalisation to fold")
-    folded: fx.GraphModule = fuse(module, no_trace=False)
+    # Imported here, where warnings are off: it drags in parts of PyTorch that warn on import.
+    from torch.fx.experimental.optimization import fuse
+
+    folded: nn.Module = fuse(module)
     return classifier.with_model(folded.eval().requires_grad_(False))
 
 
@@ -167,13 +169,16 @@ def _agree(candidate: Classifier, reference: Classifier, probe: Tensor) -> bool:
     """Whether two forms agree on batches of two sizes and in their input gradients."""
     for x in (probe, probe[: max(1, len(probe) // 3)]):
         with frozen(candidate) as ours, frozen(reference) as theirs:
-            gradient, got = ours.gradient(_sharpness, x)
-            expected_gradient, expected = theirs.gradient(_sharpness, x)
-        for value, truth in ((got, expected), (gradient, expected_gradient)):
-            if value.shape != truth.shape or not bool(torch.isfinite(value).all()):
-                return False
-            if float((value - truth).abs().max()) > AGREEMENT * float(truth.abs().max()):
-                return False
+            gradient, logits = ours.gradient(_sharpness, x)
+            true_gradient, true_logits = theirs.gradient(_sharpness, x)
+        if logits.shape != true_logits.shape:
+            return False
+        largest = true_logits.abs().max()
+        # Rounding can turn a tie of a max-pool, which moves a gradient from one pixel to another.
+        length = GRADIENT_AGREEMENT * true_gradient.norm()
+        agreed = (logits - true_logits).abs().max() <= AGREEMENT * largest
+        if not bool(agreed and (gradient - true_gradient).norm() <= length):
+            return False
     return True
 
 
@@ -181,18 +186,22 @@ def _sharpness(logits: Tensor) -> Tensor:
     return logits.logsumexp(1)
 
 
+def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
+    """Whether a form is faster, timed turn by turn so that both meet the same machine."""
+    turns = [(_seconds(candidate, x), _seconds(best, x)) for _ in range(3)]
+    return min(ours for ours, _ in turns) * GAIN < min(theirs for _, theirs in turns)
+
+
 def _seconds(classifier: Classifier, x: Tensor) -> float:
     """Best time of one forward pass, over a short while."""
+    times: list[float] = []
     with frozen(classifier) as model, torch.inference_mode():
         model.logits(x)
-        times: list[float] = []
-        while len(times) < 3 or (sum(times) < PROBE_SECONDS and len(times) < 50):
+        while len(times) < 20 and sum(times) < PROBE_SECONDS:
             start = time.perf_counter()
             # Reading a number back waits for asynchronous devices.
             float(model.logits(x).sum())
             times.append(time.perf_counter() - start)
-            if sum(times) > 4 * PROBE_SECONDS:
-                break
     return min(times)
 
 
@@ -220,4 +229,3 @@ def _best_micro_batch(
 def _repeat(probe: Tensor, size: int) -> Tensor:
     copies = -(-size // len(probe))
     return probe.repeat(copies, 1, 1, 1)[:size]
-

@@ -89,7 +89,9 @@ def accuracy(classifier: Classifier, data: Data) -> float:
 def _training_set(data: Data) -> tuple[Tensor, Tensor]:
     parts = [part.batch(np.arange(len(part))) for part in (data.fit, data.select) if len(part)]
     if not parts:
-        raise SpecError(f"`data` must have a fit or select part to train on, {data.name!r} has none.")
+        raise SpecError(
+            f"`data` must have a fit or select part to train on, {data.name!r} has none."
+        )
     return torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
 
 

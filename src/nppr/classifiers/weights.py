@@ -6,16 +6,15 @@ commas). Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from nppr.errors import WeightsError
+from nppr.tensor_files import write_tensors
 
 __all__ = ["Weights", "load_into", "read_weights", "write_weights"]
 
@@ -61,13 +60,7 @@ def read_weights(path: str | Path) -> Weights:
 
 def write_weights(path: str | Path, weights: Weights) -> None:
     """Write a safetensors file, whole or not at all."""
-    # Clones, because safetensors refuses tensors that share storage.
-    tensors = {name: tensor.detach().clone() for name, tensor in weights.tensors.items()}
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(save(tensors, metadata=weights.metadata))
-    os.replace(partial, path)
+    write_tensors(Path(path), weights.tensors, weights.metadata)
 
 
 def load_into(module: nn.Module, weights: Weights) -> None:

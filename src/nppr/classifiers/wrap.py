@@ -46,7 +46,7 @@ class Classifier:
         self.model = model
         self.mean = _channel_numbers("mean", mean, positive=False)
         self.std = _channel_numbers("std", std, positive=True)
-        self.name = name or getattr(model, "__name__", type(model).__name__)
+        self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
 
     def with_model(self, model: Model, *, channels_last: bool = False) -> Classifier:
@@ -78,7 +78,8 @@ class Classifier:
         digest = hashlib.sha256(repr((self.mean, self.std)).encode())
         for name, tensor in sorted(self.tensors().items()):
             digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+            content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+            digest.update(content.numpy().tobytes())
         return digest.hexdigest()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -166,12 +167,9 @@ def find_logits(output: Any) -> Tensor:
     """The logits in a tensor, in `output.logits` or in `output["logits"]`."""
     if isinstance(output, Tensor):
         return output
-    if isinstance(output, dict) and isinstance(output.get("logits"), Tensor):
-        logits: Tensor = output["logits"]
-        return logits
-    if isinstance(getattr(output, "logits", None), Tensor):
-        logits = output.logits
-        return logits
+    found = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
+    if isinstance(found, Tensor):
+        return found
     raise ClassifierError(
         "`model` must return a tensor, or carry one as .logits or ['logits'],"
         f" got {type(output).__name__}."

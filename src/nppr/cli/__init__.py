@@ -36,6 +36,9 @@ Examples:
       train the demo's network from scratch
 """
 
+INTERRUPTED = 130
+"""What the framework returns for a Ctrl-C: 128 plus the number of the signal."""
+
 app = typer.Typer(
     name="nppr",
     add_completion=False,
@@ -70,9 +73,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except TyperException as error:
         console.show_error(console.usage_message(error))
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        console.show_error("interrupted; finished blocks are kept, add --resume to go on")
-        return 130
+    if code == INTERRUPTED:
+        console.show_error("interrupted; what is finished is kept, add --resume to go on")
     return code if isinstance(code, int) else 0
 
 

@@ -46,9 +46,9 @@ def assess(
     Writes report.json and per_input.csv to the run folder and prints the results as a table.
     """
     budget = options.budget_text(norm, eps)
-    values = (weights, mean, std, classes, budget, sources, draws, inputs, fit_inputs)
-    values += (select_inputs, confidence, seed, quantise)
-    folder = out or options.default_folder(f"{model}-{data}", (model, data, *values))
+    decisive = (model, data, weights, mean, std, classes, budget, sources, draws, inputs)
+    decisive_too = (fit_inputs, select_inputs, confidence, seed, quantise)
+    folder = out or options.default_folder(f"{model}-{data}", (*decisive, *decisive_too))
     means, stds = options.numbers("mean", mean), options.numbers("std", std)
 
     from nppr.assess import assess as assess_classifier

@@ -51,7 +51,9 @@ Inputs = Annotated[
         " are set aside.",
     ),
 ]
-FitInputs = Annotated[int | None, typer.Option("--fit-inputs", help="As --inputs, of the fit part.")]
+FitInputs = Annotated[
+    int | None, typer.Option("--fit-inputs", help="As --inputs, of the fit part.")
+]
 SelectInputs = Annotated[
     int | None, typer.Option("--select-inputs", help="As --inputs, of the select part.")
 ]
@@ -72,15 +74,9 @@ Out = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue an interrupted run of the same settings.")
 ]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what the run folder holds.")
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Print nothing but the path of the result.")
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print report.json instead of the table.")
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what the run folder holds.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but the path of the result.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print report.json instead of the table.")]
 
 
 def numbers(argument: str, text: str | None) -> tuple[float, ...] | None:

@@ -1,8 +1,8 @@
 """Data as the library sees it: three parts that never share an input.
 
-    Images  -- loads images by position, as floats in [0, 1]
-    Part    -- some positions of an image set, for one purpose: fit, select or evaluate
-    Data    -- the three parts and the names of the classes
+Images  -- loads images by position, as floats in [0, 1]
+Part    -- some positions of an image set, for one purpose: fit, select or evaluate
+Data    -- the three parts and the names of the classes
 """
 
 from __future__ import annotations

@@ -143,4 +143,6 @@ def read_report(path: str | Path) -> Report:
             f"`report` field {where!r} in {path} is wrong: {first['msg']}."
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(f"`report` must be a report.json, cannot read {path}: {error}") from error
+        raise RunFolderError(
+            f"`report` must be a report.json, cannot read {path}: {error}"
+        ) from error

@@ -4,112 +4,108 @@ from __future__ import annotations
 
 import io
 
+from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from nppr.report.schema import Report, Result
-from nppr.types import Metric
+from nppr.types import Direction, Metric
 
 __all__ = ["as_text", "console_table"]
 
-BAR = 24
 ORDER = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR)
-GUARANTEED = "empirical-bernstein"
+GUARANTEED = ("empirical-bernstein", "clopper-pearson")
+BAR = 20
+WIDE = 104
+"""Console width from which there is room for the bars."""
 
 
-def console_table(report: Report) -> Table:
+def console_table(report: Report, width: int) -> Table:
     """One row a source: clean accuracy first, then from AR up to PR, smallest first."""
-    confidence = report.settings["confidence"]
-    level = f"{100 * confidence:g} %"
-    table = Table(title=escape(_title(report)), title_justify="left", title_style="bold")
-    table.add_column("metric")
-    table.add_column("source")
-    table.add_column("value", justify="right")
-    table.add_column(f"{level} interval", justify="right")
-    table.add_column("guaranteed", justify="right")
-    table.add_column("/ clean acc.", justify="right")
-    table.add_column("inputs", justify="right")
-    table.add_column("draws", justify="right")
-    table.add_column("0" + " " * (BAR - 4) + "100", no_wrap=True, min_width=BAR)
+    level = f"{100 * report.settings['confidence']:g} %"
+    table = Table(box=box.SIMPLE_HEAD, title=_title(report), title_justify="left", title_style="")
+    table.add_column("metric", no_wrap=True)
+    table.add_column("source", overflow="fold")
+    for name in ("value %", f"{level} interval", "guaranteed", "/ clean", "draws"):
+        table.add_column(name, justify="right", no_wrap=True)
+    bars = width >= WIDE
+    if bars:
+        table.add_column("0" + "100".rjust(BAR - 1), no_wrap=True, width=BAR)
     rows = _rows(report)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
-        table.add_row(*_cells(report, row), end_section=_ends_section(row, following))
+        cells = _cells(report, row)
+        last = following is not None and following.metric is not row.metric
+        table.add_row(*(cells if bars else cells[:-1]), end_section=last)
     return table
 
 
 def as_text(report: Report, width: int) -> str:
     """The table as plain text."""
     text = io.StringIO()
-    Console(file=text, width=width, no_color=True).print(console_table(report))
+    Console(file=text, width=width, no_color=True).print(console_table(report, width))
     return text.getvalue()
 
 
-def _title(report: Report) -> str:
+def _title(report: Report) -> Text:
     name, data = report.classifier["name"], report.data["name"]
+    inputs = report.data["inputs"]["evaluate"]
     budget = f"{report.budget['norm']} {report.budget['text']}"
-    return f"{name} on {data}, budget {budget}, seed {report.seed}"
+    line = f"{name} on {inputs:,} inputs of {data} (evaluate), budget {budget}, seed {report.seed}"
+    return Text(line, style="bold")
 
 
 def _rows(report: Report) -> list[Result]:
     """The first result of every source, in the order of the theory: AR <= NPPR <= PR."""
-    firsts = {}
-    for candidate in report.results:
-        if candidate.metric is not Metric.NORMALISED_ACCURACY:
-            firsts.setdefault((candidate.source, candidate.metric), candidate)
+    firsts: dict[tuple[str, Metric], Result] = {}
+    for row in report.results:
+        if row.metric is not Metric.NORMALISED_ACCURACY:
+            firsts.setdefault((row.source, row.metric), row)
     return sorted(
-        firsts.values(), key=lambda row: (ORDER.index(row.metric), row.value is None, row.value)
+        firsts.values(),
+        key=lambda row: (ORDER.index(row.metric), 2.0 if row.value is None else row.value),
     )
 
 
-def _ends_section(row: Result, following: Result | None) -> bool:
-    return following is not None and following.metric is not row.metric
-
-
-def _cells(report: Report, row: Result) -> list[str | Text]:
+def _cells(report: Report, row: Result) -> list[Text]:
     if row.value is None or row.low is None or row.high is None:
-        why = Text(row.error or "failed", style="red")
-        return [row.metric.value, escape(row.source), "-", "-", "-", "-", "-", "-", why]
-    guaranteed = next(
-        (
-            other
-            for other in report.results
-            if (other.source, other.metric, other.method) == (row.source, row.metric, GUARANTEED)
-        ),
-        row if row.method == "clopper-pearson" else None,
-    )
+        return [Text(row.metric.value), Text(row.source), Text("failed", style="red")] + [
+            Text("-")
+        ] * 5
     ratio = report.headline(row.source, Metric.NORMALISED_ACCURACY)
-    at_most = "<= " if row.direction == "upper bound" else ""
-    return [
+    at_most = "<= " if row.direction is Direction.UPPER_BOUND else ""
+    cells = [
         row.metric.value,
-        escape(row.source),
+        row.source,
         at_most + _percent(row.value),
-        f"{_percent(row.low)} - {_percent(row.high)}" + ("*" if row.flags else ""),
-        _range(guaranteed),
+        _range(row.low, row.high) + ("*" if row.flags else " "),
+        _guaranteed(report, row),
         _percent(ratio.value) if ratio is not None and ratio.value is not None else "",
-        f"{row.inputs:,}",
         f"{row.draws:,}",
         _bar(row.value, row.low, row.high),
     ]
+    return [Text(cell) for cell in cells]
 
 
-def _range(row: Result | None) -> str:
-    if row is None or row.low is None or row.high is None:
-        return ""
-    return f"{_percent(row.low)} - {_percent(row.high)}"
+def _guaranteed(report: Report, row: Result) -> str:
+    """The interval of this number that holds at any size of sample."""
+    for other in report.results:
+        same = (other.source, other.metric) == (row.source, row.metric)
+        if same and other.method in GUARANTEED and other.low is not None and other.high is not None:
+            return _range(other.low, other.high)
+    return ""
+
+
+def _range(low: float, high: float) -> str:
+    return f"{_percent(low)}-{_percent(high)}"
 
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def _bar(value: float, low: float, high: float) -> Text:
-    """The value as a bar, its interval as a lighter band."""
-    cells = [" "] * BAR
-    end = round(value * BAR)
-    for place in range(end):
-        cells[place] = "━"
-    for place in range(round(low * BAR), min(BAR, round(high * BAR))):
-        cells[place] = "┅" if place >= end else "━"
-    return Text("".join(cells), style="cyan")
+def _bar(value: float, low: float, high: float) -> str:
+    """The value as a bar and its interval as a band, on an axis from 0 to 100 %."""
+    end, first, last = (round(min(1.0, share) * BAR) for share in (value, low, high))
+    band = range(min(first, BAR - 1), max(first + 1, last))
+    return "".join("▒" if i in band else "█" if i < end else " " for i in range(BAR))

@@ -23,7 +23,7 @@ __all__ = [
     "ratio_bootstrap",
 ]
 
-RESAMPLES = 4000
+RESAMPLES = 2000
 
 
 @dataclass(frozen=True)

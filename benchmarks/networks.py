@@ -1,0 +1,60 @@
+"""The networks the benchmarks run on: the shipped digits classifier and a 32x32 residual network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from nppr.classifiers import Classifier, load_classifier
+from nppr.data import Data, from_arrays, load_data
+
+__all__ = ["CASES", "case"]
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.first_norm = nn.BatchNorm2d(outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.second_norm = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, inputs, H, W) -> (B, outputs, H / stride, W / stride)`."""
+        y = torch.relu(self.first_norm(self.first(x)))
+        return torch.relu(self.second_norm(self.second(y)) + self.shortcut(x))
+
+
+def small_resnet() -> nn.Module:
+    """A residual network for 3x32x32 images with random weights."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, 1, 1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        *(ResidualBlock(16, 16, 1) for _ in range(2)),
+        ResidualBlock(16, 32, 2),
+        ResidualBlock(32, 32, 1),
+        ResidualBlock(32, 64, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    ).eval()
+
+
+def case(name: str) -> tuple[Classifier, Data]:
+    """A classifier and data for it."""
+    if name == "digits":
+        return load_classifier("digits-cnn"), load_data("digits")
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(128, 3, 32, 32, generator=generator)
+    labels = torch.arange(128) % 10
+    return Classifier(small_resnet(), name="small-resnet"), from_arrays(
+        images, labels, shares=(0.0, 0.0)
+    )
+
+
+CASES = ("digits", "small-resnet")

@@ -1,0 +1,31 @@
+"""Draw the table of a run as an SVG picture: python examples/console_picture.py RUN OUT.svg"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from nppr.console import LEGEND
+from nppr.report import read_report
+from nppr.report.tables import console_table
+
+WIDTH = 108
+
+
+def main(run: Path, out: Path) -> None:
+    """Render the table of `run/report.json`."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+    console.print(f"$ nppr assess --out {run}", markup=False)
+    console.print(console_table(read_report(run / "report.json"), WIDTH))
+    console.print(LEGEND)
+    picture = console.export_svg(title="nppr")
+    # No fonts from the network: the viewer's own monospace font will do.
+    out.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+import torch
+
+from nppr.data import from_arrays
+from nppr.errors import DataError
+
+
+def test_parts_are_disjoint_and_hold_everything() -> None:
+    data = from_arrays(torch.rand(100, 3, 4, 4), torch.arange(100) % 5)
+    parts = [data.fit.indices, data.select.indices, data.evaluate.indices]
+    assert [len(part) for part in parts] == [50, 20, 30]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(100))
+    assert data.classes == 5
+
+
+def test_everything_can_be_evaluated() -> None:
+    data = from_arrays(torch.rand(10, 1, 2, 2), np.arange(10) % 2, shares=(0, 0))
+    assert len(data.evaluate) == 10
+    assert len(data.fit) == len(data.select) == 0
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (torch.rand(0, 1, 2, 2), [], "`labels` must be whole numbers|at least one input"),
+        (torch.rand(0, 1, 2, 2), torch.zeros(0, dtype=torch.long), "at least one input"),
+        (torch.rand(3, 1, 2, 2), [0, 1], "3 and 2"),
+        (torch.rand(3, 2, 2), [0, 1, 0], r"shape \(N, C, H, W\)"),
+        (torch.rand(3, 1, 2, 2), [0.5, 1.0, 0.0], "whole numbers"),
+        (torch.rand(3, 1, 2, 2), [0, -1, 1], r"0\.\.1"),
+        (torch.zeros(3, 1, 2, 2, dtype=torch.uint8), [0, 1, 0], "Divide by 255"),
+    ],
+)
+def test_bad_arrays_are_named(images: torch.Tensor, labels: list[int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        from_arrays(images, labels)
+
+
+def test_labels_beyond_the_class_names() -> None:
+    with pytest.raises(DataError, match=r"0\.\.1, got .*7"):
+        from_arrays(torch.rand(9, 1, 2, 2), [0, 1, 7] * 3, class_names=("a", "b"))

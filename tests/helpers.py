@@ -1,0 +1,69 @@
+"""Classifiers and data whose robustness is known exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nppr.budget import Budget
+from nppr.data import Data, Part, TensorImages, from_arrays
+from nppr.draws import DrawBlock
+from nppr.types import Evaluate, FrozenModel, Metric
+
+
+class Linear(nn.Module):
+    """Two classes: class 0 where `w . x + b > 0`."""
+
+    def __init__(self, w: Tensor, b: float) -> None:
+        super().__init__()
+        self.w = nn.Parameter(w.float())
+        self.b = nn.Parameter(torch.tensor(float(b)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        margin = x.flatten(1) @ self.w.flatten() + self.b
+        return torch.stack([margin, torch.zeros_like(margin)], dim=1)
+
+
+class Stray:
+    """A source that does what it is told, allowed or not."""
+
+    def __init__(self, budget: Budget | None, delta: float, name: str = "stray") -> None:
+        self.budget = budget
+        self.delta = delta
+        self.name = name
+        self.metric = Metric.PR
+        self.fixed_draws: int | None = None
+        self.cost = 1.0
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        return torch.full((len(x), draws.size, *x.shape[1:]), self.delta)
+
+
+class Broken(Stray):
+    """A source that raises."""
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        raise ValueError("this source\nis broken")
+
+
+def evaluate_part(images: Tensor, labels: list[int] | Tensor) -> Part[Evaluate]:
+    """All of these inputs as an evaluate part."""
+    known = np.asarray(labels, dtype=np.int64)
+    return Part(Evaluate, TensorImages(images.float()), np.arange(len(known)), known)
+
+
+def two_class_data(inputs: int = 40, side: int = 4, seed: int = 0) -> Data:
+    """Random images whose class is whether their left half is brighter."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(inputs, 1, side, side, generator=generator)
+    half = side // 2
+    brighter = images[..., :half].sum((1, 2, 3)) > images[..., half:].sum((1, 2, 3))
+    return from_arrays(images, (~brighter).long(), shares=(0.0, 0.0), name="halves")
+
+
+def half_classifier(side: int = 4) -> Linear:
+    """The classifier that is always right on `two_class_data`."""
+    w = torch.ones(1, side, side)
+    w[..., side // 2 :] = -1
+    return Linear(w, 0.0)

@@ -1,0 +1,129 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nppr.errors import SpecError, SplitError
+from nppr.statistics.estimates import (
+    APPROXIMATE,
+    accuracy,
+    adversarial,
+    merged,
+    normalised,
+    per_input,
+    probabilistic,
+)
+from nppr.types import Claim, Direction, Evaluate, Fit, Metric, Tally
+
+
+def tally(right: list[int], clean: list[bool], draws: int = 10) -> Tally[Evaluate]:
+    return Tally(
+        kind=Evaluate,
+        indices=np.arange(len(right)),
+        labels=np.zeros(len(right), np.int64),
+        clean_correct=np.array(clean),
+        right=np.array(right),
+        draws=draws,
+        calls=len(right) * draws,
+    )
+
+
+KNOWN = tally([10, 5, 0, 10, 2], [True, True, True, True, False])
+
+
+def test_pr_counts_clean_correct_inputs_only() -> None:
+    rows = probabilistic(KNOWN, 0.95)
+    assert [row.method for row in rows] == ["normal", "bootstrap", "empirical-bernstein"]
+    for row in rows:
+        assert row.metric is Metric.PR
+        assert row.value == pytest.approx(2.5 / 4)
+        assert row.low <= row.value <= row.high
+        assert (row.inputs, row.draws, row.calls) == (4, 10, 50)
+        assert row.claim is Claim.POPULATION
+        assert row.direction is Direction.ESTIMATE
+        assert row.split == "evaluate"
+        assert row.confidence == 0.95
+
+
+def test_nppr_is_an_upper_bound() -> None:
+    row = probabilistic(KNOWN, 0.95, Metric.NPPR)[0]
+    assert row.metric is Metric.NPPR
+    assert row.direction is Direction.UPPER_BOUND
+
+
+def test_ar_is_the_share_nothing_broke() -> None:
+    row = adversarial(KNOWN, 0.95)
+    assert row.value == 0.5
+    assert row.method == "clopper-pearson"
+    assert row.direction is Direction.UPPER_BOUND
+
+
+def test_accuracy_counts_all_inputs() -> None:
+    row = accuracy(tally([1, 1, 0, 1], [True] * 4, draws=1), 0.95)
+    assert (row.metric, row.value, row.inputs) == (Metric.ACCURACY, 0.75, 4)
+
+
+def test_normalised_counts_all_inputs_over_clean_accuracy() -> None:
+    row = normalised(KNOWN, 0.95)
+    assert row.value == pytest.approx((2.7 / 5) / (4 / 5))
+    assert row.inputs == 5
+    above = normalised(tally([10, 10, 10], [True, True, False]), 0.95)
+    assert above.value == pytest.approx(1.5)
+    assert above.high >= 1.5
+
+
+def test_per_input_is_exact() -> None:
+    low, high = per_input(KNOWN, 0.95)
+    assert high[0] == 1.0
+    assert low[2] == 0.0
+    assert low[1] == pytest.approx(0.187, abs=1e-3)
+
+
+def test_merged_ar_is_at_most_every_pr_and_ar() -> None:
+    rng = np.random.default_rng(0)
+    clean = (rng.random(200) < 0.9).tolist()
+    tallies = [
+        tally(rng.binomial(10, rng.beta(4, 0.5, 200)).tolist(), clean),
+        tally(rng.binomial(1, 0.6, 200).tolist(), clean, draws=1),
+    ]
+    value = adversarial(merged(tallies), 0.95).value
+    assert value <= min(adversarial(t, 0.95).value for t in tallies)
+    assert value <= min(probabilistic(t, 0.95)[0].value for t in tallies)
+    assert merged(tallies).calls == 2200
+    with pytest.raises(SplitError, match="same inputs"):
+        merged([tallies[0], replace(tallies[1], indices=np.arange(200) + 1)])
+
+
+def test_tallies_of_other_splits_cannot_be_reported() -> None:
+    other = replace(KNOWN, kind=Fit)  # type: ignore[arg-type]
+    for read in (accuracy, adversarial, probabilistic, normalised, per_input):
+        with pytest.raises(SplitError, match="'fit'"):
+            read(other, 0.95)
+    with pytest.raises(SplitError):
+        merged([other])
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, 2.0, float("nan")])
+def test_bad_confidence_is_named(confidence: float) -> None:
+    for read in (accuracy, adversarial, probabilistic, normalised, per_input):
+        with pytest.raises(SpecError, match="`confidence`"):
+            read(KNOWN, confidence)
+
+
+def test_no_clean_correct_input_is_named() -> None:
+    none = tally([5, 5], [False, False])
+    for read in (adversarial, probabilistic, normalised):
+        with pytest.raises(SpecError, match="right without noise"):
+            read(none, 0.95)
+
+
+def test_approximate_intervals_outside_their_regime_are_flagged() -> None:
+    inside = tally([5] * 400, [True] * 400)
+    assert all(row.flags == () for row in probabilistic(inside, 0.95))
+    few = tally([5] * 399, [True] * 399)
+    extreme = tally([10] * 400, [True] * 400)
+    for outside in (few, extreme):
+        flags = {row.method: row.flags for row in probabilistic(outside, 0.95)}
+        assert flags["normal"] == flags["bootstrap"] == (APPROXIMATE,)
+        assert flags["empirical-bernstein"] == ()
+        assert normalised(outside, 0.95).flags == (APPROXIMATE,)

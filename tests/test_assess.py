@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import nppr
+from helpers import Broken, Stray, half_classifier, two_class_data
+from nppr.assess import Plan
+from nppr.errors import BudgetError, ClassifierError, SpecError
+from nppr.report import Report
+from nppr.types import Metric
+
+BUDGET = nppr.Budget.linf(0.1)
+
+
+def comparable(report: Report) -> dict[str, object]:
+    return report.model_dump(exclude={"timing", "environment"})
+
+
+def test_two_runs_are_equal_but_for_timing_and_environment(tmp_path: Path) -> None:
+    reports = []
+    for name, batch in (("a", None), ("b", None), ("c", 7)):
+        nppr.assess(inputs=60, draws=20, batch_size=batch, out=tmp_path / name)
+        content = json.loads((tmp_path / name / "report.json").read_text())
+        del content["timing"], content["environment"]
+        reports.append(content)
+    assert reports[0] == reports[1] == reports[2]
+    first, second = ((tmp_path / name / "per_input.csv").read_text() for name in "ac")
+    assert first == second
+
+
+def test_the_seed_matters() -> None:
+    values = [
+        nppr.assess(inputs=60, draws=20, sources="gaussian:scale=3", seed=seed).results[1].value
+        for seed in (0, 1)
+    ]
+    assert values[0] != values[1]
+
+
+def test_every_source_has_its_readings_and_ar_is_merged() -> None:
+    report = nppr.assess(inputs=60, draws=8)
+    rows = [(row.source, row.metric.value, row.method) for row in report.results]
+    assert rows[0] == ("clean", "accuracy", "clopper-pearson")
+    for noise in ("gaussian", "uniform", "laplace"):
+        methods = [row[2] for row in rows if row[:2] == (noise, "PR")]
+        assert methods == ["normal", "bootstrap", "empirical-bernstein"]
+        assert (noise, "normalised_accuracy", "paired-bootstrap") in rows
+    assert ("pgd", "AR", "clopper-pearson") in rows
+    assert rows[-1] == ("merged", "AR", "clopper-pearson")
+    ar = report.headline("merged", Metric.AR)
+    assert ar is not None
+    assert ar.value is not None
+    for row in report.results:
+        assert row.split == "evaluate"
+        if row.metric in (Metric.AR, Metric.PR):
+            assert row.value is not None
+            assert ar.value <= row.value
+
+
+def test_explicit_sources_run_exactly_those() -> None:
+    report = nppr.assess(inputs=20, draws=4, sources="uniform")
+    assert {row.source for row in report.results} == {"clean", "uniform"}
+
+
+def test_modules_callables_and_tensors() -> None:
+    data = two_class_data(60)
+    module = half_classifier().train()
+
+    def model(x: Tensor) -> Tensor:
+        logits: Tensor = module(x)
+        return logits
+
+    reports = [
+        nppr.assess(known, data, budget=BUDGET, draws=8, sources="gaussian,pgd")
+        for known in (module, model)
+    ]
+    assert reports[0].results == reports[1].results
+    assert module.training
+    images, labels = torch.rand(20, 1, 4, 4), torch.arange(20) % 2
+    pair = nppr.assess(module, (images, labels), budget=BUDGET, draws=4, sources="uniform")
+    assert pair.data["inputs"] == {"fit": 10, "select": 4, "evaluate": 6}
+
+
+def test_a_source_that_fails_leaves_the_others_their_results(tmp_path: Path) -> None:
+    sources: list[nppr.PerturbationSource] = [
+        nppr.Uniform(BUDGET),
+        Broken(BUDGET, 0.0, name="broken"),
+        Stray(BUDGET, 0.5, name="outside"),
+        nppr.Gaussian(BUDGET),
+    ]
+    out = tmp_path / "run"
+    report = nppr.assess(inputs=20, draws=4, budget=BUDGET, sources=sources, out=out)
+    errors = {row.source: row.error for row in report.results if row.error}
+    assert set(errors) == {"broken", "outside"}
+    assert errors["broken"] == "this source is broken"
+    assert "must stay within linf 0.1" in str(errors["outside"])
+    assert report.headline("gaussian", Metric.PR) is not None
+    saved = nppr.read_report(out / "report.json")
+    assert saved.results == report.results
+
+
+def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -> None:
+    whole = nppr.assess(inputs=60, draws=40, out=tmp_path / "whole")
+
+    def interrupt(state: object) -> None:
+        if getattr(state, "source", "") == "laplace":
+            raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        nppr.assess(inputs=60, draws=40, out=out, progress=interrupt)
+    assert not (out / "report.json").exists()
+    told: list[str] = []
+    again = nppr.assess(
+        inputs=60, draws=40, out=out, resume=True, progress=lambda s: told.append(s.source)
+    )
+    assert comparable(again) == comparable(whole)
+    assert "gaussian" not in told
+
+
+def test_the_plan_is_told_before_anything_runs() -> None:
+    plans: list[Plan] = []
+    nppr.assess(inputs=20, draws=4, sources="uniform,pgd:steps=2", on_plan=plans.append)
+    (plan,) = plans
+    assert plan.inputs == 20
+    assert plan.sources == ("uniform", "pgd:steps=2")
+    assert plan.seconds > 0
+
+
+def test_misclassified_inputs_are_set_aside_after_the_limit() -> None:
+    report = nppr.assess(inputs=300, draws=4, sources="uniform")
+    clean = report.results[0]
+    pr = report.headline("uniform", Metric.PR)
+    assert pr is not None
+    assert clean.inputs == 300
+    assert clean.value is not None
+    assert pr.inputs == round(clean.value * 300) < 300
+
+
+def test_quantise_and_confidence_are_settings() -> None:
+    report = nppr.assess(inputs=20, draws=4, sources="uniform", quantise=True, confidence=0.8)
+    assert report.settings["quantise"] is True
+    assert all(row.confidence == 0.8 for row in report.results)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({"draws": 0}, SpecError, "`draws`"),
+        ({"inputs": 0}, SpecError, "`inputs`"),
+        ({"confidence": 1.0}, SpecError, "`confidence`"),
+        ({"sources": []}, SpecError, "`sources`"),
+        ({"sources": [nppr.Uniform(nppr.Budget.linf(0.2))]}, BudgetError, "linf 0.2"),
+        ({"data": two_class_data()}, BudgetError, "must be stated"),
+        ({"data": two_class_data(), "budget": BUDGET}, ClassifierError, "expected 2 classes"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: dict[str, object], kind: type, message: str) -> None:
+    with pytest.raises(kind, match=message):
+        nppr.assess(**arguments)  # type: ignore[arg-type]
+
+
+def test_ten_times_chance_is_not_needed_but_one_right_input_is() -> None:
+    data = two_class_data(20)
+    inverted = half_classifier()
+    with torch.no_grad():
+        inverted.w.neg_()
+    report = nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform")
+    assert report.results[0].value == 0.0
+    assert "right without noise" in str(report.results[1].error)
+    assert np.isfinite(report.timing["total_seconds"])

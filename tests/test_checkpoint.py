@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nppr.checkpoint import Blocks, FileStore
+from nppr.errors import RunFolderError
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks")
+    assert store.load(3) is None
+    store.save(Blocks(np.array([1, 2, 3]), np.array([1, 1, 0]), 7), now=True)
+    loaded = store.load(3)
+    assert loaded is not None
+    assert loaded.right.tolist() == [1, 2, 3]
+    assert loaded.finished.tolist() == [1, 1, 0]
+    assert loaded.calls == 7
+
+
+def test_saves_now_and_then(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks", seconds=1000)
+    store.save(Blocks.none(2), now=False)
+    assert not store.path.exists()
+    store.save(Blocks.none(2), now=True)
+    assert store.path.exists()
+    quick = FileStore(tmp_path / "quick", seconds=0)
+    quick.save(Blocks.none(2), now=False)
+    assert quick.path.exists()
+
+
+def test_damage_and_other_sizes_are_named(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks")
+    store.save(Blocks.none(3), now=True)
+    with pytest.raises(RunFolderError, match="4 inputs"):
+        store.load(4)
+    whole = store.path.read_bytes()
+    for length in (0, 5, len(whole) // 2, len(whole) - 1):
+        store.path.write_bytes(whole[:length])
+        with pytest.raises(RunFolderError, match="cannot be read"):
+            store.load(3)

@@ -1,0 +1,12 @@
+from nppr import errors
+
+
+def test_every_error_is_an_nppr_error() -> None:
+    kinds = [getattr(errors, name) for name in errors.__all__ if name[0].isupper()]
+    assert len(kinds) == 11
+    assert all(issubclass(kind, errors.NpprError) for kind in kinds)
+
+
+def test_unknown_suggests_the_nearest_name_only_if_near() -> None:
+    assert "Did you mean 'uniform'?" in str(errors.unknown("source", "unifrm", ["uniform", "pgd"]))
+    assert "Did you mean" not in str(errors.unknown("source", "xyz", ["uniform", "pgd"]))

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from helpers import Linear, Stray, evaluate_part, half_classifier, two_class_data
+from nppr.budget import Budget
+from nppr.checkpoint import Blocks, FileStore
+from nppr.classifiers import Classifier, prepare
+from nppr.data import Part
+from nppr.errors import BudgetBreach, ClassifierError, DataError, SpecError
+from nppr.measure import measure
+from nppr.sources import PGD, Gaussian, Uniform
+from nppr.types import Evaluate, Progress, Tally
+
+BUDGET = Budget.linf(0.3)
+DATA = two_class_data()
+
+
+def test_counts_by_a_plain_loop() -> None:
+    """An independent loop over inputs and draws, with the same noise, counts the same."""
+    from nppr.draws import DrawBlock
+
+    classifier = Classifier(half_classifier())
+    tally = measure(Gaussian(BUDGET), classifier, DATA.evaluate, draws=40, seed=5)
+    for position in range(len(DATA.evaluate)):
+        x, y = DATA.evaluate.batch(np.array([position]))
+        right = 0
+        for block, size in enumerate((16, 16, 8)):
+            index = int(DATA.evaluate.indices[position])
+            draws = DrawBlock(5, "evaluate", (index,), block, size, torch.device("cpu"))
+            noise = (0.3 * draws.normal("gaussian", (1, 4, 4))[0]).clamp(-0.3, 0.3)
+            logits = classifier.forward((x + noise).clamp(0, 1))
+            right += int((logits.argmax(1) == y).sum())
+        assert right == tally.right[position]
+    assert tally.calls == len(DATA.evaluate) * 40
+    assert tally.clean_correct.all()
+
+
+def test_more_draws_extend_fewer() -> None:
+    classifier = Classifier(half_classifier())
+    few, more = (
+        measure(Gaussian(BUDGET), classifier, DATA.evaluate, draws=draws) for draws in (16, 48)
+    )
+    assert (few.right <= more.right).all()
+    assert (more.right - few.right <= 32).all()
+
+
+def test_all_inputs_are_kept_with_a_mask() -> None:
+    wrong = evaluate_part(torch.full((4, 1, 1, 1), 0.9), [0, 1, 0, 1])
+    tally = measure(
+        Uniform(Budget.linf(0.01)), Classifier(Linear(torch.ones(1), -0.5)), wrong, classes=2
+    )
+    assert tally.clean_correct.tolist() == [True, False, True, False]
+    assert tally.right.tolist() == [100, 0, 100, 0]
+
+
+class NoGain(nn.Module):
+    """In-place operations, `.view`, its own batch logic: what foreign modules do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x.mul_(2.0).sub_(1.0)
+        if len(x) > 3:
+            return torch.cat([self.forward((part + 1) / 2) for part in x.split(3)])
+        left = x[..., :2].reshape(len(x), -1).sum(1)
+        right = x[..., 2:].contiguous().view(len(x), -1).sum(1)
+        return torch.stack([left, right], 1)
+
+
+def test_foreign_modules_work_too() -> None:
+    ours = measure(Gaussian(BUDGET), Classifier(half_classifier()), DATA.evaluate, draws=20)
+    for model in (NoGain(), lambda x: {"logits": NoGain()(x)}):
+        theirs = measure(Gaussian(BUDGET), Classifier(model), DATA.evaluate, draws=20)
+        assert np.array_equal(ours.right, theirs.right)
+
+
+class TooLarge(Linear):
+    """A model that runs out of memory on more than `most` images."""
+
+    def __init__(self, most: int) -> None:
+        known = half_classifier()
+        super().__init__(known.w.detach(), 0.0)
+        self.most = most
+        self.allowed = 10_000
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > self.allowed:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")
+        return super().forward(x)
+
+
+def test_out_of_memory_halves_and_goes_on() -> None:
+    expected = measure(Gaussian(BUDGET), Classifier(half_classifier()), DATA.evaluate, draws=40)
+    model = TooLarge(most=5)
+    ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64)
+    ready.fast.model.allowed = model.allowed = 5  # type: ignore[attr-defined]
+    tally = measure(Gaussian(BUDGET), ready, DATA.evaluate, draws=40)
+    assert np.array_equal(tally.right, expected.right)
+
+
+def test_out_of_memory_on_one_image_is_an_error() -> None:
+    model = TooLarge(most=0)
+    ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=4)
+    ready.fast.model.allowed = model.allowed = 0  # type: ignore[attr-defined]
+    with pytest.raises(RuntimeError, match="allocate memory"):
+        measure(Gaussian(BUDGET), ready, DATA.evaluate, draws=4)
+
+
+def test_the_caller_checks_the_budget() -> None:
+    classifier = Classifier(half_classifier())
+    with pytest.raises(BudgetBreach, match="'stray'"):
+        measure(Stray(Budget.linf(0.1), 0.11), classifier, DATA.evaluate)
+    with pytest.raises(BudgetBreach, match="'stray'"):
+        measure(Stray(Budget.linf(0.1), float("nan")), classifier, DATA.evaluate)
+    measure(Stray(Budget.linf(0.1), 0.1), classifier, DATA.evaluate)
+    # A corruption has no budget, but its numbers must be numbers.
+    measure(Stray(None, 0.9), classifier, DATA.evaluate)
+    with pytest.raises(DataError, match="finite"):
+        measure(Stray(None, float("nan")), classifier, DATA.evaluate)
+
+
+def test_wrong_shapes_are_named() -> None:
+    class Flat(Stray):
+        def perturb(self, *arguments: object) -> Tensor:
+            return torch.zeros(3)
+
+    with pytest.raises(DataError, match=r"shape .* got \(3,\)"):
+        measure(Flat(None, 0.0), Classifier(half_classifier()), DATA.evaluate)
+
+
+def test_nan_logits_that_come_late_are_named() -> None:
+    def sometimes(x: Tensor) -> Tensor:
+        logits = half_classifier()(x)
+        return torch.where(x.amax((1, 2, 3), keepdim=False)[:, None] >= 1.0, torch.nan, logits)
+
+    with pytest.raises(ClassifierError, match="finite logits"):
+        measure(Stray(None, 0.9), Classifier(sometimes), DATA.evaluate)
+
+
+@pytest.mark.parametrize("draws", [0, -1])
+def test_no_draws_is_an_error(draws: int) -> None:
+    with pytest.raises(SpecError, match="`draws`"):
+        measure(Gaussian(BUDGET), Classifier(half_classifier()), DATA.evaluate, draws=draws)
+
+
+def test_an_empty_part_is_an_error() -> None:
+    with pytest.raises(DataError, match="fit part must hold at least one input"):
+        measure(Gaussian(BUDGET), Classifier(half_classifier()), DATA.fit)
+
+
+def test_quantised_inputs_are_8_bit() -> None:
+    seen: list[Tensor] = []
+
+    def watch(x: Tensor) -> Tensor:
+        seen.append(x.clone())
+        return half_classifier().forward(x)
+
+    ready = prepare(Classifier(watch), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64)
+    clean = np.ones(len(DATA.evaluate), bool)
+    seen.clear()
+    measure(Uniform(BUDGET), ready, DATA.evaluate, draws=4, quantise=True, clean_correct=clean)
+    levels = torch.cat(seen) * 255
+    assert float((levels - levels.round()).abs().max()) < 1e-4
+
+
+def test_close_calls_are_settled_by_the_model_as_given() -> None:
+    """Two forms that differ by less than rounding may matter: the reference decides."""
+    images = torch.full((6, 1, 1, 1), 0.5)
+    part = evaluate_part(images, [0] * 6)
+    reference = Classifier(Linear(torch.zeros(1), 1e-6))
+    ready = prepare(reference, images, classes=2)
+    other = Classifier(Linear(torch.zeros(1), -1e-6))
+
+    def with_large_logits(model: Classifier) -> Classifier:
+        return Classifier(lambda x: model.forward(x) + 10.0)
+
+    ready = replace(ready, fast=with_large_logits(other), reference=with_large_logits(reference))
+    clean = np.ones(6, bool)
+    tally = measure(Stray(None, 0.0), ready, part, draws=3, clean_correct=clean)
+    assert tally.right.tolist() == [3] * 6
+
+
+def test_progress_goes_from_nothing_to_all() -> None:
+    told: list[Progress] = []
+    tally = measure(
+        Uniform(BUDGET),
+        prepare(Classifier(half_classifier()), torch.rand(4, 1, 4, 4), classes=2, micro_batch=16),
+        DATA.evaluate,
+        draws=40,
+        clean_correct=np.ones(len(DATA.evaluate), bool),
+        progress=told.append,
+    )
+    done = [state.done for state in told]
+    assert done == sorted(done)
+    assert told[-1] == Progress("uniform", 40 * len(DATA.evaluate), 40 * len(DATA.evaluate),
+                                int(tally.right.sum()))  # fmt: skip
+
+
+class Interrupting:
+    """A classifier that is interrupted at its n-th call."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return half_classifier().forward(x)
+
+
+def run(
+    model: Callable[[Tensor], Tensor], part: Part[Evaluate], store: FileStore | None
+) -> Tally[Evaluate]:
+    ready = prepare(
+        Classifier(half_classifier()), torch.rand(4, 1, 4, 4), classes=2, micro_batch=16
+    )
+    ready = replace(ready, fast=Classifier(model))
+    clean = np.ones(len(part), bool)
+    return measure(Gaussian(BUDGET), ready, part, draws=70, clean_correct=clean, store=store)
+
+
+@pytest.mark.parametrize("at", [1, 2, 40, 100])
+def test_an_interrupt_keeps_finished_blocks_and_resume_repeats_none(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["nppr.measure"], "IMAGES_AT_ONCE", 256)
+    whole = run(half_classifier(), DATA.evaluate, None)
+    store = FileStore(tmp_path / "blocks")
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupting(at), DATA.evaluate, store)
+    kept = store.load(len(DATA.evaluate))
+    assert kept is not None
+    assert (kept.calls > 0) == (at > 1)
+    counter = Interrupting(-1)
+    resumed = run(counter, DATA.evaluate, store)
+    assert np.array_equal(resumed.right, whole.right)
+    assert resumed.calls == whole.calls
+    blocks_in_all = 5 * len(DATA.evaluate)
+    assert -1 - counter.left == blocks_in_all - kept.finished.sum()
+
+
+def test_a_finished_measurement_is_not_run_again(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks")
+    first = run(half_classifier(), DATA.evaluate, store)
+    again = run(Interrupting(1), DATA.evaluate, store)
+    assert np.array_equal(first.right, again.right)
+
+
+def test_partly_finished_chunks_are_completed(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks")
+    whole = run(half_classifier(), DATA.evaluate, store)
+    finished = np.arange(len(DATA.evaluate)) % 6
+    right = np.array(
+        [
+            run(half_classifier(), DATA.evaluate, None).right[i] if blocks == 5 else 0
+            for i, blocks in enumerate(finished)
+        ]
+    )
+    for position, blocks in enumerate(finished):
+        if 0 < blocks < 5:
+            part = measure(
+                Gaussian(BUDGET), Classifier(half_classifier()), DATA.evaluate,
+                draws=16 * int(blocks), clean_correct=np.ones(len(DATA.evaluate), bool),
+            )  # fmt: skip
+            right[position] = part.right[position]
+    store.save(Blocks(right, finished), now=True)
+    assert np.array_equal(run(half_classifier(), DATA.evaluate, store).right, whole.right)
+
+
+def test_the_users_model_is_left_as_it_was() -> None:
+    model = half_classifier().train()
+    before = copy.deepcopy(model.state_dict())
+    measure(PGD(BUDGET), Classifier(model), DATA.evaluate, draws=5)
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
