@@ -1,4 +1,4 @@
-"""Draw the table of a run as an SVG picture: python examples/console_picture.py RUN OUT.svg"""
+"""Draw the table of a run as an SVG picture: `python examples/console_picture.py RUN OUT.svg`."""
 
 from __future__ import annotations
 
