@@ -2,14 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 READY := $(VENV)/.ready
+READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 
 .PHONY: demo test bench clean
 
 demo: $(READY)
-	$(BIN)/nppr assess --out runs/demo
+	$(BIN)/nppr assess --out runs/demo --overwrite
 
-test: $(READY)
+test: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -21,7 +23,11 @@ bench: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) .
+	touch $@
+
+$(READY_TO_DEVELOP): $(READY)
+	$(PIP) '.[dev]'
 	touch $@
 
 clean:

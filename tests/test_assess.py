@@ -11,7 +11,7 @@ from torch import Tensor
 import nppr
 from helpers import Broken, Stray, half_classifier, two_class_data
 from nppr.assess import Plan
-from nppr.errors import BudgetError, ClassifierError, SpecError
+from nppr.errors import BudgetError, ClassifierError, RunFolderError, SpecError
 from nppr.report import Report
 from nppr.types import Metric
 
@@ -48,7 +48,7 @@ def test_every_source_has_its_readings_and_ar_is_merged() -> None:
     assert rows[0] == ("clean", "accuracy", "clopper-pearson")
     for noise in ("gaussian", "uniform", "laplace"):
         methods = [row[2] for row in rows if row[:2] == (noise, "PR")]
-        assert methods == ["normal", "bootstrap", "empirical-bernstein"]
+        assert methods == ["normal", "bootstrap", "empirical-bernstein", "hoeffding"]
         assert (noise, "normalised_accuracy", "paired-bootstrap") in rows
     assert ("pgd", "AR", "clopper-pearson") in rows
     assert rows[-1] == ("merged", "AR", "clopper-pearson")
@@ -80,6 +80,7 @@ def test_modules_callables_and_tensors() -> None:
         for known in (module, model)
     ]
     assert reports[0].results == reports[1].results
+    assert reports[0].classifier["fingerprint"] != reports[1].classifier["fingerprint"]
     assert module.training
     images, labels = torch.rand(20, 1, 4, 4), torch.arange(20) % 2
     pair = nppr.assess(module, (images, labels), budget=BUDGET, draws=4, sources="uniform")
@@ -123,6 +124,34 @@ def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -
     assert "gaussian" not in told
 
 
+def test_another_callable_does_not_resume_a_run(tmp_path: Path) -> None:
+    data = two_class_data(40)
+
+    def inverted(x: Tensor) -> Tensor:
+        return -half_classifier().forward(x)
+
+    nppr.assess(lambda x: half_classifier()(x), data, budget=BUDGET, draws=4, sources="uniform",
+                out=tmp_path)  # fmt: skip
+    with pytest.raises(RunFolderError, match="classifier"):
+        nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform", out=tmp_path,
+                    resume=True)  # fmt: skip
+
+
+def test_features_are_described() -> None:
+    report = nppr.assess(inputs=20, draws=4, sources="uniform")
+    assert report.classifier["features"]["number"] == 256
+    assert report.classifier["features"]["model"] == "digits-cnn"
+    layer = nppr.load_classifier("digits-cnn", features="body.0")
+    other = nppr.assess(inputs=20, draws=4, sources="uniform", feature_model=layer)
+    assert other.classifier["features"]["layer"] == "body.0"
+    assert other.classifier["features"]["number"] == 32 * 64
+    data = two_class_data(20)
+    plain = nppr.assess(half_classifier(), data, budget=BUDGET, draws=4, sources="uniform")
+    assert plain.classifier["features"] is None
+    with pytest.raises(ClassifierError, match="--feature-model"):
+        nppr.assess(half_classifier(), data, budget=BUDGET, feature_model=half_classifier())
+
+
 def test_the_plan_is_told_before_anything_runs() -> None:
     plans: list[Plan] = []
     nppr.assess(inputs=20, draws=4, sources="uniform,pgd:steps=2", on_plan=plans.append)
@@ -152,6 +181,10 @@ def test_quantise_and_confidence_are_settings() -> None:
     ("arguments", "kind", "message"),
     [
         ({"draws": 0}, SpecError, "`draws`"),
+        ({"draws": 2.5}, SpecError, "`draws`"),
+        ({"inputs": 2.5}, SpecError, "`inputs`"),
+        ({"seed": -1}, SpecError, "`seed`"),
+        ({"budget": "0.1"}, BudgetError, "must be a Budget"),
         ({"inputs": 0}, SpecError, "`inputs`"),
         ({"confidence": 1.0}, SpecError, "`confidence`"),
         ({"sources": []}, SpecError, "`sources`"),

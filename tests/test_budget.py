@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -97,7 +98,9 @@ def test_uniform_draws_fill_the_ball() -> None:
             assert float((size <= 0.5 * share).double().mean()) == pytest.approx(share**2, abs=0.03)
 
 
-@pytest.mark.parametrize("radius", ["-0.1", "0", "nan", "inf", "8/0", "", "abc", "1/2/3"])
+@pytest.mark.parametrize(
+    "radius", ["-0.1", "0", "nan", "inf", "8/0", "", "abc", "1/2/3", "1e99999999", "/", "8/"]
+)
 def test_bad_radius_is_named(radius: str) -> None:
     with pytest.raises(BudgetError, match="`radius` must be a number > 0"):
         parse_radius(radius)
@@ -115,6 +118,15 @@ def test_text_radius() -> None:
     assert str(Budget.linf("8/255")) == "linf 8/255"
     assert str(Budget.linf(0.5 / 255)) == "linf 0.5/255"
     assert str(Budget.l2(0.1)) == "l2 0.1"
+
+
+def test_budgets_are_values() -> None:
+    budget = Budget.linf("0.5/255")
+    assert budget == copy.deepcopy(budget) == Budget.parse("linf", budget.radius_text)
+    assert budget != Budget.l2("0.5/255")
+    assert Budget(budget.norm, 1).radius == 1.0
+    with pytest.raises(BudgetError, match=r"Budget\.linf"):
+        Budget("linf", 0.1)  # type: ignore[arg-type]
 
 
 def test_unknown_norm_suggests() -> None:

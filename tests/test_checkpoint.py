@@ -32,8 +32,10 @@ def test_saves_now_and_then(tmp_path: Path) -> None:
 def test_damage_and_other_sizes_are_named(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blocks")
     store.save(Blocks.none(3), now=True)
-    with pytest.raises(RunFolderError, match="4 inputs"):
+    with pytest.raises(RunFolderError, match="of another one"):
         store.load(4)
+    with pytest.raises(RunFolderError, match="of another one"):
+        FileStore(store.path, identity="other settings").load(3)
     whole = store.path.read_bytes()
     for length in (0, 5, len(whole) // 2, len(whole) - 1):
         store.path.write_bytes(whole[:length])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def all_sources() -> list[PerturbationSource]:
 
 
 sources = pytest.mark.parametrize(
-    "source", all_sources(), ids=lambda source: f"{source.name}-{source.budget.norm.name}"
+    "source", all_sources(), ids=lambda source: f"{source.name}-{source.budget}"
 )
 DATA = load_data("digits").limit(inputs=40)
 
@@ -72,6 +73,13 @@ def test_budget_range_and_shape(source: PerturbationSource) -> None:
     assert float(delta.abs().max()) > 0
 
 
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("budget", [Budget.linf(1e-4), Budget.l2(1e-3)], ids=str)
+def test_rounding_is_no_breach_of_a_tiny_budget(spec: str, budget: Budget) -> None:
+    (source,) = parse_sources(spec, budget)
+    budget.require(perturbations(source, list(range(20))), spec)
+
+
 @sources
 def test_the_seed_decides(source: PerturbationSource) -> None:
     rows = list(range(6))
@@ -88,7 +96,11 @@ def test_an_input_does_not_see_its_batch(source: PerturbationSource) -> None:
 
 
 @sources
-def test_counts_do_not_depend_on_the_batch_size(source: PerturbationSource) -> None:
+def test_counts_do_not_depend_on_the_batch_size(
+    source: PerturbationSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Otherwise such small images would all be made together, whatever the micro-batch.
+    monkeypatch.setattr(sys.modules["nppr.measure"], "NUMBERS_AT_ONCE", 1)
     x, _ = DATA.evaluate.batch(np.arange(8))
     tallies = [
         measure(

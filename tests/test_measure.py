@@ -75,11 +75,29 @@ class NoGain(nn.Module):
         return torch.stack([left, right], 1)
 
 
-def test_foreign_modules_work_too() -> None:
-    ours = measure(Gaussian(BUDGET), Classifier(half_classifier()), DATA.evaluate, draws=20)
-    for model in (NoGain(), lambda x: {"logits": NoGain()(x)}):
-        theirs = measure(Gaussian(BUDGET), Classifier(model), DATA.evaluate, draws=20)
-        assert np.array_equal(ours.right, theirs.right)
+def squeezing(x: Tensor) -> Tensor:
+    """Drops its batch dimension when there is one image only."""
+    return half_classifier().forward(x).squeeze()
+
+
+@pytest.mark.parametrize("model", [NoGain(), lambda x: {"logits": NoGain()(x)}, squeezing])
+@pytest.mark.parametrize("micro_batch", [None, 1, 7])
+def test_foreign_modules_work_too(
+    model: Callable[[Tensor], Tensor], micro_batch: int | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for source in (Gaussian(BUDGET), PGD(Budget.linf(0.05))):
+        tallies = [
+            measure(
+                source,
+                prepare(Classifier(known), DATA.evaluate.batch(np.arange(8))[0], classes=2,
+                        micro_batch=micro_batch),
+                DATA.evaluate,
+                draws=21,
+            )
+            for known in (half_classifier(), model)
+        ]  # fmt: skip
+        assert np.array_equal(tallies[0].right, tallies[1].right)
+    assert capfd.readouterr().err == ""
 
 
 class TooLarge(Linear):
@@ -104,6 +122,24 @@ def test_out_of_memory_halves_and_goes_on() -> None:
     ready.fast.model.allowed = model.allowed = 5  # type: ignore[attr-defined]
     tally = measure(Gaussian(BUDGET), ready, DATA.evaluate, draws=40)
     assert np.array_equal(tally.right, expected.right)
+
+
+def test_out_of_memory_halves_for_attacks_too() -> None:
+    expected = measure(PGD(BUDGET), Classifier(half_classifier()), DATA.evaluate)
+    model = TooLarge(most=5)
+    ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64)
+    ready.fast.model.allowed = model.allowed = 5  # type: ignore[attr-defined]
+    tally = measure(PGD(BUDGET), ready, DATA.evaluate)
+    assert np.array_equal(tally.right, expected.right)
+    assert tally.micro_batch == 4
+
+
+def test_out_of_memory_while_preparing() -> None:
+    model = TooLarge(most=5)
+    model.allowed = 5
+    for given, found in ((64, 4), (None, 4), (3, 3)):
+        ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=given)
+        assert ready.micro_batch == found
 
 
 def test_out_of_memory_on_one_image_is_an_error() -> None:
@@ -171,6 +207,26 @@ def test_quantised_inputs_are_8_bit() -> None:
     assert float((levels - levels.round()).abs().max()) < 1e-4
 
 
+def test_attacks_see_what_is_measured_when_inputs_are_quantised() -> None:
+    """Every input that the attack breaks is broken when its 8-bit image is judged."""
+    source = PGD(Budget.linf(2 / 255), steps=20, step=0.1)
+    seen: list[bool] = []
+
+    class Watched(PGD):
+        def perturb(self, model, x, y, draws):  # type: ignore[no-untyped-def]
+            delta = super().perturb(model, x, y, draws)
+            moved = ((x + delta[:, 0]).clamp(0, 1) * 255).round() / 255
+            seen.extend((half_classifier()(moved).argmax(1) != y).tolist())
+            return delta
+
+    data = two_class_data(200)
+    watched = Watched(source.budget, source.steps, source.step)
+    tally = measure(watched, Classifier(half_classifier()), data.evaluate, quantise=True)
+    assert (tally.right == 0).tolist() == seen
+    exact = measure(source, Classifier(half_classifier()), data.evaluate)
+    assert 0 < (tally.right == 0).sum() <= (exact.right == 0).sum() + 10
+
+
 def test_close_calls_are_settled_by_the_model_as_given() -> None:
     """Two forms that differ by less than rounding may matter: the reference decides."""
     images = torch.full((6, 1, 1, 1), 0.5)
@@ -232,7 +288,7 @@ def run(
 def test_an_interrupt_keeps_finished_blocks_and_resume_repeats_none(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["nppr.measure"], "IMAGES_AT_ONCE", 256)
+    monkeypatch.setattr(sys.modules["nppr.measure"], "NUMBERS_AT_ONCE", 256)
     whole = run(half_classifier(), DATA.evaluate, None)
     store = FileStore(tmp_path / "blocks")
     with pytest.raises(KeyboardInterrupt):

@@ -36,17 +36,42 @@ def test_a_run_of_other_settings_is_safe(tmp_path: Path) -> None:
     assert not folder.report_path.exists()
 
 
+def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "blocks").mkdir()
+    (tmp_path / "blocks" / "notes.txt").write_text("precious")
+    begin(tmp_path, overwrite=True)
+    begin(tmp_path, overwrite=True)
+    assert (tmp_path / "blocks" / "notes.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["report.json", "per_input.csv", "blocks/a.safetensors"])
+@pytest.mark.parametrize("resume", [False, True])
+def test_results_without_a_run_are_refused(tmp_path: Path, name: str, resume: bool) -> None:
+    (tmp_path / "blocks").mkdir()
+    (tmp_path / name).write_text("stale")
+    with pytest.raises(RunFolderError, match=f"holds {name} without a run.json"):
+        begin(tmp_path, resume=resume)
+    begin(tmp_path, overwrite=True)
+    assert not (tmp_path / name).exists()
+
+
+def test_blocks_know_their_run(tmp_path: Path) -> None:
+    first, second = begin(tmp_path / "a"), begin(tmp_path / "b", seed=2)
+    assert first.store("x").identity != second.store("x").identity
+    assert first.store("x").identity != first.store("y").identity
+
+
 def test_a_finished_run_can_be_repeated(tmp_path: Path) -> None:
     begin(tmp_path).report_path.write_text("{}")
     begin(tmp_path)
     assert not (tmp_path / "report.json").exists()
 
 
-def test_the_micro_batch_is_remembered(tmp_path: Path) -> None:
-    folder = begin(tmp_path)
-    assert folder.micro_batch is None
-    folder.record_micro_batch(48)
-    assert begin(tmp_path, resume=True).micro_batch == 48
+def test_the_division_is_remembered(tmp_path: Path) -> None:
+    assert RunFolder.division(tmp_path) == {}
+    begin(tmp_path).record_division({"micro_batch": 48, "form": ["folded"]})
+    begin(tmp_path, resume=True)
+    assert RunFolder.division(tmp_path) == {"micro_batch": 48, "form": ["folded"]}
 
 
 def test_folders_that_cannot_be_written_are_named(tmp_path: Path) -> None:
@@ -61,8 +86,9 @@ def test_folders_that_cannot_be_written_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}'])
 def test_a_damaged_run_json_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(RunFolderError, match="`out` must hold"):
+    with pytest.raises(RunFolderError, match=r"`out` must hold.*--overwrite"):
         begin(tmp_path)
+    begin(tmp_path, overwrite=True)
 
 
 def test_stores_of_different_sources_are_different_files(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ def tally(kind: type[Split]) -> Tally[Split]:
         right=np.array([10, 5, 10, 0]),
         draws=10,
         calls=40,
+        micro_batch=8,
     )
 
 

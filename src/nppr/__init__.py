@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nppr.assess import assess
     from nppr.budget import Budget
-    from nppr.classifiers import Classifier
+    from nppr.classifiers import Classifier, load_classifier
     from nppr.data import Data, from_arrays, load_data
     from nppr.errors import NpprError
     from nppr.measure import measure
@@ -41,6 +41,7 @@ __all__ = [
     "Uniform",
     "assess",
     "from_arrays",
+    "load_classifier",
     "load_data",
     "measure",
     "read_report",
@@ -50,6 +51,7 @@ _HOMES = {
     "assess": "nppr.assess",
     "Budget": "nppr.budget",
     "Classifier": "nppr.classifiers",
+    "load_classifier": "nppr.classifiers",
     "Data": "nppr.data",
     "from_arrays": "nppr.data",
     "load_data": "nppr.data",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,18 @@ from typing import Any
 import torch
 
 from nppr.budget import Budget
-from nppr.classifiers import Classifier, ModelSpec, Prepared, load_classifier, prepare
+from nppr.classifiers import (
+    Classifier,
+    ModelSpec,
+    Prepared,
+    frozen,
+    load_classifier,
+    prepare,
+)
+from nppr.classifiers.wrap import check_classifier
 from nppr.data import Data, load_data
 from nppr.data.load import DataSpec
-from nppr.errors import BudgetError
+from nppr.errors import BudgetError, ClassifierError
 from nppr.measure import ProgressCallback, probe
 from nppr.report.schema import Report
 from nppr.run import Facts, Run, Settings
@@ -42,10 +51,7 @@ def assess(
     *,
     budget: Budget | None = None,
     sources: str | Sequence[PerturbationSource] | None = None,
-    weights: str | Path | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-    classes: int | None = None,
+    feature_model: ModelSpec | None = None,
     draws: int = 100,
     inputs: int | None = None,
     fit_inputs: int | None = None,
@@ -63,40 +69,56 @@ def assess(
 ) -> Report:
     """Assess a classifier under every source, on the same inputs and seed.
 
-    `model` is a name of the zoo, a module, a callable or a `Classifier`; `data` a name, a pair
-    (images, labels) or a `Data`. `budget` must be stated, except for the digits demo. With `out` the
-    run is kept in a folder and can be resumed.
+    `model` is a module, a callable, a name (docs/models.md) or a `Classifier`, which also holds a
+    normalisation; `data` are tensors, a name or path (docs/data.md), a data set of PyTorch or a
+    `Data`. `budget` must be stated, except for the digits demo. `feature_model` gives the features
+    that input-dependent noise may see, by default `model` itself. With `out` the run is kept in a
+    folder and can be resumed.
 
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results]
-    ['accuracy', 'PR', 'PR', 'PR', 'normalised_accuracy']
+    ['accuracy', 'PR', 'PR', 'PR', 'PR', 'normalised_accuracy']
     """
     settings = Settings(draws, inputs, fit_inputs, select_inputs, confidence, seed, quantise)
     loaded = load_data(data).limit(
         inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
-    budget = budget or _default_budget(loaded)
+    budget = _budget(budget, loaded)
     chosen = _sources(sources, budget)
     examples = probe(loaded.evaluate)
-    classifier = load_classifier(
-        model, weights=weights, mean=mean, std=std, classes=classes, channels=examples.shape[1]
+    classifier = load_classifier(model, data=loaded)
+    check_classifier(classifier, examples[:2], loaded.classes)
+    facts = Facts(
+        classifier=_describe_classifier(classifier, feature_model, loaded),
+        data=_describe_data(loaded),
+        budget={"norm": budget.norm.name, "radius": budget.radius, "text": budget.radius_text},
+        settings={"sources": [source.name for source in chosen], **settings.as_dict()},
+        seed=seed,
     )
-    facts = _facts(classifier, loaded, budget, chosen, settings)
-    if resume and out is not None and batch_size is None:
-        batch_size = RunFolder(Path(out)).micro_batch
+    division = RunFolder.division(out) if resume and out is not None else {}
     ready = prepare(
-        classifier, examples, classes=loaded.classes, device=device, micro_batch=batch_size
+        classifier,
+        examples,
+        classes=loaded.classes,
+        device=device,
+        micro_batch=batch_size if batch_size is not None else division.get("micro_batch"),
+        form=division.get("form"),
     )
     folder = None
     if out is not None:
-        folder = RunFolder.open(out, facts.identity(), resume=resume, overwrite=overwrite)
-        folder.record_micro_batch(ready.micro_batch)
+        identity = {**facts.identity(), "device": ready.device.type}
+        folder = RunFolder.open(out, identity, resume=resume, overwrite=overwrite)
+        folder.record_division({"micro_batch": ready.micro_batch, "form": list(ready.form)})
     if on_plan:
         on_plan(_plan(loaded, chosen, settings, ready))
     return Run(facts, settings, loaded, ready, folder, progress).complete(chosen)
 
 
-def _default_budget(data: Data) -> Budget:
+def _budget(budget: Budget | None, data: Data) -> Budget:
+    if isinstance(budget, Budget):
+        return budget
+    if budget is not None:
+        raise BudgetError(f"`budget` must be a Budget, got {budget!r}. Example: Budget.linf(0.1)")
     if data.name == "digits":
         return Budget.linf(0.1)
     raise BudgetError(
@@ -120,36 +142,55 @@ def _sources(
     return list(sources)
 
 
-def _facts(
-    classifier: Classifier,
-    data: Data,
-    budget: Budget,
-    sources: Sequence[PerturbationSource],
-    settings: Settings,
-) -> Facts:
-    shape: list[int] = list(probe(data.evaluate).shape[1:])
+def _describe_classifier(
+    classifier: Classifier, feature_model: ModelSpec | None, data: Data
+) -> dict[str, Any]:
+    return {
+        "name": classifier.name,
+        "mean": classifier.mean,
+        "std": classifier.std,
+        "fingerprint": classifier.fingerprint() or _answers(classifier, data),
+        "features": _describe_features(classifier, feature_model, data),
+    }
+
+
+def _answers(classifier: Classifier, data: Data) -> str:
+    """A hash of a plain callable's answers: two that differ are told apart, as far as they show."""
+    with frozen(classifier) as model, torch.no_grad():
+        answers = model.logits(probe(data.evaluate).clone()).argmax(1)
+    return "answers " + hashlib.sha256(answers.cpu().numpy().tobytes()).hexdigest()
+
+
+def _describe_features(
+    classifier: Classifier, feature_model: ModelSpec | None, data: Data
+) -> dict[str, Any] | None:
+    """Which model and layer the features come from, and how many there are; None without any."""
+    model = classifier if feature_model is None else load_classifier(feature_model, data=data)
+    try:
+        with frozen(model) as seen, torch.no_grad():
+            number = seen.features(probe(data.evaluate)[:2]).shape[1]
+    except ClassifierError:
+        if feature_model is None and classifier.features is None:
+            return None
+        raise
+    return {
+        "model": model.name,
+        "fingerprint": model.fingerprint(),
+        "layer": model.features or "input of the last linear layer",
+        "number": number,
+    }
+
+
+def _describe_data(data: Data) -> dict[str, Any]:
     parts = (data.fit, data.select, data.evaluate)
-    chosen: dict[str, Any] = {**vars(settings)}
-    seed = chosen.pop("seed")
-    return Facts(
-        classifier={
-            "name": classifier.name,
-            "mean": classifier.mean,
-            "std": classifier.std,
-            "fingerprint": classifier.fingerprint(),
-        },
-        data={
-            "name": data.name,
-            "classes": data.classes,
-            "class_names": list(data.class_names),
-            "shape": shape,
-            "inputs": {part.kind.name: len(part) for part in parts},
-            "fingerprint": data.evaluate.fingerprint(),
-        },
-        budget={"norm": budget.norm.name, "radius": budget.radius, "text": budget.radius_text},
-        settings={"sources": [source.name for source in sources], **chosen},
-        seed=seed,
-    )
+    return {
+        "name": data.name,
+        "classes": data.classes,
+        "class_names": list(data.class_names),
+        "shape": list(data.shape),
+        "inputs": {part.kind.name: len(part) for part in parts},
+        "fingerprint": data.evaluate.fingerprint(),
+    }
 
 
 def _plan(

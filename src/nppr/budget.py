@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar
 
 import torch
@@ -19,13 +18,17 @@ from torch import Tensor
 from nppr.draws import DrawBlock
 from nppr.errors import BudgetBreach, BudgetError, unknown
 
-__all__ = ["L2", "Budget", "Linf", "Norm", "parse_radius", "perturbed"]
+__all__ = ["L2", "Budget", "Linf", "Norm", "parse_radius", "perturbed", "quantised"]
 
 VECTOR = (-3, -2, -1)
 TOLERANCE = 1e-5
-"""Relative excess over the radius that counts as rounding, not as a breach."""
+"""Excess over the radius, relative to it, that counts as rounding, not as a breach."""
+
+PIXEL_TOLERANCE = 2.0**-23
+"""The same for each pixel: `(x + delta) - x` is `delta` up to the rounding of numbers near 1."""
 
 
+@dataclass(frozen=True)
 class Norm(ABC):
     """A distance that owns its geometry; `r` is the radius of the ball throughout."""
 
@@ -56,6 +59,7 @@ class Norm(ABC):
         """Uniform draws in the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
 
 
+@dataclass(frozen=True)
 class Linf(Norm):
     """The largest absolute pixel change."""
 
@@ -81,6 +85,7 @@ class Linf(Norm):
         return draws.uniform(stream, shape).mul_(2 * r).sub_(r)
 
 
+@dataclass(frozen=True)
 class L2(Norm):
     """The Euclidean length of the change."""
 
@@ -130,8 +135,11 @@ class Budget:
     radius: float
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.radius, float) and 0 < self.radius < math.inf):
-            raise BudgetError(f"`radius` must be a number > 0, got {self.radius!r}. Example: 8/255")
+        if not isinstance(self.norm, Norm):
+            raise BudgetError(
+                f"`norm` must be a Norm, got {self.norm!r}. Example: Budget.linf('8/255')"
+            )
+        object.__setattr__(self, "radius", parse_radius(self.radius))
 
     @classmethod
     def linf(cls, radius: float | str) -> Budget:
@@ -160,7 +168,7 @@ class Budget:
 
     def contains(self, delta: Tensor) -> Tensor:
         """Which perturbations lie in the ball, up to rounding; NaN never does."""
-        return self.size(delta) <= self.radius * (1 + TOLERANCE)
+        return self._holds(self.size(delta), math.prod(delta.shape[-3:]))
 
     def clip(self, delta: Tensor) -> Tensor:
         """Project into the ball."""
@@ -177,12 +185,17 @@ class Budget:
     def require(self, delta: Tensor, source: str) -> None:
         """Raise `BudgetBreach` unless every perturbation lies in the ball."""
         size = self.size(delta)
-        if not bool((size <= self.radius * (1 + TOLERANCE)).all()):
+        if not bool(self._holds(size, math.prod(delta.shape[-3:])).all()):
             worst = float(size.nan_to_num(math.inf, math.inf).max())
             raise BudgetBreach(
                 f"source {source!r} must stay within {self}, got a perturbation of size"
                 f" {worst:.6g}. Clip it with Budget.clip or state the larger budget."
             )
+
+    def _holds(self, size: Tensor, dimension: int) -> Tensor:
+        # All pixels together round by sqrt(D) times as much in the Euclidean norm.
+        rounding = PIXEL_TOLERANCE / self.norm.noise_scale(1.0, dimension)
+        return size <= self.radius * (1 + TOLERANCE) + rounding
 
     @property
     def radius_text(self) -> str:
@@ -208,8 +221,9 @@ def parse_radius(radius: float | str) -> float:
     True
     """
     try:
-        value = float(Fraction(radius)) if isinstance(radius, str) else float(radius)
-    except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+        above, slash, below = radius.partition("/") if isinstance(radius, str) else (radius, "", 1)
+        value = float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError, TypeError):
         value = math.nan
     if not 0 < value < math.inf:
         raise BudgetError(f"`radius` must be a number > 0, got {radius!r}. Example: 8/255")
@@ -222,7 +236,12 @@ def perturbed(x: Tensor, delta: Tensor, *, quantise: bool = False) -> Tensor:
     This is the one convention for all sources, in fitting and in measuring.
     """
     moved = (x + delta).clamp_(0.0, 1.0)
-    return moved.mul_(255).round_().div_(255) if quantise else moved
+    return quantised(moved) if quantise else moved
+
+
+def quantised(x: Tensor) -> Tensor:
+    """The nearest 8-bit images."""
+    return x.mul(255).round_().div_(255)
 
 
 def _lengths(v: Tensor) -> Tensor:

@@ -44,9 +44,13 @@ class Store(Protocol):
 
 @dataclass
 class FileStore:
-    """A safetensors file that is replaced whole, at most every `seconds`."""
+    """A safetensors file that is replaced whole, at most every `seconds`.
+
+    `identity` says what was measured; blocks of anything else are refused.
+    """
 
     path: Path
+    identity: str = ""
     seconds: float = 2.0
     _saved: float = field(default_factory=time.monotonic, repr=False)
 
@@ -56,15 +60,17 @@ class FileStore:
         try:
             with safe_open(self.path, framework="np") as file:
                 right, finished = file.get_tensor("right"), file.get_tensor("finished")
-                calls = int(file.metadata()["calls"])
+                metadata = file.metadata()
+                calls, identity = int(metadata["calls"]), metadata["identity"]
         except (SafetensorError, KeyError, ValueError, OSError) as error:
             raise RunFolderError(
                 f"`resume` must find whole files, got {self.path} which cannot be read: {error}."
                 " Delete it to measure that source again."
             ) from error
-        if right.shape != (inputs,) or finished.shape != (inputs,):
+        if right.shape != (inputs,) or finished.shape != (inputs,) or identity != self.identity:
             raise RunFolderError(
-                f"`resume` must find {inputs} inputs in {self.path}, got {len(right)}."
+                f"`resume` must find blocks of this run, {self.path} is of another one."
+                " Delete it to measure that source again."
             )
         return Blocks(right, finished, calls)
 
@@ -73,5 +79,6 @@ class FileStore:
             return
         arrays = {"right": blocks.right, "finished": blocks.finished}
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        write_tensors(self.path, tensors, {"calls": str(blocks.calls)})
+        metadata = {"calls": str(blocks.calls), "identity": self.identity}
+        write_tensors(self.path, tensors, metadata)
         self._saved = time.monotonic()

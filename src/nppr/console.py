@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from typer.exceptions import TyperException
 
     from nppr.assess import Plan
-    from nppr.classifiers.train import Epoch
+    from nppr.classifiers.training import TrainProgress
     from nppr.measure import ProgressCallback
     from nppr.report import Report
     from nppr.types import Progress
@@ -68,17 +68,23 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback | None]:
 
 
 @contextmanager
-def training_bar(*, quiet: bool) -> Iterator[Callable[[Epoch], None] | None]:
-    """A bar over the epochs with the loss, or nothing if quiet."""
+def training_bar(*, quiet: bool) -> Iterator[Callable[[TrainProgress], None] | None]:
+    """A bar over the steps of all epochs with loss and accuracy, or nothing if quiet."""
     if quiet:
         yield None
         return
     with _bars() as bars:
-        task = bars.add_task("epochs", total=None, note="")
+        task = bars.add_task("training", total=None, note="")
 
-        def update(epoch: Epoch) -> None:
+        def update(state: TrainProgress) -> None:
             bars.start()
-            bars.update(task, completed=epoch.number, total=epoch.of, note=f"loss {epoch.loss:.3f}")
+            bars.update(
+                task,
+                description=f"epoch {state.epoch}/{state.epochs}",
+                completed=(state.epoch - 1) * state.steps + state.step,
+                total=state.epochs * state.steps,
+                note=f"loss {state.loss:.3f}, {100 * state.accuracy:.1f} % right",
+            )
 
         yield update
 

@@ -33,7 +33,7 @@ __all__ = ["ProgressCallback", "measure", "probe"]
 
 logger = logging.getLogger(__name__)
 
-IMAGES_AT_ONCE = 2**20
+NUMBERS_AT_ONCE = 2**20
 """Numbers in the perturbed images that are made together, unless a micro-batch has more."""
 
 S = TypeVar("S", bound=Split)
@@ -67,13 +67,13 @@ def measure(
         classifier = prepare(classifier, probe(part), classes=known)
     if clean_correct is None:
         clean = measure(
-            Clean(), classifier, part, clean_correct=np.zeros(len(part), bool), seed=seed
+            Clean(), classifier, part, clean_correct=np.zeros(len(part), bool), quantise=quantise
         )
         clean_correct = clean.right == 1
     draws = source.fixed_draws or draws
     pixels = probe(part)[0].numel()
     job = _Job(source, classifier, part, pixels, draws, seed, quantise)
-    blocks = _run(job, progress, store)
+    blocks, micro_batch = _run(job, progress, store)
     return Tally(
         kind=part.kind,
         indices=part.indices,
@@ -82,6 +82,7 @@ def measure(
         right=blocks.right,
         draws=draws,
         calls=blocks.calls,
+        micro_batch=micro_batch,
     )
 
 
@@ -115,9 +116,12 @@ class _Job:
     def inputs_at_once(self) -> int:
         """Inputs whose draws are made together: a micro-batch, or more where images are small.
 
-        The classifier meets micro-batches all the same; what is around it then costs little.
+        The classifier meets micro-batches all the same; what is around it then costs little. A source
+        that calls the classifier itself gets a micro-batch.
         """
-        images = max(self.classifier.micro_batch, IMAGES_AT_ONCE // self.pixels)
+        images = self.classifier.micro_batch
+        if self.source.cost <= 1:
+            images = max(images, NUMBERS_AT_ONCE // self.pixels)
         return max(1, images // min(self.capacity, self.draws))
 
     def draw_block(self, positions: IntArray, block: int) -> DrawBlock:
@@ -132,8 +136,8 @@ class _Job:
         )
 
 
-def _run(job: _Job, progress: ProgressCallback | None, store: Store | None) -> Blocks:
-    """All blocks of all inputs, in chunks of inputs that fill a micro-batch."""
+def _run(job: _Job, progress: ProgressCallback | None, store: Store | None) -> tuple[Blocks, int]:
+    """All blocks of all inputs, in chunks of inputs; and the micro-batch it ended with."""
     inputs = len(job.part)
     blocks = (store.load(inputs) if store else None) or Blocks.none(inputs)
     committing = False
@@ -162,7 +166,7 @@ def _run(job: _Job, progress: ProgressCallback | None, store: Store | None) -> B
         # An interrupt between two lines of a commit must not be kept; the file before it is.
         if store and not committing:
             store.save(blocks, now=True)
-    return blocks
+    return blocks, job.classifier.micro_batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +185,7 @@ def _chunk(job: _Job, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
         return
     images, labels = job.part.batch(chunk)
     images, labels = images.to(job.classifier.device), labels.to(job.classifier.device)
-    with job.classifier.frozen() as models:
+    with job.classifier.frozen(quantise=job.quantise) as models:
         for block in range(job.blocks):
             todo = np.flatnonzero(blocks.finished[chunk] <= block)
             if len(todo):
@@ -206,13 +210,17 @@ def _judge(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBloc
 
 
 def _right(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Which images are classified right; close calls go to the model as given, one by one."""
+    """Which images are classified right; close calls go to the model as given, one by one.
+
+    "One by one" is a batch of two equal images, which every model takes.
+    """
     check_finite(logits, models.fast.classifier.name)
     largest, answers = logits.topk(2, dim=1)
     close = largest[:, 0] - largest[:, 1] <= AGREEMENT * logits.abs().amax(1)
     right = answers[:, 0] == y
     for row in close.nonzero().flatten().tolist():
-        right[row] = models.reference.logits(x[row : row + 1]).argmax(1)[0] == y[row]
+        twice = x[row : row + 1].expand(2, *x.shape[1:])
+        right[row] = models.reference.logits(twice).argmax(1)[0] == y[row]
     return right
 
 

@@ -6,7 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from nppr.classifiers import Prepared
-from nppr.data import Data
-from nppr.errors import SpecError
+from nppr.data import Data, overlaps
+from nppr.errors import GradientError, SpecError
 from nppr.measure import ProgressCallback, measure
 from nppr.report.schema import SCHEMA_VERSION, Flag, Report, Result, failed, result
 from nppr.run_folder import RunFolder
@@ -36,9 +36,12 @@ __all__ = ["Facts", "Run", "Settings"]
 logger = logging.getLogger(__name__)
 
 MERGED = "merged"
+NO_GRADIENTS = "no-gradients"
+OVERLAP = "overlapping-splits"
 FLAGS = {
-    APPROXIMATE: "fewer than 400 inputs, or a mean outside 10-90 %: the approximate interval is"
-    " outside the regime it was tested in; quote the guaranteed one",
+    APPROXIMATE: "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the"
+    " approximate interval is outside the regime it was tested in; quote a guaranteed one",
+    NO_GRADIENTS: "skipped: the source needs gradients and the model gives none",
 }
 
 
@@ -56,8 +59,18 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_confidence(self.confidence)
-        if self.draws < 1:
-            raise SpecError(f"`draws` must be a whole number >= 1, got {self.draws}.")
+        least = {"draws": 1, "inputs": 1, "fit_inputs": 1, "select_inputs": 1, "seed": 0}
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and value >= smallest):
+                argument = name.replace("_", "-")
+                raise SpecError(
+                    f"`{argument}` must be a whole number >= {smallest}, got {value!r}."
+                )
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the seed, which stands by itself in a report."""
+        return {name: value for name, value in vars(self).items() if name != "seed"}
 
 
 @dataclass(frozen=True)
@@ -101,10 +114,7 @@ class Run:
                 self.tallies[source.name] = tally
             except Exception as error:  # whatever a source does, the others' results are kept
                 logger.debug("source %s failed", source.name, exc_info=True)
-                why = " ".join(str(error).split()) or type(error).__name__
-                self.results.append(
-                    failed(source.name, source.metric, self.settings.confidence, why)
-                )
+                self.results.append(self._failed(source, error))
         self._merge(sources)
         report = self._report()
         if self.folder:
@@ -125,7 +135,14 @@ class Run:
             store=self.folder.store(source.name) if self.folder else None,
         )
         self.seconds[source.name] = round(time.perf_counter() - start, 3)
+        # Where memory ran out the next source begins with what was left.
+        self.classifier = replace(self.classifier, micro_batch=tally.micro_batch)
         return tally
+
+    def _failed(self, source: PerturbationSource, error: Exception) -> Result:
+        why = " ".join(str(error).split()) or type(error).__name__
+        flags = (NO_GRADIENTS,) if isinstance(error, GradientError) else ()
+        return failed(source.name, source.metric, self.settings.confidence, why, flags)
 
     def _read(self, source: PerturbationSource, tally: Tally[Evaluate]) -> list[Estimate]:
         confidence, seed = self.settings.confidence, self.settings.seed
@@ -133,7 +150,7 @@ class Run:
             headline = [adversarial(tally, confidence)]
         else:
             headline = probabilistic(tally, confidence, source.metric, seed)
-        return [*headline, normalised(tally, confidence, seed)]
+        return [*headline, normalised(tally, confidence, source.metric, seed)]
 
     def _merge(self, sources: Sequence[PerturbationSource]) -> None:
         """AR over all sources of the budget, where there is an attack and something to merge."""
@@ -152,7 +169,7 @@ class Run:
             seed=self.facts.seed,
             settings=self.facts.settings,
             results=tuple(self.results),
-            flags=_flags(self.results),
+            flags=(*_overlap_flags(self.data), *_flags(self.results)),
             timing={
                 "seconds": self.seconds,
                 "total_seconds": round(sum(self.seconds.values()), 3),
@@ -169,6 +186,19 @@ class Run:
                 "form": list(self.classifier.form),
             },
         )
+
+
+def _overlap_flags(data: Data) -> tuple[Flag, ...]:
+    """Identical images in two splits, where there are any."""
+    return tuple(
+        Flag(
+            id=OVERLAP,
+            source=None,
+            message=f"{count:,} images of the {second} part are in the {first} part too",
+        )
+        for (first, second), count in overlaps(data).items()
+        if count
+    )
 
 
 def _flags(results: Sequence[Result]) -> tuple[Flag, ...]:

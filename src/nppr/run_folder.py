@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,32 +24,39 @@ from nppr.report.schema import Report
 from nppr.statistics import per_input
 from nppr.types import Evaluate, Tally
 
-__all__ = ["RunFolder", "short_hash"]
+__all__ = ["RunFolder"]
 
 FORMAT = 1
+RESULTS = ("report.json", "per_input.csv")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that belongs to one run."""
+    """A folder that belongs to one run; `identity` is a hash of what determines its numbers."""
 
     path: Path
+    identity: str
 
     @classmethod
     def open(
         cls, path: str | Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool
     ) -> RunFolder:
         """Take a folder for a run with these settings, or say why it cannot be had."""
-        folder = cls(Path(path))
-        held = folder._held()
+        known = json.loads(json.dumps(settings))
+        folder = cls(Path(path), _hash(json.dumps(known, sort_keys=True)))
+        held = None if overwrite and not resume else _held(folder.path)
         if held is not None:
-            folder._check_held(held, dict(settings), resume=resume, overwrite=overwrite)
+            folder._check_held(held, known, resume=resume)
+        elif not overwrite and folder._strangers():
+            raise RunFolderError(
+                f"`out` must be free or hold a run, {str(path)!r} holds {folder._strangers()[0]}"
+                " without a run.json. Choose another folder, or add --overwrite to replace it."
+            )
         try:
-            if not resume:
-                folder._clear()
-            (folder.path / "blocks").mkdir(parents=True, exist_ok=True)
             if held is None or not resume:
-                folder._write("run.json", _text({"format": FORMAT, "settings": dict(settings)}))
+                folder._clear()
+                (folder.path / "blocks").mkdir(parents=True, exist_ok=True)
+                folder._write("run.json", _text({"format": FORMAT, "settings": known}))
         except OSError as error:
             reason = error.strerror or str(error)
             raise RunFolderError(
@@ -58,27 +64,27 @@ class RunFolder:
             ) from error
         return folder
 
+    @staticmethod
+    def division(path: str | Path) -> dict[str, Any]:
+        """How the run in a folder was divided: its micro-batch and the classifier's form."""
+        division = (_held(Path(path)) or {}).get("division")
+        return division if isinstance(division, dict) else {}
+
     @property
     def report_path(self) -> Path:
         """Where the report is."""
         return self.path / "report.json"
 
-    @property
-    def micro_batch(self) -> int | None:
-        """The micro-batch that the run was begun with."""
-        held = self._held() or {}
-        value = held.get("micro_batch")
-        return value if isinstance(value, int) else None
-
-    def record_micro_batch(self, micro_batch: int) -> None:
-        """Keep the micro-batch for a resume."""
-        held = self._held() or {}
-        self._write("run.json", _text({**held, "micro_batch": micro_batch}))
+    def record_division(self, division: Mapping[str, Any]) -> None:
+        """Keep how the run is divided, for a resume."""
+        held = _held(self.path) or {}
+        self._write("run.json", _text({**held, "division": dict(division)}))
 
     def store(self, source: str) -> FileStore:
         """Where a source keeps its finished blocks."""
         slug = re.sub(r"[^a-z0-9.=-]+", "_", source.lower())[:60]
-        return FileStore(self.path / "blocks" / f"{slug}-{short_hash(source)}.safetensors")
+        path = self.path / "blocks" / f"{slug}-{_hash(source)[:8]}.safetensors"
+        return FileStore(path, identity=f"{self.identity} {source}")
 
     def write(self, report: Report, tallies: Mapping[str, Tally[Evaluate]]) -> None:
         """Write the inputs' results, then the report."""
@@ -88,35 +94,14 @@ class RunFolder:
         os.replace(partial, self.path / "per_input.csv")
         self._write("report.json", report.to_json())
 
-    def _held(self) -> dict[str, Any] | None:
-        """What run.json says, or None where there is no run."""
-        path = self.path / "run.json"
-        try:
-            held = json.loads(path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, ValueError) as error:
-            raise RunFolderError(
-                f"`out` must hold a readable run.json, got {path}: {error}. Choose another folder."
-            ) from error
-        if not isinstance(held, dict) or held.get("format") != FORMAT:
-            raise RunFolderError(
-                f"`out` must hold a run of this version of nppr, {path} is of another one."
-                " Choose another folder or add --overwrite."
-            )
-        return held
-
-    def _check_held(
-        self, held: dict[str, Any], settings: dict[str, Any], *, resume: bool, overwrite: bool
-    ) -> None:
-        if overwrite and not resume:
-            return
-        before, now = held.get("settings", {}), json.loads(json.dumps(settings))
-        if before != now:
-            names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    def _check_held(self, held: dict[str, Any], settings: Any, *, resume: bool) -> None:
+        before = held.get("settings", {})
+        if before != settings:
+            names = [n for n in {*before, *settings} if before.get(n) != settings.get(n)]
             raise RunFolderError(
                 f"`out` must be free or hold this run, {str(self.path)!r} holds one with another"
-                f" {', '.join(names)}. Choose another folder, or add --overwrite to replace it."
+                f" {', '.join(sorted(names))}. Choose another folder, or add --overwrite to"
+                " replace it."
             )
         if not resume and not self.report_path.exists():
             raise RunFolderError(
@@ -124,9 +109,19 @@ class RunFolder:
                 " Add --resume to continue it, or --overwrite to start again."
             )
 
+    def _strangers(self) -> list[str]:
+        """Results that are in the folder and of which no run.json says whose they are."""
+        found = [name for name in RESULTS if (self.path / name).exists()]
+        return found + [f"blocks/{path.name}" for path in self._block_files()]
+
+    def _block_files(self) -> list[Path]:
+        return sorted((self.path / "blocks").glob("*.safetensors"))
+
     def _clear(self) -> None:
-        shutil.rmtree(self.path / "blocks", ignore_errors=True)
-        for name in ("report.json", "per_input.csv", "run.json"):
+        """Remove what a run of ours leaves, and nothing else."""
+        for path in self._block_files():
+            path.unlink()
+        for name in (*RESULTS, "run.json"):
             (self.path / name).unlink(missing_ok=True)
 
     def _write(self, name: str, text: str) -> None:
@@ -135,9 +130,28 @@ class RunFolder:
         os.replace(partial, self.path / name)
 
 
-def short_hash(text: str) -> str:
-    """Eight hexadecimal digits of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+def _held(folder: Path) -> dict[str, Any] | None:
+    """What run.json says, or None where there is no run."""
+    path = folder / "run.json"
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise RunFolderError(
+            f"`out` must hold a readable run.json, got {path}: {error}."
+            " Choose another folder, or add --overwrite to replace it."
+        ) from error
+    if not isinstance(held, dict) or held.get("format") != FORMAT:
+        raise RunFolderError(
+            f"`out` must hold a run of this version of nppr, {path} is of another one."
+            " Choose another folder, or add --overwrite to replace it."
+        )
+    return held
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _text(content: dict[str, Any]) -> str:

@@ -100,7 +100,8 @@ class Tally(Generic[S]):
     """Per input: right without noise or not, and how many of the draws were right.
 
     All inputs of the part are kept, with a `clean_correct` mask, so that every reading comes from one
-    measurement. Arrays have one entry per input, in the order of the part.
+    measurement. Arrays have one entry per input, in the order of the part. `micro_batch` is the one
+    the measurement ended with.
     """
 
     kind: type[S]
@@ -110,6 +111,7 @@ class Tally(Generic[S]):
     right: IntArray
     draws: int
     calls: int
+    micro_batch: int
 
     @property
     def rates(self) -> FloatArray:

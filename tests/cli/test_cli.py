@@ -64,6 +64,16 @@ BAD = {
     "--eps wide": "`radius`",
     "--norm linff --eps 0.1": "Did you mean 'linf'",
     "--norm l2": "`eps` must be given",
+    "--norm lnf": "Did you mean 'linf'",
+    "--seed -1": "`seed`",
+    "--classes -3": "`classes`",
+    "--device meta": "`device`",
+    "--features nothing": "`features`",
+    "--stem small": "`stem`",
+    "--feature-model resnet20": "`weights` must be given for 'resnet20'",
+    "--data nowhere/at/all": "`data`",
+    "--model missing.pt2": "does not exist",
+    "--model nothing.py:make": "does not exist",
     "--sources gausian": "Did you mean 'gaussian'",
     "--sources pgd:stepss=3": "Did you mean 'steps'",
     "--model digitscnn": "Did you mean 'digits-cnn'",
@@ -117,6 +127,11 @@ def test_help_has_examples_and_loads_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Examples:" in done.stdout
     assert "--sources" in done.stdout
+
+
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    assert "Examples:" in capsys.readouterr().out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,13 @@ def test_parts_are_disjoint_and_hold_everything() -> None:
     assert data.classes == 5
 
 
+def test_classes_that_the_labels_do_not_show() -> None:
+    data = from_arrays(torch.rand(10, 1, 2, 2), np.arange(10) % 2, classes=7)
+    assert data.classes == 7
+    with pytest.raises(DataError, match=r"0\.\.1"):
+        from_arrays(torch.rand(10, 1, 2, 2), np.arange(10) % 3, classes=2)
+
+
 def test_everything_can_be_evaluated() -> None:
     data = from_arrays(torch.rand(10, 1, 2, 2), np.arange(10) % 2, shares=(0, 0))
     assert len(data.evaluate) == 10

@@ -1,8 +1,10 @@
 import pytest
 
+from helpers import Stray
 from nppr.budget import Budget
 from nppr.errors import SpecError
 from nppr.sources import PGD, Gaussian, Uniform, parse_sources
+from nppr.sources.spec import check_unique
 
 BUDGET = Budget.linf(0.1)
 
@@ -31,8 +33,15 @@ def test_sources_and_options() -> None:
         ("uniform,pgd,uniform", "'uniform' twice"),
         ("pgd,pgd:steps=10", "'pgd' twice"),
         ("gaussian:budget=3", "`option of gaussian`"),
+        ("pgd:steps=5:steps=7", "`steps` of pgd must be given once"),
     ],
 )
 def test_bad_text_is_named(text: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         parse_sources(text, BUDGET)
+
+
+@pytest.mark.parametrize("name", ["clean", "merged"])
+def test_rows_of_the_report_are_no_names_for_sources(name: str) -> None:
+    with pytest.raises(SpecError, match="is taken"):
+        check_unique([Stray(BUDGET, 0.0, name=name)])

@@ -25,6 +25,7 @@ def tally(right: list[int], clean: list[bool], draws: int = 10) -> Tally[Evaluat
         right=np.array(right),
         draws=draws,
         calls=len(right) * draws,
+        micro_batch=8,
     )
 
 
@@ -33,13 +34,15 @@ KNOWN = tally([10, 5, 0, 10, 2], [True, True, True, True, False])
 
 def test_pr_counts_clean_correct_inputs_only() -> None:
     rows = probabilistic(KNOWN, 0.95)
-    assert [row.method for row in rows] == ["normal", "bootstrap", "empirical-bernstein"]
+    methods = [row.method for row in rows]
+    assert methods == ["normal", "bootstrap", "empirical-bernstein", "hoeffding"]
     for row in rows:
         assert row.metric is Metric.PR
         assert row.value == pytest.approx(2.5 / 4)
         assert row.low <= row.value <= row.high
         assert (row.inputs, row.draws, row.calls) == (4, 10, 50)
-        assert row.claim is Claim.POPULATION
+        test_set = row.method == "hoeffding"
+        assert row.claim is (Claim.TEST_SET if test_set else Claim.POPULATION)
         assert row.direction is Direction.ESTIMATE
         assert row.split == "evaluate"
         assert row.confidence == 0.95
@@ -67,6 +70,8 @@ def test_normalised_counts_all_inputs_over_clean_accuracy() -> None:
     row = normalised(KNOWN, 0.95)
     assert row.value == pytest.approx((2.7 / 5) / (4 / 5))
     assert row.inputs == 5
+    assert row.direction is Direction.ESTIMATE
+    assert normalised(KNOWN, 0.95, Metric.AR).direction is Direction.UPPER_BOUND
     above = normalised(tally([10, 10, 10], [True, True, False]), 0.95)
     assert above.value == pytest.approx(1.5)
     assert above.high >= 1.5
@@ -122,8 +127,8 @@ def test_approximate_intervals_outside_their_regime_are_flagged() -> None:
     assert all(row.flags == () for row in probabilistic(inside, 0.95))
     few = tally([5] * 399, [True] * 399)
     extreme = tally([10] * 400, [True] * 400)
-    for outside in (few, extreme):
-        flags = {row.method: row.flags for row in probabilistic(outside, 0.95)}
+    for outside, confidence in ((few, 0.95), (extreme, 0.95), (inside, 0.9999)):
+        flags = {row.method: row.flags for row in probabilistic(outside, confidence)}
         assert flags["normal"] == flags["bootstrap"] == (APPROXIMATE,)
-        assert flags["empirical-bernstein"] == ()
-        assert normalised(outside, 0.95).flags == (APPROXIMATE,)
+        assert flags["empirical-bernstein"] == flags["hoeffding"] == ()
+        assert normalised(outside, confidence).flags == (APPROXIMATE,)

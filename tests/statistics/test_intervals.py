@@ -13,6 +13,7 @@ from nppr.statistics.intervals import (
     bootstrap,
     clopper_pearson,
     empirical_bernstein,
+    hoeffding,
     normal,
     ratio_bootstrap,
 )
@@ -56,6 +57,20 @@ def test_approximate_intervals_cover_nearly_95_percent(method: str, population: 
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_the_guaranteed_interval_covers_at_least_95_percent(population: str) -> None:
     assert coverage(population, lambda x: empirical_bernstein(x, 0.95)) >= 0.95 - SLACK
+
+
+@pytest.mark.parametrize("draws", [1, 20])
+def test_the_test_set_interval_covers_these_inputs(draws: int) -> None:
+    """Inputs are fixed, only draws are random."""
+    rng = np.random.default_rng(7)
+    p = rng.beta(0.5, 0.3, INPUTS)
+    hits = 0
+    for _ in range(REPEATS):
+        mean = float((rng.binomial(draws, p) / draws).mean())
+        found = hoeffding(mean, INPUTS * draws, 0.95)
+        hits += found.low <= p.mean() <= found.high
+    assert hits / REPEATS >= 0.95 - SLACK
+    assert hoeffding(0.5, INPUTS * draws, 0.95).high < 0.6
 
 
 def test_pooling_draws_as_if_independent_would_not_cover() -> None:

@@ -7,11 +7,13 @@ faster. Models that cannot be copied or traced run as they are, just without the
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import logging
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -63,9 +65,12 @@ class Prepared:
     images_per_second: float
 
     @contextmanager
-    def frozen(self) -> Iterator[FrozenForms]:
+    def frozen(self, *, quantise: bool = False) -> Iterator[FrozenForms]:
         """Both forms in eval mode."""
-        with frozen(self.reference) as reference, frozen(self.fast) as fast:
+        with (
+            frozen(self.reference, quantise=quantise) as reference,
+            frozen(self.fast, quantise=quantise) as fast,
+        ):
             yield FrozenForms(fast, reference)
 
 
@@ -76,17 +81,22 @@ def prepare(
     classes: int,
     device: str | torch.device | None = None,
     micro_batch: int | None = None,
+    form: Sequence[str] | None = None,
 ) -> Prepared:
-    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch."""
+    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch.
+
+    Either can be given, as a resumed run does, which repeats those it was begun with.
+    """
     if micro_batch is not None and micro_batch < 1:
         raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
     place = _device(classifier, device)
     reference = _on(classifier, place)
     probe = probe.to(place)
-    check_classifier(reference, probe[:2], classes)
-    fast, form = _fastest(reference, _repeat(probe, micro_batch or 64))
+    reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
+    size, _ = _fitting(reference, probe, micro_batch or 64)
+    fast, found = _fastest(reference, _repeat(probe, size), form)
     size, speed = _best_micro_batch(fast, probe, micro_batch)
-    return Prepared(reference, fast, classes, place, size, form, speed)
+    return Prepared(reference, fast, classes, place, size, found, speed)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -100,15 +110,16 @@ def _device(classifier: Classifier, device: str | torch.device | None) -> torch.
     if device is not None:
         try:
             place = torch.device(device)
-            torch.empty(1, device=place)
+            float(torch.zeros(1, device=place))
         except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0].split(". ")[0][:160]
             raise SpecError(
                 f"`device` must be one that works here, got {str(device)!r}: {reason}"
             ) from error
         return place
-    if classifier.device is not None and classifier.device != torch.get_default_device():
-        return classifier.device
+    if classifier.module is None or classifier.device != torch.get_default_device():
+        # A plain callable, or a model that the caller has put somewhere, stays where it is.
+        return classifier.device or torch.get_default_device()
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     return accelerator or torch.get_default_device()
 
@@ -121,8 +132,10 @@ def _on(classifier: Classifier, device: torch.device) -> Classifier:
     return classifier.with_model(copy.deepcopy(module).to(device))
 
 
-def _fastest(reference: Classifier, probe: Tensor) -> tuple[Classifier, tuple[str, ...]]:
-    """The fastest agreeing form, with the names of the changes that made it."""
+def _fastest(
+    reference: Classifier, probe: Tensor, given: Sequence[str] | None
+) -> tuple[Classifier, tuple[str, ...]]:
+    """The fastest agreeing form, or the given one, with the names of the changes that made it."""
     best, form = reference, tuple[str, ...]()
     if reference.module is None:
         return best, form
@@ -132,10 +145,13 @@ def _fastest(reference: Classifier, probe: Tensor) -> tuple[Classifier, tuple[st
     }
     for name, change in changes.items():
         try:
-            with warnings.catch_warnings():
+            # A traced model that fails prints a trace of its own.
+            with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
                 warnings.simplefilter("ignore")
                 candidate = change(best)
-                kept = _agree(candidate, reference, probe) and _faster(candidate, best, probe)
+                kept = _agree(candidate, reference, probe) and (
+                    _faster(candidate, best, probe) if given is None else name in given
+                )
         except Exception as error:  # a foreign model may fail in any way: it then runs as it is
             logger.debug("%s does not run %s: %s", reference.name, name, error)
             continue
@@ -208,15 +224,18 @@ def _seconds(classifier: Classifier, x: Tensor) -> float:
 def _best_micro_batch(
     classifier: Classifier, probe: Tensor, given: int | None
 ) -> tuple[int, float]:
-    """The smallest micro-batch within 3 % of the best speed, and images per second there."""
+    """The smallest micro-batch within 3 % of the best speed, and images per second there.
+
+    A size that is given, or the smallest one tried, is halved until it fits into memory.
+    """
     if given is not None:
-        return given, given / _seconds(classifier, _repeat(probe, given))
-    speeds: dict[int, float] = {}
-    for size in MICRO_BATCHES:
+        return _fitting(classifier, probe, given)
+    speeds = dict([_fitting(classifier, probe, MICRO_BATCHES[0])])
+    for size in MICRO_BATCHES[1:]:
         try:
             speeds[size] = size / _seconds(classifier, _repeat(probe, size))
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error) or not speeds:
+            if not is_out_of_memory(error):
                 raise
             break
         if speeds[size] < 0.8 * max(speeds.values()) or size / speeds[size] > 4.0:
@@ -224,6 +243,16 @@ def _best_micro_batch(
     best = max(speeds.values())
     size = min(size for size, speed in speeds.items() if speed >= best / GAIN)
     return size, speeds[size]
+
+
+def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, float]:
+    """The size, or the first of its halves that fits into memory, and images per second there."""
+    try:
+        return size, size / _seconds(classifier, _repeat(probe, size))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error) or size == 1:
+            raise
+    return _fitting(classifier, probe, size // 2)
 
 
 def _repeat(probe: Tensor, size: int) -> Tensor:

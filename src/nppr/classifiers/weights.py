@@ -1,13 +1,15 @@
-"""Weights files: safetensors, with the facts needed to use them in the metadata.
+"""Weights files: safetensors, and PyTorch state dicts read with the strict reader.
 
-Metadata of our files (all text): `architecture`, `classes`, `mean`, `std` (numbers separated by
-commas). Nothing is ever unpickled.
+Metadata of our safetensors files (all text): `architecture`, `classes`, `mean`, `std` (numbers
+separated by commas) and `stem`. A pickle that holds anything but plain tensors is refused, never run.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import pickle
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,6 +20,11 @@ from nppr.tensor_files import write_tensors
 
 __all__ = ["Weights", "load_into", "read_weights", "write_weights"]
 
+CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
+PREFIXES = ("module.", "model.", "backbone.")
+COUNTER = "num_batches_tracked"
+"""A batch normalisation's counter: it plays no part once training is over."""
+
 
 @dataclass(frozen=True, eq=False)
 class Weights:
@@ -25,6 +32,26 @@ class Weights:
 
     tensors: dict[str, Tensor]
     metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def architecture(self) -> str | None:
+        """The network they belong to, where the file says so."""
+        return self.metadata.get("architecture", self.metadata.get("arch"))
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, where the file says so."""
+        text = self.metadata.get("classes")
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) < 2:
+            raise WeightsError(f"`weights` metadata 'classes' must be a number >= 2, got {text!r}.")
+        return int(text)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the input: those of the first convolution, by name."""
+        return next((t.shape[1] for _, t in sorted(self.tensors.items()) if t.ndim == 4), 1)
 
     def numbers(self, name: str) -> tuple[float, ...] | None:
         """Numbers of a metadata entry such as `mean`, or None."""
@@ -40,22 +67,17 @@ class Weights:
 
 
 def read_weights(path: str | Path) -> Weights:
-    """Read a safetensors file."""
+    """Read a safetensors file or a PyTorch state dict."""
     path = Path(path)
     if not path.is_file():
         raise WeightsError(f"`weights` must be a file, got {str(path)!r}, which does not exist.")
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            metadata = dict(file.metadata() or {})
-    except (SafetensorError, OSError, ValueError) as error:
-        raise WeightsError(
-            f"`weights` must be a safetensors file, got {str(path)!r}: {error}"
-        ) from error
-    for name, tensor in tensors.items():
+    is_pickle = path.suffix != ".safetensors" and _looks_pickled(path)
+    weights = _read_pickle(path) if is_pickle else _read_safetensors(path)
+    weights = replace(weights, tensors=_without_prefix(weights.tensors))
+    for name, tensor in weights.tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise WeightsError(f"`weights` must be finite, got NaN or Inf in {name!r} of {path}.")
-    return Weights(tensors, metadata)
+    return weights
 
 
 def write_weights(path: str | Path, weights: Weights) -> None:
@@ -65,7 +87,9 @@ def write_weights(path: str | Path, weights: Weights) -> None:
 
 def load_into(module: nn.Module, weights: Weights) -> None:
     """Copy the weights into a module; every name and shape must match."""
-    expected, given = module.state_dict(), weights.tensors
+    own = module.state_dict()
+    given = {name: tensor for name, tensor in weights.tensors.items() if COUNTER not in name}
+    expected = {name: tensor for name, tensor in own.items() if COUNTER not in name}
     problems = [f"missing {name}" for name in expected if name not in given]
     problems += [f"unexpected {name}" for name in given if name not in expected]
     problems += [
@@ -76,6 +100,64 @@ def load_into(module: nn.Module, weights: Weights) -> None:
     if problems:
         shown = "; ".join(problems[:6]) + (f"; and {len(problems) - 6} more" * (len(problems) > 6))
         raise WeightsError(f"`weights` must fit {type(module).__name__}: {shown}.")
-    module.load_state_dict(
-        {name: tensor.to(expected[name].dtype) for name, tensor in given.items()}
-    )
+    converted = {name: tensor.to(expected[name].dtype) for name, tensor in given.items()}
+    module.load_state_dict({**own, **converted})
+
+
+def _read_safetensors(path: Path) -> Weights:
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return Weights(tensors, dict(file.metadata() or {}))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise WeightsError(
+            f"`weights` must be a safetensors file or a PyTorch state dict, got {str(path)!r}:"
+            f" {error}"
+        ) from error
+
+
+def _looks_pickled(path: Path) -> bool:
+    with path.open("rb") as file:
+        start = file.read(4)
+    # A zip archive, as torch.save writes it, or a bare pickle of protocol 2 or later.
+    return start.startswith((b"PK\x03\x04", b"\x80"))
+
+
+def _read_pickle(path: Path) -> Weights:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise WeightsError(
+            f"`weights` file {str(path)!r} is refused, it holds more than plain tensors and"
+            " reading it could run code. Save the state dict alone, or as safetensors."
+        ) from error
+    except Exception as error:  # damaged archives fail in any way
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise WeightsError(f"`weights` file {str(path)!r} cannot be read: {reason}") from error
+    return Weights(_state_dict(content, path))
+
+
+def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
+    """The state dict itself or inside one of the usual containers."""
+    for name in CONTAINERS:
+        if isinstance(content, dict) and isinstance(content.get(name), dict):
+            return _state_dict(content[name], path)
+    if not isinstance(content, dict) or not content:
+        raise WeightsError(
+            f"`weights` must be a state dict, got {type(content).__name__} in {str(path)!r}."
+        )
+    strays = [str(name) for name, value in content.items() if not isinstance(value, Tensor)]
+    if strays:
+        raise WeightsError(
+            f"`weights` must hold tensors by name, got other things in {str(path)!r}:"
+            f" {', '.join(strays[:5])}."
+        )
+    return {str(name): value for name, value in content.items()}
+
+
+def _without_prefix(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Names without what wrappers put before all of them."""
+    for prefix in PREFIXES:
+        if tensors and all(name.startswith(prefix) for name in tensors):
+            return _without_prefix({name[len(prefix) :]: t for name, t in tensors.items()})
+    return tensors

@@ -7,36 +7,66 @@ the mode of every submodule exactly, and takes gradients in the input only.
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from nppr.errors import ClassifierError, GradientError
+from nppr.budget import quantised
+from nppr.classifiers.features import collect_features
+from nppr.errors import ClassifierError, GradientError, NpprError
 
-__all__ = ["Classifier", "FrozenClassifier", "frozen"]
+__all__ = [
+    "Classifier",
+    "FrozenClassifier",
+    "Quirks",
+    "check_classifier",
+    "check_finite",
+    "frozen",
+]
+
+logger = logging.getLogger(__name__)
 
 Model = nn.Module | Callable[[Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Quirks:
+    """The care a foreign model needs.
+
+    `in_place`: a copy of its input, which it overwrites. `needs_two`: at least two images, because it
+    drops dimensions of size one.
+    """
+
+    in_place: bool = False
+    needs_two: bool = False
 
 
 class Classifier:
     """A model with its normalisation.
 
     `mean` and `std` (one number or one per channel) are applied to inputs in [0, 1] before the model;
-    `channels_last` says in which memory order the model wants them.
+    `channels_last` says in which memory order the model wants them; `features` names the layer to read
+    features from; `fingerprint` stands for the weights of a model that is not a module.
     """
 
     def __init__(
         self,
         model: Model,
         *,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
+        mean: Sequence[float] | float | None = None,
+        std: Sequence[float] | float | None = None,
         name: str | None = None,
         channels_last: bool = False,
+        features: str | None = None,
+        fingerprint: str | None = None,
+        quirks: Quirks | None = None,
     ) -> None:
         if not callable(model):
             raise ClassifierError(
@@ -48,12 +78,27 @@ class Classifier:
         self.std = _channel_numbers("std", std, positive=True)
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
+        self.features = features
+        self.quirks = quirks or Quirks()
+        self._fingerprint = fingerprint
 
     def with_model(self, model: Model, *, channels_last: bool = False) -> Classifier:
         """The same classifier in another form of its model."""
         return Classifier(
-            model, mean=self.mean, std=self.std, name=self.name, channels_last=channels_last
+            model,
+            mean=self.mean,
+            std=self.std,
+            name=self.name,
+            channels_last=channels_last,
+            features=self.features,
+            quirks=self.quirks,
         )
+
+    def with_quirks(self, quirks: Quirks) -> Classifier:
+        """The same classifier, treated with the care its model needs."""
+        other = copy.copy(self)
+        other.quirks = quirks
+        return other
 
     @property
     def module(self) -> nn.Module | None:
@@ -62,10 +107,11 @@ class Classifier:
 
     @property
     def device(self) -> torch.device | None:
-        """Where the model's parameters or buffers are, or None if it has none."""
+        """Where the model's parameters or buffers are, or None if it does not say."""
         for tensor in self.tensors().values():
             return tensor.device
-        return None
+        device = getattr(self.model, "device", None)
+        return device if isinstance(device, torch.device) else None
 
     def tensors(self) -> dict[str, Tensor]:
         """The model's parameters and buffers by name."""
@@ -73,9 +119,9 @@ class Classifier:
 
     def fingerprint(self) -> str | None:
         """A hash of the weights and the normalisation, or None for a plain callable."""
-        if self.module is None:
+        if self.module is None and self._fingerprint is None:
             return None
-        digest = hashlib.sha256(repr((self.mean, self.std)).encode())
+        digest = hashlib.sha256(repr((self.mean, self.std, self._fingerprint)).encode())
         for name, tensor in sorted(self.tensors().items()):
             digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
@@ -84,8 +130,10 @@ class Classifier:
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`."""
-        output = self.model(self._normalised(x))
-        logits = find_logits(output)
+        if len(x) == 1 and self.quirks.needs_two:
+            return self.forward(x.expand(2, *x.shape[1:]))[:1]
+        normalised = self._normalised(x)
+        logits = find_logits(self.model(normalised.clone() if self.quirks.in_place else normalised))
         if logits.ndim != 2 or len(logits) != len(x):
             raise ClassifierError(
                 f"`model` must return logits of shape ({len(x)}, classes),"
@@ -102,22 +150,29 @@ class Classifier:
 
 
 class FrozenClassifier:
-    """A classifier in eval mode that counts the images it is given."""
+    """A classifier in eval mode that counts the images it is given.
 
-    def __init__(self, classifier: Classifier) -> None:
+    With `quantise` it sees 8-bit images, and a gradient is that at the 8-bit image: what a source
+    tries is then what is measured.
+    """
+
+    def __init__(self, classifier: Classifier, *, quantise: bool = False) -> None:
         self.classifier = classifier
+        self.quantise = quantise
         self.calls = 0
 
     def logits(self, x: Tensor) -> Tensor:
         """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
         self.calls += len(x)
-        return self.classifier.forward(x)
+        return self.classifier.forward(quantised(x) if self.quantise else x)
 
     def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none."""
         with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            logits = self.logits(x)
+            x = quantised(x.detach()) if self.quantise else x.detach()
+            x.requires_grad_()
+            self.calls += len(x)
+            logits = self.classifier.forward(x)
             total = loss(logits).sum()
         if not total.requires_grad:
             raise GradientError(
@@ -128,36 +183,22 @@ class FrozenClassifier:
         return gradient, logits.detach()
 
     def features(self, x: Tensor) -> Tensor:
-        """The input of the last linear layer that runs, `(B, F)`."""
-        module = self.classifier.module
-        seen: list[Tensor] = []
-
-        def remember(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            seen.append(inputs[0])
-
-        with ExitStack() as hooks:
-            for layer in module.modules() if module is not None else ():
-                if isinstance(layer, nn.Linear):
-                    handle = layer.register_forward_pre_hook(remember)
-                    hooks.callback(handle.remove)
-            self.logits(x)
-        if not seen or len(seen[-1]) != len(x):
-            raise ClassifierError(
-                f"`model` must have a linear layer to read features from, got {self.classifier.name!r}"
-                " with none that runs on whole inputs."
-            )
-        return seen[-1].flatten(1)
+        """The input of the last linear layer that runs, or the named layer's output, `(B, F)`."""
+        classifier = self.classifier
+        return collect_features(
+            classifier.module, classifier.features, lambda: self.logits(x), classifier.name
+        )
 
 
 @contextmanager
-def frozen(classifier: Classifier) -> Iterator[FrozenClassifier]:
+def frozen(classifier: Classifier, *, quantise: bool = False) -> Iterator[FrozenClassifier]:
     """The classifier in eval mode; on leaving, every submodule has the mode it had."""
     module = classifier.module
     modes = [] if module is None else [(layer, layer.training) for layer in module.modules()]
     try:
         if module is not None:
             module.eval()
-        yield FrozenClassifier(classifier)
+        yield FrozenClassifier(classifier, quantise=quantise)
     finally:
         for layer, training in modes:
             layer.training = training
@@ -176,12 +217,19 @@ def find_logits(output: Any) -> Tensor:
     )
 
 
-def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> None:
-    """Raise `ClassifierError` unless the model gives `classes` finite logits for these inputs."""
+def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
+    """Raise `ClassifierError` unless the model gives `classes` finite logits for inputs like `x`.
+
+    What care the model needs is found on the way.
+    """
+    pair = x[:1].expand(2, *x.shape[1:]) if len(x) == 1 else x
     try:
         with frozen(classifier) as model, torch.no_grad():
-            logits = model.logits(x)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            seen = pair.clone()
+            logits = model.logits(seen)
+    except NpprError:
+        raise
+    except Exception as error:  # a foreign model may fail in any way
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ClassifierError(
             f"`model` must accept images of shape {tuple(x.shape[1:])}, but {classifier.name!r}"
@@ -190,9 +238,26 @@ def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> None:
     if logits.shape[1] != classes:
         raise ClassifierError(
             f"`model` must return one logit per class, expected {classes} classes,"
-            f" got {logits.shape[1]}. Check the model, its weights and the data."
+            f" got {logits.shape[1]}. Check the model and its weights; for labels that do not show all"
+            " classes, give nppr.from_arrays(images, labels, classes=...)."
         )
     check_finite(logits, classifier.name)
+    normalises = classifier.mean is not None or classifier.std is not None
+    return Quirks(
+        in_place=not normalises and not torch.equal(seen, pair),
+        needs_two=not _takes_one(classifier, x[:1]),
+    )
+
+
+def _takes_one(classifier: Classifier, x: Tensor) -> bool:
+    """Whether a model that takes several images takes a single one too."""
+    try:
+        with frozen(classifier) as model, torch.no_grad():
+            model.logits(x.clone())
+    except Exception as error:  # a foreign model may fail in any way
+        logger.debug("%s does not take a single image: %s", classifier.name, error)
+        return False
+    return True
 
 
 def check_finite(logits: Tensor, name: str) -> None:
@@ -205,11 +270,12 @@ def check_finite(logits: Tensor, name: str) -> None:
 
 
 def _channel_numbers(
-    argument: str, numbers: Sequence[float] | None, *, positive: bool
+    argument: str, numbers: Sequence[float] | float | None, *, positive: bool
 ) -> tuple[float, ...] | None:
     if numbers is None:
         return None
-    values = tuple(float(number) for number in numbers)
+    each = [numbers] if isinstance(numbers, int | float) else numbers
+    values = tuple(float(number) for number in each)
     tensor = torch.tensor(values)
     if not values or not bool(torch.isfinite(tensor).all()) or (positive and tensor.min() <= 0):
         kind = "positive numbers" if positive else "finite numbers"

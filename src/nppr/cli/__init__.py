@@ -42,7 +42,6 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="nppr",
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,8 +64,9 @@ def _nppr(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error of the user is one line."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=given or ["--help"], standalone_mode=False)
     except NpprError as error:
         console.show_error(str(error))
         return 2

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nppr.errors import BudgetError, SpecError
+from nppr.errors import BudgetError, SpecError, unknown
 
-Model = Annotated[str, typer.Option("--model", help="Name of a network of the zoo.")]
+NORMS = ("linf", "l2")
+"""The names in `nppr.budget`, which is not imported here: it would load PyTorch."""
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        help="A network of the zoo (digits-cnn, resnet18, resnet20, vgg16, ...), model.pt2,"
+        " model.onnx, hf:NAME_OR_FOLDER, timm:NAME, torchvision:NAME, or Python code that makes a"
+        " model: pkg.module:callable or path/to/file.py:callable. Python code is run; every"
+        " other format runs none.",
+    ),
+]
 Weights = Annotated[
     Path | None,
-    typer.Option("--weights", help="safetensors file. Default: the weights nppr ships."),
+    typer.Option(
+        "--weights",
+        help="safetensors file or PyTorch state dict, or random. Default: those nppr ships.",
+    ),
 ]
 Mean = Annotated[
     str | None,
@@ -24,7 +39,41 @@ Std = Annotated[str | None, typer.Option("--std", help="Normalisation, as --mean
 Classes = Annotated[
     int | None, typer.Option("--classes", help="Number of classes, where the weights do not say.")
 ]
-Data = Annotated[str, typer.Option("--data", help="Name of a data set.")]
+Stem = Annotated[
+    str | None,
+    typer.Option(
+        "--stem", help="imagenet or small, for resnet18, resnet50, wide_resnet50_2, vgg16."
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        "--features",
+        help="Layer whose output input-dependent noise may see. Default: input of the last linear.",
+    ),
+]
+FeatureModel = Annotated[
+    str | None,
+    typer.Option("--feature-model", help="Another model to take features from, as --model."),
+]
+FeatureWeights = Annotated[
+    Path | None, typer.Option("--feature-weights", help="Weights of --feature-model.")
+]
+Data = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        help="digits, or a path: CIFAR-10/100 or Tiny ImageNet (folder or archive), parquet, image"
+        " folder, idx files, .npz; or hf:NAME.",
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option("--split", help="Part of the data to evaluate. Default: its test part."),
+]
+Resize = Annotated[
+    int | None, typer.Option("--resize", help="Resize images to this many pixels a side.")
+]
 Norm = Annotated[str, typer.Option("--norm", help="Norm of the budget: linf or l2.")]
 Eps = Annotated[
     str | None,
@@ -93,12 +142,16 @@ def numbers(argument: str, text: str | None) -> tuple[float, ...] | None:
 
 def budget_text(norm: str, eps: str | None) -> tuple[str, str] | None:
     """Norm and radius, or None where neither was given."""
+    if norm not in NORMS:
+        raise unknown("norm", norm, NORMS)
     if eps is None and norm != "linf":
         raise BudgetError(f"`eps` must be given with --norm {norm}. Example: --eps 0.5")
     return None if eps is None else (norm, eps)
 
 
-def default_folder(name: str, settings: Iterable[object]) -> Path:
+def default_folder(model: str, data: str, settings: object) -> Path:
     """A folder under runs/ that belongs to these settings alone."""
-    digest = hashlib.sha256(repr(tuple(settings)).encode()).hexdigest()[:8]
-    return Path("runs") / f"{name}-{digest}"
+    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
+    names = (Path(name).stem or name for name in (model, data))
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(names))
+    return Path("runs") / f"{readable}-{digest}"

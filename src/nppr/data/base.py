@@ -8,6 +8,7 @@ Data    -- the three parts and the names of the classes
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
@@ -19,7 +20,7 @@ from nppr.data.subset import stratified_order
 from nppr.errors import DataError, SpecError
 from nppr.types import Evaluate, Fit, IntArray, Select, Split
 
-__all__ = ["Data", "Images", "Part", "TensorImages"]
+__all__ = ["Data", "Images", "Part", "TensorImages", "check_labels", "check_range", "content_hash"]
 
 S = TypeVar("S", bound=Split, covariant=True)
 
@@ -35,6 +36,9 @@ class Images(Protocol):
     def load(self, positions: IntArray) -> Tensor:
         """The images at these positions as floats in [0, 1], `(B, C, H, W)`."""
 
+    def digest(self, position: int) -> bytes:
+        """A hash of the image as it is stored, so that identical images are found without decoding."""
+
 
 @dataclass(frozen=True, eq=False)
 class TensorImages:
@@ -47,6 +51,9 @@ class TensorImages:
 
     def load(self, positions: IntArray) -> Tensor:
         return self.tensor[torch.from_numpy(positions)]
+
+    def digest(self, position: int) -> bytes:
+        return content_hash(self.tensor[position].detach().cpu().numpy().tobytes())
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +88,12 @@ class Part(Generic[S]):
         return replace(self, indices=self.indices[keep], labels=self.labels[keep])
 
     def fingerprint(self) -> str:
-        """A hash of which inputs these are, of their labels and of the first images."""
+        """A hash of which inputs these are, of their labels and of all their images."""
         digest = hashlib.sha256()
         digest.update(self.indices.tobytes())
         digest.update(self.labels.tobytes())
-        if len(self):
-            x, _ = self.batch(np.arange(min(PROBE_INPUTS, len(self))))
-            digest.update(x.numpy().tobytes())
+        for index in self.indices.tolist():
+            digest.update(self.images.digest(index))
         return digest.hexdigest()
 
 
@@ -114,6 +120,12 @@ class Data:
         """Number of classes."""
         return len(self.class_names)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (C, H, W) of an image."""
+        x, _ = self.evaluate.batch(np.arange(1))
+        return tuple(x.shape[1:])
+
     def limit(
         self,
         *,
@@ -131,14 +143,19 @@ class Data:
         )
 
 
+def content_hash(content: bytes) -> bytes:
+    """16 bytes that two different images share only by a chance of about 2^-128."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
 def check_range(x: Tensor, where: str) -> None:
     """Raise `DataError` unless all pixels are finite and in [0, 1] up to rounding."""
     if x.ndim != 4:
         raise DataError(f"`images` must have shape (N, C, H, W), got {tuple(x.shape)}.")
     if not len(x):
         return
-    low, high = float(x.min()), float(x.max())
-    if not bool(torch.isfinite(x).all()):
+    low, high = (float(bound) for bound in torch.aminmax(x))  # NaN anywhere makes both NaN
+    if not (math.isfinite(low) and math.isfinite(high)):
         raise DataError(f"`images` must be finite, got NaN or Inf in the {where} part.")
     if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
         raise DataError(

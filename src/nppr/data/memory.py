@@ -8,13 +8,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from nppr.data.base import Data, Part, TensorImages, check_range
-from nppr.data.subset import three_way
+from nppr.data.subset import SPLIT_SEED, THREE_WAY, three_way
 from nppr.errors import DataError
 from nppr.types import Evaluate, Fit, Select
 
 __all__ = ["from_arrays"]
-
-SPLIT_SEED = 0
 
 
 def from_arrays(
@@ -22,11 +20,13 @@ def from_arrays(
     labels: Tensor | ArrayLike,
     *,
     name: str = "arrays",
+    classes: int | None = None,
     class_names: tuple[str, ...] | None = None,
-    shares: tuple[float, float] = (0.5, 0.2),
+    shares: tuple[float, float] = THREE_WAY,
 ) -> Data:
     """Images `(N, C, H, W)` in [0, 1] and labels `(N,)`, split three ways by class.
 
+    `classes` or `class_names` say how many classes there are, where the labels do not show them all.
     `shares` are the shares of the fit and the select part; `shares=(0, 0)` evaluates everything, for
     sources that need no fit. The split is fixed: it does not depend on the seed of an assessment.
     """
@@ -42,7 +42,8 @@ def from_arrays(
         raise DataError("`data` must hold at least one input, got none.")
     check_range(x, "whole")
     y = y.astype(np.int64)
-    names = class_names or tuple(str(label) for label in range(max(2, int(y.max()) + 1)))
+    number = max(2, int(y.max()) + 1) if classes is None else classes
+    names = class_names or tuple(str(label) for label in range(number))
     parts = three_way(y, shares, SPLIT_SEED)
     source = TensorImages(x.float())
     fit, select, evaluate = parts

@@ -8,7 +8,13 @@ import numpy as np
 
 from nppr.types import IntArray
 
-__all__ = ["stratified_order", "three_way"]
+__all__ = ["SPLIT_SEED", "THREE_WAY", "stratified_order", "three_way"]
+
+SPLIT_SEED = 0
+"""Splits are fixed: they do not depend on the seed of an assessment."""
+
+THREE_WAY = (0.5, 0.2)
+"""Shares of fit and select where data come in one part."""
 
 
 def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray:

@@ -104,7 +104,9 @@ def result(source: str, estimate: Estimate) -> Result:
     )
 
 
-def failed(source: str, metric: Metric, confidence: float, error: str) -> Result:
+def failed(
+    source: str, metric: Metric, confidence: float, error: str, flags: tuple[str, ...] = ()
+) -> Result:
     """The row of a source that could not be measured."""
     return Result(
         source=source,
@@ -120,6 +122,7 @@ def failed(source: str, metric: Metric, confidence: float, error: str) -> Result
         inputs=0,
         draws=0,
         calls=0,
+        flags=flags,
         error=error,
     )
 

@@ -104,5 +104,8 @@ class PGD:
         return self._within(x, self.budget.uniform(draws, f"pgd/{restart}", shape)[:, 0])
 
     def _within(self, x: Tensor, delta: Tensor) -> Tensor:
-        """Project to the budget, then to where `x + delta` is an image."""
-        return (x + self.budget.clip(delta)).clamp_(0.0, 1.0) - x
+        """Project to the budget, then to where `x + delta` is an image.
+
+        The second projection only shortens a perturbation; clipping again undoes its rounding.
+        """
+        return self.budget.clip((x + self.budget.clip(delta)).clamp_(0.0, 1.0) - x)

@@ -21,6 +21,6 @@ def spelled(source: Any) -> str:
     for name, default in options(type(source)).items():
         value = getattr(source, name)
         if value != default:
-            text = f"{value:g}" if isinstance(value, float) else str(value).lower()
+            text = repr(value).removesuffix(".0").lower()
             parts.append(f"{name.replace('_', '-')}={text}")
     return ":".join(parts)

@@ -21,6 +21,9 @@ SOURCES: dict[str, Callable[..., PerturbationSource]] = {
 }
 """All sources by name: each is built from a budget and the options that are its fields."""
 
+RESERVED = ("clean", "merged")
+"""Rows of a report that no source may bear the name of."""
+
 DEFAULT_SOURCES = "gaussian,uniform,laplace,pgd"
 
 
@@ -43,6 +46,9 @@ def check_unique(sources: Sequence[PerturbationSource]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise SpecError(f"`sources` must be different, got {twice[0]!r} twice.")
+    taken = sorted(set(names) & set(RESERVED))
+    if taken:
+        raise SpecError(f"`sources` must not be named {taken[0]!r}: that row of a report is taken.")
 
 
 def _parse_source(text: str, budget: Budget) -> PerturbationSource:
@@ -56,6 +62,8 @@ def _parse_source(text: str, budget: Budget) -> PerturbationSource:
         field = option.replace("-", "_")
         if field not in defaults:
             raise unknown(f"option of {name}", option, [key.replace("_", "-") for key in defaults])
+        if field in values:
+            raise SpecError(f"`{option}` of {name} must be given once, got it twice.")
         if not equals:
             raise SpecError(f"`{option}` of {name} must have a value. Example: {option}=...")
         values[field] = _parse_value(f"{option} of {name}", value, type(defaults[field]))

@@ -13,6 +13,7 @@ from nppr.statistics.intervals import (
     bootstrap,
     clopper_pearson,
     empirical_bernstein,
+    hoeffding,
     normal,
     ratio_bootstrap,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "bootstrap",
     "clopper_pearson",
     "empirical_bernstein",
+    "hoeffding",
     "merged",
     "normal",
     "normalised",

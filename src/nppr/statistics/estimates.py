@@ -17,6 +17,7 @@ from nppr.statistics.intervals import (
     bootstrap,
     clopper_pearson,
     empirical_bernstein,
+    hoeffding,
     normal,
     ratio_bootstrap,
 )
@@ -43,9 +44,10 @@ __all__ = [
 ]
 
 APPROXIMATE = "approximate-interval"
-"""Flag: fewer than 400 inputs, or a mean outside [0.1, 0.9], where approximations are untested."""
+"""Flag: an approximate interval outside the regime in which it was tested."""
 
 FEWEST_INPUTS = 400
+MOST_CONFIDENT = 0.99
 
 
 def check_confidence(confidence: float) -> None:
@@ -71,9 +73,10 @@ def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
 def probabilistic(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
 ) -> list[Estimate]:
-    """PR or NPPR: mean over clean-correct inputs, with three intervals over inputs.
+    """PR or NPPR: mean over clean-correct inputs, with three intervals over inputs, one over draws.
 
-    The first is the one to quote in a table; `empirical-bernstein` is the guaranteed one.
+    The first is the one to quote in a table; `empirical-bernstein` is the guaranteed one. `hoeffding`
+    is guaranteed too, but speaks about this test set: only the draws are random.
     """
     require_evaluate(tally)
     check_confidence(confidence)
@@ -83,8 +86,8 @@ def probabilistic(
         "normal": normal(x, confidence),
         "bootstrap": bootstrap(x, confidence, seed),
         "empirical-bernstein": empirical_bernstein(x, confidence),
+        "hoeffding": hoeffding(float(x.mean()), len(x) * tally.draws, confidence),
     }
-    direction = Direction.UPPER_BOUND if metric is Metric.NPPR else Direction.ESTIMATE
     return [
         Estimate(
             metric=metric,
@@ -93,19 +96,24 @@ def probabilistic(
             high=interval.high,
             confidence=confidence,
             method=method,
-            claim=Claim.POPULATION,
-            direction=direction,
+            claim=Claim.TEST_SET if method == "hoeffding" else Claim.POPULATION,
+            direction=_direction(metric),
             inputs=len(x),
             draws=tally.draws,
             calls=tally.calls,
-            flags=() if method == "empirical-bernstein" else _flags(x),
+            flags=_flags(x, confidence) if method in ("normal", "bootstrap") else (),
         )
         for method, interval in intervals.items()
     ]
 
 
-def normalised(tally: Tally[Evaluate], confidence: float, seed: int = 0) -> Estimate:
-    """Accuracy under the source over all inputs / clean accuracy; can exceed 1."""
+def normalised(
+    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
+) -> Estimate:
+    """Accuracy under the source over all inputs / clean accuracy; can exceed 1.
+
+    `metric` is what the source's tally is read as: under a search for bad noise it is a bound.
+    """
     require_evaluate(tally)
     check_confidence(confidence)
     _require_inputs(tally.headline_rates)
@@ -119,11 +127,11 @@ def normalised(tally: Tally[Evaluate], confidence: float, seed: int = 0) -> Esti
         confidence=confidence,
         method="paired-bootstrap",
         claim=Claim.POPULATION,
-        direction=Direction.ESTIMATE,
+        direction=_direction(metric),
         inputs=len(x),
         draws=tally.draws,
         calls=tally.calls,
-        flags=_flags(x),
+        flags=_flags(x, confidence),
     )
 
 
@@ -183,6 +191,10 @@ def _require_inputs(x: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Non
         )
 
 
-def _flags(x: FloatArray) -> tuple[str, ...]:
-    inside = len(x) >= FEWEST_INPUTS and 0.1 <= x.mean() <= 0.9
+def _direction(metric: Metric) -> Direction:
+    return Direction.ESTIMATE if metric is Metric.PR else Direction.UPPER_BOUND
+
+
+def _flags(x: FloatArray, confidence: float) -> tuple[str, ...]:
+    inside = len(x) >= FEWEST_INPUTS and 0.1 <= x.mean() <= 0.9 and confidence <= MOST_CONFIDENT
     return () if inside else (APPROXIMATE,)

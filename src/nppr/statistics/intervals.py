@@ -19,6 +19,7 @@ __all__ = [
     "bootstrap",
     "clopper_pearson",
     "empirical_bernstein",
+    "hoeffding",
     "normal",
     "ratio_bootstrap",
 ]
@@ -100,6 +101,17 @@ def empirical_bernstein(x: FloatArray, confidence: float) -> Interval:
     log = math.log(4 / (1 - confidence))
     half = math.sqrt(2 * float(x.var(ddof=1)) * log / n) + 7 * log / (3 * (n - 1))
     return _within(float(x.mean()) - half, float(x.mean()) + half)
+
+
+def hoeffding(mean: float, draws: int, confidence: float) -> Interval:
+    """Mean plus and minus `sqrt(log(2/a) / (2 n))`, a = 1 - confidence, over n independent draws.
+
+    Guaranteed: with probability at least `confidence` it holds the mean of the draws' expectations,
+    which need not be equal: the mean over *these* inputs, of which only the draws are random.
+    Reference: Hoeffding, JASA, 1963.
+    """
+    half = math.sqrt(math.log(2 / (1 - confidence)) / (2 * draws))
+    return _within(mean - half, mean + half)
 
 
 def _resampled(counts: IntArray, seed: int) -> IntArray:

@@ -9,20 +9,47 @@ from pathlib import Path
 
 from torch import nn
 
+from nppr.classifiers.zoo.cifar_resnet import CifarResNet
 from nppr.classifiers.zoo.digits_cnn import DigitsCNN
+from nppr.classifiers.zoo.resnet import resnet18, resnet50, wide_resnet50_2
+from nppr.classifiers.zoo.stem import Stem
+from nppr.classifiers.zoo.vgg import vgg16
+from nppr.errors import SpecError, unknown
 
-__all__ = ["ZOO", "Architecture", "shipped_weights"]
+__all__ = ["ZOO", "Architecture", "Stem", "shipped_weights"]
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How to build a network: number of classes and of channels to a module."""
+    """How to build a network; `stems` says whether it can be built with either stem."""
 
-    build: Callable[[int, int], nn.Module]
+    make: Callable[[int, int, Stem], nn.Module]
+    stems: bool = False
+
+    def build(self, classes: int, channels: int, stem: str | None = None) -> nn.Module:
+        """The network with random weights.
+
+        >>> sum(p.numel() for p in ZOO["resnet18"].build(10, 3).parameters())
+        11181642
+        """
+        if stem is not None and not self.stems:
+            raise SpecError(f"`stem` must be left out for a network of one form, got {stem!r}.")
+        if stem is not None and stem not in list(Stem):
+            raise unknown("stem", stem, [known.value for known in Stem])
+        return self.make(classes, channels, Stem(stem or Stem.IMAGENET))
+
+
+def _cifar_resnet(depth: int) -> Architecture:
+    return Architecture(lambda classes, channels, _: CifarResNet(depth, classes, channels))
 
 
 ZOO: dict[str, Architecture] = {
-    "digits-cnn": Architecture(DigitsCNN),
+    "digits-cnn": Architecture(lambda classes, channels, _: DigitsCNN(classes, channels)),
+    "resnet18": Architecture(resnet18, stems=True),
+    "resnet50": Architecture(resnet50, stems=True),
+    "wide_resnet50_2": Architecture(wide_resnet50_2, stems=True),
+    "vgg16": Architecture(vgg16, stems=True),
+    **{f"resnet{depth}": _cifar_resnet(depth) for depth in (20, 32, 44, 56, 110)},
 }
 
 

@@ -1,0 +1,6 @@
+"""Models that come from elsewhere: Python code, exported programs, ONNX files, model libraries.
+
+Running a user's Python file is running code. Every other format runs none.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,107 @@
+"""Models of other libraries: `hf:`, `timm:` and `torchvision:`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from nppr.errors import ClassifierError
+
+__all__ = ["LibraryModel", "load_hugging_face", "load_timm", "load_torchvision"]
+
+
+@dataclass(frozen=True, eq=False)
+class LibraryModel:
+    """A model and the normalisation its library keeps for it."""
+
+    module: nn.Module
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+def load_hugging_face(name: str) -> LibraryModel:
+    """An image classifier of transformers, by name or from a local folder (extra `hf`).
+
+    Weights are read from safetensors only and no code of the repository is run.
+    """
+    transformers = _library("transformers", "hf:", "the extra `hf`: pip install 'nppr[hf]'")
+    try:
+        module = transformers.AutoModelForImageClassification.from_pretrained(
+            name, use_safetensors=True, trust_remote_code=False
+        )
+    except Exception as error:
+        raise _failed(f"hf:{name}", error) from error
+    settings = _preprocessor(transformers, name)
+    return LibraryModel(
+        module.eval(), _numbers(settings.get("image_mean")), _numbers(settings.get("image_std"))
+    )
+
+
+def load_timm(name: str, *, pretrained: bool, classes: int | None) -> LibraryModel:
+    """A network of timm, where the user has it."""
+    timm = _library("timm", "timm:", "timm: pip install timm")
+    try:
+        if classes is None:
+            module = timm.create_model(name, pretrained=pretrained)
+        else:
+            module = timm.create_model(name, pretrained=pretrained, num_classes=classes)
+    except Exception as error:
+        raise _failed(f"timm:{name}", error) from error
+    settings = getattr(module, "pretrained_cfg", None) or {}
+    return LibraryModel(
+        module.eval(), _numbers(settings.get("mean")), _numbers(settings.get("std"))
+    )
+
+
+def load_torchvision(name: str, *, pretrained: bool, classes: int | None) -> LibraryModel:
+    """A network of torchvision, where the user has it."""
+    models = _library("torchvision.models", "torchvision:", "torchvision: pip install torchvision")
+    weights = "DEFAULT" if pretrained else None
+    try:
+        if classes is None:
+            module = models.get_model(name, weights=weights)
+        else:
+            module = models.get_model(name, weights=weights, num_classes=classes)
+        transforms = models.get_model_weights(name).DEFAULT.transforms() if pretrained else None
+    except Exception as error:
+        raise _failed(f"torchvision:{name}", error) from error
+    return LibraryModel(
+        module.eval(),
+        _numbers(getattr(transforms, "mean", None)),
+        _numbers(getattr(transforms, "std", None)),
+    )
+
+
+def _library(module: str, prefix: str, need: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # a library that cannot load may fail in any way
+        raise ClassifierError(f"`model` {prefix}... needs {need} ({error})") from error
+
+
+def _preprocessor(transformers: Any, name: str) -> dict[str, Any]:
+    """The settings of the image processor; a model without one has none."""
+    local = Path(name) / "preprocessor_config.json"
+    try:
+        if Path(name).is_dir():
+            settings = json.loads(local.read_text()) if local.is_file() else {}
+        else:
+            settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+    except (OSError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) and settings.get("do_normalize", True) else {}
+
+
+def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:
+    return None if values is None else tuple(float(value) for value in values)
+
+
+def _failed(spec: str, error: Exception) -> ClassifierError:
+    reason = " ".join(str(error).split())[:300] or type(error).__name__
+    return ClassifierError(f"`model` {spec!r} could not be loaded: {reason}")

@@ -1,0 +1,63 @@
+import copy
+from pathlib import Path
+
+import pytest
+
+from data import layouts
+from nppr.data.files import Files, FolderFiles, MemoryFiles, ZipFiles
+from nppr.errors import DataError
+
+
+def trees(root: Path) -> list[Files]:
+    folder = root / "tree"
+    for name in ("a/x.txt", "a/b/y.txt", "z.txt", ".hidden", "__MACOSX/z.txt"):
+        layouts.write(folder / name, name.encode())
+    contents = {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
+    return [
+        FolderFiles.of(folder),
+        ZipFiles.of(layouts.zipped(folder)).below("tree/"),
+        MemoryFiles(root / "tree.tar.gz", "", contents),
+    ]
+
+
+def test_all_trees_read_alike(tmp_path: Path) -> None:
+    for files in trees(tmp_path):
+        assert [name for name in files.names if not name.endswith("/")] == [
+            "a/b/y.txt", "a/x.txt", "z.txt",
+        ]  # fmt: skip
+        below = files.below("a/").below("b/")
+        assert below.names == ("y.txt",)
+        assert below.read("y.txt") == b"a/b/y.txt"
+        assert "y.txt" in below.where("y.txt")
+        with pytest.raises(DataError, match=r"nothing.txt is missing"):
+            below.read("nothing.txt")
+
+
+def test_names_that_break_a_line_are_refused(tmp_path: Path) -> None:
+    layouts.write(tmp_path / "tree" / "a\nb.txt", b"")
+    with pytest.raises(DataError, match=r"cannot be shown: 'a\\nb.txt'"):
+        FolderFiles.of(tmp_path / "tree")
+
+
+def test_a_changed_archive_is_opened_again(tmp_path: Path) -> None:
+    folder = tmp_path / "tree"
+    layouts.write(folder / "a.txt", b"first")
+    path = layouts.zipped(folder)
+    files = ZipFiles.of(path)
+    assert files.read("tree/a.txt") == b"first"
+    layouts.write(folder / "a.txt", b"something else")
+    layouts.zipped(folder)
+    assert files.read("tree/a.txt") == b"something else"
+    path.unlink()
+    with pytest.raises(DataError, match="is missing"):
+        files.read("tree/a.txt")
+
+
+def test_no_open_file_is_held(tmp_path: Path) -> None:
+    layouts.write(tmp_path / "tree" / "a.txt", b"first")
+    files = ZipFiles.of(layouts.zipped(tmp_path / "tree"))
+    assert copy.deepcopy(files).read("tree/a.txt") == b"first"

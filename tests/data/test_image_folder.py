@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data import layouts
+from nppr.data import load_data
+from nppr.errors import DataError
+
+
+def test_one_part_is_split_three_ways(tmp_path: Path) -> None:
+    images = layouts.pixels(40, side=6)
+    data = load_data(layouts.image_folder(tmp_path, images, ["dog", "cat"]))
+    assert data.class_names == ("cat", "dog")
+    assert [len(data.fit), len(data.select), len(data.evaluate)] == [20, 8, 12]
+    stored = np.concatenate([images[1::2], images[0::2]])
+    for part in (data.fit, data.select, data.evaluate):
+        x, _ = part.batch(np.arange(len(part)))
+        assert np.array_equal(layouts.eight_bit(x), stored[part.indices])
+        assert part.labels.tolist() == (part.indices >= 20).astype(int).tolist()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("train", "test"), ("train", "valid"), ("training", "val")]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_own_parts(tmp_path: Path, first: str, second: str, packed: bool) -> None:
+    root = tmp_path / "pets"
+    train, test = layouts.pixels(10, 1, 6), layouts.pixels(4, 1, 6, seed=1)
+    layouts.image_folder(root / first, train, ["cat", "dog"])
+    layouts.image_folder(root / second, test, ["cat", "dog"])
+    data = load_data(layouts.zipped(root) if packed else root)
+    assert np.array_equal(layouts.learned(data)[0], np.concatenate([train[::2], train[1::2]]))
+    found = layouts.eight_bit(layouts.whole(data)["evaluate"])
+    assert np.array_equal(found, np.concatenate([test[::2], test[1::2]]))
+    assert len(data.fit) == 8
+
+
+def test_a_class_that_only_the_test_part_has_keeps_its_number(tmp_path: Path) -> None:
+    layouts.image_folder(tmp_path / "train", layouts.pixels(10, side=4), ["b", "c"])
+    layouts.image_folder(tmp_path / "test", layouts.pixels(3, side=4), ["a", "b", "c"])
+    data = load_data(tmp_path)
+    assert data.class_names == ("a", "b", "c")
+    assert set(data.fit.labels) == {1, 2}
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    layouts.image_folder(tmp_path, layouts.pixels(10, side=4), ["a", "b"])
+    for name in ("README.md", "a/notes.txt", "a/.hidden.png", ".git/x.png"):
+        layouts.write(tmp_path / name, b"no image")
+    assert len(layouts.whole(load_data(tmp_path))["evaluate"]) == 3
+
+
+def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+    real = layouts.image_folder(tmp_path / "real", layouts.pixels(10, side=4), ["a", "b"])
+    root = tmp_path / "linked"
+    root.mkdir()
+    for name in ("a", "b"):
+        (root / name).symlink_to(real / name)
+    (real / "a" / "loop").symlink_to(root)
+    data = load_data(root)
+    assert data.class_names == ("a", "b")
+    assert sum(len(part) for part in (data.fit, data.select, data.evaluate)) == 10
+
+
+def test_grey_or_colour_is_as_the_first_image(tmp_path: Path) -> None:
+    grey, colour = layouts.pixels(1, 1, 4)[0], layouts.pixels(1, 3, 4)[0]
+    for first, second, channels in ((grey, colour, 1), (colour, grey, 3)):
+        root = tmp_path / str(channels)
+        for name in ("a/0.png", "b/0.png"):
+            layouts.write(root / name, layouts.encode(first))
+        for name in ("a/1.png", "b/1.png"):
+            layouts.write(root / name, layouts.encode(second))
+        images = layouts.whole(load_data(root))
+        assert {x.shape[1:] for x in images.values()} == {(channels, 4, 4)}
+
+
+def test_mixed_sizes_need_resize(tmp_path: Path) -> None:
+    layouts.image_folder(tmp_path, layouts.pixels(10, side=8), ["a", "b"])
+    layouts.write(tmp_path / "b" / "odd.png", layouts.encode(layouts.pixels(1, side=5)[0]))
+    with pytest.raises(DataError, match=r"5x5 in .*odd.png where the first is 8x8.*--resize 8"):
+        layouts.whole(load_data(tmp_path))
+    images = layouts.whole(load_data(tmp_path, resize=6))
+    assert {x.shape[1:] for x in images.values()} == {(3, 6, 6)}
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"), [(["only"], "at least 2 classes, got only"), ([], "no files")]
+)
+def test_one_class_or_none(tmp_path: Path, classes: list[str], message: str) -> None:
+    if classes:
+        layouts.image_folder(tmp_path, layouts.pixels(3, side=4), classes)
+    with pytest.raises(DataError, match=message):
+        load_data(tmp_path)
+
+
+def test_images_without_class_folders(tmp_path: Path) -> None:
+    layouts.write(tmp_path / "a.png", layouts.encode(layouts.pixels(1, side=4)[0]))
+    with pytest.raises(DataError, match="at least 2 classes, got none"):
+        load_data(tmp_path)
+
+
+def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
+    layouts.image_folder(tmp_path, layouts.pixels(10, side=4), ["a", "b"])
+    (tmp_path / "c").mkdir()
+    with pytest.raises(DataError, match=r"every class folder, got none in .*c"):
+        load_data(tmp_path)
+
+
+def test_an_image_that_does_not_decode_is_named(tmp_path: Path) -> None:
+    layouts.image_folder(tmp_path, layouts.pixels(10, side=4), ["a", "b"])
+    (tmp_path / "b" / "005.png").write_bytes(b"no image at all")
+    with pytest.raises(DataError, match=r"b/005.png: cannot identify"):
+        layouts.whole(load_data(tmp_path))
+
+
+def test_16_bit_images_are_refused(tmp_path: Path) -> None:
+    layouts.image_folder(tmp_path, layouts.pixels(10, 1, 4), ["a", "b"])
+    wide = np.full((4, 4), 40_000, dtype=np.uint16)
+    Image.fromarray(wide).save(tmp_path / "a" / "000.png")
+    with pytest.raises(DataError, match="8 bits a channel, got pillow's mode 'I;16'"):
+        layouts.whole(load_data(tmp_path))
