@@ -8,19 +8,22 @@ asked for more. Other types of device have other generators, so draws may differ
 
 from __future__ import annotations
 
-import functools
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["DRAWS_PER_BLOCK", "DrawBlock", "key"]
+__all__ = ["DRAWS_PER_BLOCK", "DrawBlock", "keys"]
 
 DRAWS_PER_BLOCK = 16
 
 _INDEX_BITS = 20
 _BLOCK_BITS = 12
+_INDEX_MASK = np.uint64((1 << _INDEX_BITS) - 1)
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,9 @@ class DrawBlock:
     def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
         numbers = torch.empty(len(self.indices), self.capacity, *shape, device=self.device)
         generator = torch.Generator(self.device)
-        for row, index in zip(numbers, self.indices, strict=True):
-            generator.manual_seed(key(self.seed, f"{self.split}/{stream}", index, self.block))
+        seeds = keys(self.seed, f"{self.split}/{stream}", self.indices, self.block)
+        for row, seed in zip(numbers.unbind(), seeds, strict=True):
+            generator.manual_seed(seed)
             if normal:
                 row.normal_(generator=generator)
             else:
@@ -59,28 +63,32 @@ class DrawBlock:
         return numbers[:, : self.size]
 
 
-def key(seed: int, stream: str, index: int, block: int) -> int:
-    """The 63-bit generator seed of one (input, draw block) in one stream.
+def keys(seed: int, stream: str, indices: Sequence[int], block: int) -> list[int]:
+    """The 63-bit generator seeds of some inputs for one draw block of a stream.
 
     PyTorch's CPU generator reads the low 32 bits only, so those are a one-to-one function of the
     index and the block (below 2^20 inputs and 2^12 blocks): no two blocks of a stream share numbers.
     """
-    high_index, low_index = divmod(index, 1 << _INDEX_BITS)
+    places = np.asarray(indices, dtype=np.uint64)
     high_block, low_block = divmod(block, 1 << _BLOCK_BITS)
-    base = _base(seed, stream, high_index, high_block)
-    low = _scramble((low_index << _BLOCK_BITS) | low_block) ^ (base & 0xFFFFFFFF)
-    return (base >> 33 << 32) | low
+    words = (places & _INDEX_MASK) << np.uint64(_BLOCK_BITS) | np.uint64(low_block)
+    seeds = np.empty(len(places), dtype=np.uint64)
+    for high_index in np.unique(places >> np.uint64(_INDEX_BITS)).tolist():
+        base = _base(seed, stream, high_index, high_block)
+        rows = places >> np.uint64(_INDEX_BITS) == high_index
+        low = _scrambled(words[rows]) ^ np.uint64(base & 0xFFFFFFFF)
+        seeds[rows] = np.uint64(base >> 33 << 32) | low
+    return [int(value) for value in seeds]
 
 
-@functools.lru_cache(maxsize=1024)
 def _base(seed: int, stream: str, high_index: int, high_block: int) -> int:
     text = f"{seed}/{stream}/{high_index}/{high_block}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def _scramble(word: int) -> int:
+def _scrambled(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A permutation of the 32-bit words: odd multiplications and xor-shifts are invertible."""
     for multiplier in (0x9E3779B1, 0x85EBCA77):
-        word ^= word >> 15
-        word = (word * multiplier) & 0xFFFFFFFF
-    return word ^ (word >> 16)
+        words = words ^ words >> np.uint64(15)
+        words = words * np.uint64(multiplier) & np.uint64(0xFFFFFFFF)
+    return words ^ words >> np.uint64(16)

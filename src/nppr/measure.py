@@ -33,7 +33,7 @@ __all__ = ["ProgressCallback", "measure", "probe"]
 
 logger = logging.getLogger(__name__)
 
-NUMBERS_AT_ONCE = 2**20
+NUMBERS_AT_ONCE = 2**19
 """Numbers in the perturbed images that are made together, unless a micro-batch has more."""
 
 S = TypeVar("S", bound=Split)
