@@ -11,8 +11,8 @@ import statistics
 import time
 
 import torch
-from networks import CASES, case
 
+from networks import CASES, case
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, prepare
 from nppr.data import Data

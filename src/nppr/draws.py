@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["DRAWS_PER_BLOCK", "DrawBlock", "keys"]
+__all__ = ["DRAWS_PER_BLOCK", "DrawBlock", "key", "keys"]
 
 DRAWS_PER_BLOCK = 16
 
@@ -79,6 +79,11 @@ def keys(seed: int, stream: str, indices: Sequence[int], block: int) -> list[int
         low = _scrambled(words[rows]) ^ np.uint64(base & 0xFFFFFFFF)
         seeds[rows] = np.uint64(base >> 33 << 32) | low
     return [int(value) for value in seeds]
+
+
+def key(seed: int, stream: str, index: int, block: int) -> int:
+    """The generator seed of one input, see `keys`."""
+    return keys(seed, stream, [index], block)[0]
 
 
 def _base(seed: int, stream: str, high_index: int, high_block: int) -> int:
