@@ -19,7 +19,7 @@ from nppr.classifiers import (
     load_classifier,
     prepare,
 )
-from nppr.classifiers.wrap import check_classifier
+from nppr.classifiers.checking import check_classifier
 from nppr.data import Data, load_data
 from nppr.data.load import DataSpec
 from nppr.errors import BudgetError, ClassifierError

@@ -135,7 +135,8 @@ def show_report(report: Report, path: str) -> None:
         out.print(f"* {flag.id}: {flag.message}", markup=False)
     for row in report.results:
         if row.error:
-            show_error(f"source {row.source!r} failed: {row.error}")
+            outcome = "skipped" if row.flags else "failed"
+            show_error(f"source {row.source!r} {outcome}: {row.error}")
     out.print(path, markup=False, soft_wrap=True)
 
 

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from helpers import Linear, half_classifier
 from nppr.classifiers import Classifier, frozen
-from nppr.classifiers.wrap import check_classifier
 from nppr.errors import ClassifierError, GradientError
 
 
@@ -115,23 +114,6 @@ def test_fingerprint_sees_weights_and_normalisation() -> None:
         module[0].weight[0, 0, 0, 0] += 1e-6  # type: ignore[index,operator]
     assert first != Classifier(module).fingerprint()
     assert Classifier(lambda x: x).fingerprint() is None
-
-
-def nan_model(x: Tensor) -> Tensor:
-    return torch.full((len(x), 2), float("nan"))
-
-
-@pytest.mark.parametrize(
-    ("model", "classes", "message"),
-    [
-        (network(), 7, "expected 7 classes, got 5"),
-        (nan_model, 2, "finite logits"),
-        (nn.Linear(3, 2), 2, r"accept images of shape \(3, 4, 4\)"),
-    ],
-)
-def test_check_names_what_is_wrong(model: Any, classes: int, message: str) -> None:
-    with pytest.raises(ClassifierError, match=message):
-        check_classifier(Classifier(model), torch.rand(2, 3, 4, 4), classes)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nppr.classifiers.wrap import Classifier, FrozenClassifier, check_classifier, frozen
+from nppr.classifiers.checking import check_classifier
+from nppr.classifiers.wrap import Classifier, FrozenClassifier, frozen
 from nppr.errors import SpecError
 
 __all__ = ["AGREEMENT", "FrozenForms", "Prepared", "is_out_of_memory", "prepare"]

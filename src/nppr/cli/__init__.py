@@ -30,10 +30,16 @@ Examples:
       choose the sources, their options, the budget and the draws
   nppr assess --sources pgd:steps=20:restarts=5 --norm l2 --eps 0.5
       an attack in the Euclidean norm
+  nppr assess --model resnet20 --weights w.safetensors --data cifar-10-batches-py --eps 8/255
+      a network of the zoo with your weights on CIFAR-10
+  nppr assess --model my_model.py:make --data photos/ --resize 64 --eps 4/255
+      your own model (this runs my_model.py) on a folder of images
   nppr assess --out runs/mine --resume
       continue an interrupted run
   nppr train digits-cnn --out digits.safetensors
       train the demo's network from scratch
+  nppr train resnet18 --data cifar-10-batches-py --method pgd --eps 8/255
+      adversarial training
 """
 
 INTERRUPTED = 130

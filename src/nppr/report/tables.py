@@ -69,9 +69,8 @@ def _rows(report: Report) -> list[Result]:
 
 def _cells(report: Report, row: Result) -> list[Text]:
     if row.value is None or row.low is None or row.high is None:
-        return [Text(row.metric.value), Text(row.source), Text("failed", style="red")] + [
-            Text("-")
-        ] * 5
+        outcome = Text("skipped" if row.flags else "failed", style="red")
+        return [Text(row.metric.value), Text(row.source), outcome, *[Text("-")] * 5]
     ratio = report.headline(row.source, Metric.NORMALISED_ACCURACY)
     at_most = "<= " if row.direction is Direction.UPPER_BOUND else ""
     cells = [

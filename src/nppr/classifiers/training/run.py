@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from nppr.classifiers.checking import check_classifier
 from nppr.classifiers.training.checkpoint import Checkpoint
 from nppr.classifiers.training.examples import Examples, Normalisation, accuracy
 from nppr.classifiers.training.loop import Session, optimise
@@ -21,7 +22,7 @@ from nppr.classifiers.training.schedule import build_optimiser
 from nppr.classifiers.training.settings import TrainSettings
 from nppr.classifiers.training.standing import EpochResult, Standing, TrainProgress
 from nppr.classifiers.weights import Weights
-from nppr.classifiers.wrap import Classifier, check_classifier
+from nppr.classifiers.wrap import Classifier
 from nppr.classifiers.zoo import ZOO
 from nppr.data import Data
 from nppr.draws import key
