@@ -9,9 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nppr.console import LEGEND
 from nppr.report import read_report
-from nppr.report.tables import console_table
+from nppr.report.tables import console_table, notes
 
 WIDTH = 108
 
@@ -20,8 +19,9 @@ def main(run: Path, out: Path) -> None:
     """Render the table of `run/report.json`."""
     console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     console.print(f"$ nppr assess --out {run}", markup=False)
-    console.print(console_table(read_report(run / "report.json"), WIDTH))
-    console.print(LEGEND)
+    report = read_report(run / "report.json")
+    console.print(console_table(report, WIDTH))
+    console.print(notes(report), markup=False)
     picture = console.export_svg(title="nppr")
     # No fonts from the network: the viewer's own monospace font will do.
     out.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))

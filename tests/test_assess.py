@@ -152,6 +152,14 @@ def test_features_are_described() -> None:
         nppr.assess(half_classifier(), data, budget=BUDGET, feature_model=half_classifier())
 
 
+def test_every_option_of_a_source_is_recorded() -> None:
+    report = nppr.assess(inputs=20, draws=4, sources="uniform:scale=0.5,pgd")
+    assert report.settings["options"] == {
+        "uniform:scale=0.5": {"scale": 0.5},
+        "pgd": {"steps": 10, "step": 0.25, "restarts": 1, "random_start": True},
+    }
+
+
 def test_the_plan_is_told_before_anything_runs() -> None:
     plans: list[Plan] = []
     nppr.assess(inputs=20, draws=4, sources="uniform,pgd:steps=2", on_plan=plans.append)
@@ -185,6 +193,7 @@ def test_quantise_and_confidence_are_settings() -> None:
         ({"inputs": 2.5}, SpecError, "`inputs`"),
         ({"seed": -1}, SpecError, "`seed`"),
         ({"budget": "0.1"}, BudgetError, "must be a Budget"),
+        ({"budget": nppr.Budget.linf(8)}, BudgetError, "at most 1"),
         ({"inputs": 0}, SpecError, "`inputs`"),
         ({"confidence": 1.0}, SpecError, "`confidence`"),
         ({"sources": []}, SpecError, "`sources`"),

@@ -28,6 +28,7 @@ from nppr.report.schema import Report
 from nppr.run import Facts, Run, Settings
 from nppr.run_folder import RunFolder
 from nppr.sources import DEFAULT_SOURCES, parse_sources
+from nppr.sources.naming import all_options
 from nppr.sources.spec import check_unique
 from nppr.types import PerturbationSource
 
@@ -92,7 +93,11 @@ def assess(
         classifier=_describe_classifier(classifier, feature_model, loaded),
         data=_describe_data(loaded),
         budget={"norm": budget.norm.name, "radius": budget.radius, "text": budget.radius_text},
-        settings={"sources": [source.name for source in chosen], **settings.as_dict()},
+        settings={
+            "sources": [source.name for source in chosen],
+            "options": {source.name: all_options(source) for source in chosen},
+            **settings.as_dict(),
+        },
         seed=seed,
     )
     division = RunFolder.division(out) if resume and out is not None else {}
@@ -115,6 +120,11 @@ def assess(
 
 
 def _budget(budget: Budget | None, data: Data) -> Budget:
+    if isinstance(budget, Budget) and budget.norm.name == "linf" and budget.radius > 1:
+        raise BudgetError(
+            f"`radius` must be at most 1 for images in [0, 1], got {budget.radius_text}."
+            " Example: 8/255"
+        )
     if isinstance(budget, Budget):
         return budget
     if budget is not None:
@@ -147,6 +157,7 @@ def _describe_classifier(
 ) -> dict[str, Any]:
     return {
         "name": classifier.name,
+        "weights": classifier.weights,
         "mean": classifier.mean,
         "std": classifier.std,
         "fingerprint": classifier.fingerprint() or _answers(classifier, data),
@@ -188,6 +199,8 @@ def _describe_data(data: Data) -> dict[str, Any]:
         "classes": data.classes,
         "class_names": list(data.class_names),
         "shape": list(data.shape),
+        "split": data.split,
+        "resize": data.resize,
         "inputs": {part.kind.name: len(part) for part in parts},
         "fingerprint": data.evaluate.fingerprint(),
     }

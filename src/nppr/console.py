@@ -39,11 +39,6 @@ __all__ = [
     "usage_message",
 ]
 
-LEGEND = """\
-PR       share of right draws, mean over the inputs that are right without noise
-AR       share of those inputs that no perturbation broke: an upper bound
-/ clean  accuracy under the source over all inputs / clean accuracy, in %"""
-
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -108,11 +103,11 @@ def _bars() -> Iterator[ProgressBars]:
 
 
 def show_plan(plan: Plan) -> None:
-    """Say what is about to run and how long it will take at most."""
+    """Say what is about to run and about how long it will take."""
     form = f", {' + '.join(plan.form)}" if plan.form else ""
     err.print(
         f"{plan.inputs:,} inputs, sources {', '.join(plan.sources)}: about"
-        f" {_duration(plan.seconds)} at most (micro-batch {plan.micro_batch}{form})",
+        f" {_duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})",
         markup=False,
     )
 
@@ -127,12 +122,10 @@ def _duration(seconds: float) -> str:
 
 def show_report(report: Report, path: str) -> None:
     """The table, what its marks mean, what failed, and where the report is."""
-    from nppr.report.tables import console_table
+    from nppr.report.tables import console_table, notes
 
     out.print(console_table(report, out.width))
-    out.print(LEGEND)
-    for flag in {flag.id: flag for flag in report.flags}.values():
-        out.print(f"* {flag.id}: {flag.message}", markup=False)
+    out.print(notes(report), markup=False)
     for row in report.results:
         if row.error:
             outcome = "skipped" if row.flags else "failed"

@@ -21,7 +21,8 @@ from nppr.budget import perturbed
 from nppr.checkpoint import Blocks, Store
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.classifiers.checking import check_finite
-from nppr.classifiers.prepare import AGREEMENT, FrozenForms, is_out_of_memory
+from nppr.classifiers.prepare import AGREEMENT, FrozenForms
+from nppr.classifiers.wrap import is_out_of_memory
 from nppr.data import Part
 from nppr.data.base import PROBE_INPUTS
 from nppr.draws import DRAWS_PER_BLOCK, DrawBlock

@@ -104,6 +104,8 @@ class Run:
 
     def complete(self, sources: Sequence[PerturbationSource]) -> Report:
         """Measure all sources; one that fails gets a row that says why, and the others go on."""
+        # Before anything is measured: data that cannot be read must not cost a finished run.
+        overlapping = _overlap_flags(self.data)
         everything = np.ones(len(self.data.evaluate), bool)
         clean = self._measure(Clean(), everything)
         self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
@@ -116,7 +118,7 @@ class Run:
                 logger.debug("source %s failed", source.name, exc_info=True)
                 self.results.append(self._failed(source, error))
         self._merge(sources)
-        report = self._report()
+        report = self._report(overlapping)
         if self.folder:
             self.folder.write(report, self.tallies)
         return report
@@ -159,7 +161,7 @@ class Run:
             tally = merged([self.tallies[source.name] for source in measured])
             self.results.append(result(MERGED, adversarial(tally, self.settings.confidence)))
 
-    def _report(self) -> Report:
+    def _report(self, flags: tuple[Flag, ...]) -> Report:
         return Report(
             schema_version=SCHEMA_VERSION,
             nppr_version=version("nppr"),
@@ -169,7 +171,7 @@ class Run:
             seed=self.facts.seed,
             settings=self.facts.settings,
             results=tuple(self.results),
-            flags=(*_overlap_flags(self.data), *_flags(self.results)),
+            flags=(*flags, *_flags(self.results)),
             timing={
                 "seconds": self.seconds,
                 "total_seconds": round(sum(self.seconds.values()), 3),

@@ -97,10 +97,10 @@ class RunFolder:
     def _check_held(self, held: dict[str, Any], settings: Any, *, resume: bool) -> None:
         before = held.get("settings", {})
         if before != settings:
-            names = [n for n in {*before, *settings} if before.get(n) != settings.get(n)]
+            names = _differences(before, settings)
             raise RunFolderError(
                 f"`out` must be free or hold this run, {str(self.path)!r} holds one with another"
-                f" {', '.join(sorted(names))}. Choose another folder, or add --overwrite to"
+                f" {', '.join(names)}. Choose another folder, or add --overwrite to"
                 " replace it."
             )
         if not resume and not self.report_path.exists():
@@ -148,6 +148,18 @@ def _held(folder: Path) -> dict[str, Any] | None:
             " Choose another folder, or add --overwrite to replace it."
         )
     return held
+
+
+def _differences(before: Any, now: Any) -> list[str]:
+    """Names of the entries in which two trees of settings differ, the innermost ones."""
+    names: list[str] = []
+    for name in {*before, *now}:
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        inner = isinstance(old, dict) and isinstance(new, dict)
+        names += _differences(old, new) if inner else [name]
+    return sorted(set(names))
 
 
 def _hash(text: str) -> str:

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.classifiers import Classifier, frozen, load_classifier, prepare
-from nppr.classifiers.prepare import AGREEMENT, is_out_of_memory
+from nppr.classifiers.prepare import AGREEMENT
+from nppr.classifiers.wrap import is_out_of_memory
 from nppr.errors import ClassifierError, SpecError
 
 

@@ -131,6 +131,14 @@ def test_channels_must_match() -> None:
         model.logits(torch.rand(1, 3, 4, 4))
 
 
+def test_a_model_that_fails_says_so_in_one_line() -> None:
+    def small(x: torch.Tensor) -> torch.Tensor:
+        raise KeyError(f"at most\n8 images, not {len(x)}")
+
+    with frozen(Classifier(small)) as model, pytest.raises(ClassifierError, match="at most"):
+        model.logits(torch.rand(9, 1, 2, 2))
+
+
 def test_not_callable_is_named() -> None:
     with pytest.raises(ClassifierError, match="got int"):
         Classifier(3)  # type: ignore[arg-type]

@@ -12,19 +12,22 @@ def report() -> Report:
 
 def test_ar_comes_before_pr_smallest_first(report: Report) -> None:
     lines = report.table(120).splitlines()
-    metrics = [line.split()[0] for line in lines if line.startswith(("  acc", "  AR", "  PR"))]
+    rows = [line.split() for line in lines if "%" not in line and line.count(".") > 2]
+    metrics = [cells[0] for cells in rows]
     assert metrics == ["accuracy", "AR", "AR", "PR", "PR"]
     values = [
         row.value for row in report.results if row.metric is Metric.PR and row.method == "normal"
     ]
-    printed = [line.split()[2] for line in lines if line.startswith("  PR")]
+    printed = [cells[2] for cells in rows if cells[0] == "PR"]
     assert printed == [f"{100 * value:.1f}" for value in sorted(v for v in values if v is not None)]
 
 
 def test_intervals_budget_seed_and_draws_stand_beside_the_number(report: Report) -> None:
     text = report.table(120)
     assert "budget linf 0.1, seed 0" in text
-    assert "60 inputs of digits (evaluate)" in text
+    assert "60 inputs of digits (evaluate; " in text
+    assert "an upper bound" in text
+    assert "* approximate-interval" in text
     row = report.headline("uniform", Metric.PR)
     assert row is not None
     assert row.low is not None
@@ -37,6 +40,7 @@ def test_it_fits_the_console(report: Report, width: int) -> None:
     lines = report.table(width).splitlines()
     assert max(len(line) for line in lines) <= width
     assert not any("…" in line for line in lines)
+    assert any("gaussian:scale=3" in line for line in lines)
     assert any("█" in line for line in lines) == (width == 120)
 
 

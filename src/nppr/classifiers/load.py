@@ -35,12 +35,16 @@ class _Wish:
     """What the caller said beside the model."""
 
     weights: str | Path | None
-    mean: Sequence[float] | None
-    std: Sequence[float] | None
+    mean: Sequence[float] | float | None
+    std: Sequence[float] | float | None
     classes: int | None
     data: Data | None
     stem: str | None
     features: str | None
+
+    @property
+    def weights_name(self) -> str | None:
+        return None if self.weights is None else Path(self.weights).name
 
     @property
     def data_classes(self) -> int | None:
@@ -51,8 +55,8 @@ def load_classifier(
     model: ModelSpec,
     *,
     weights: str | Path | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | float | None = None,
+    std: Sequence[float] | float | None = None,
     classes: int | None = None,
     stem: str | None = None,
     features: str | None = None,
@@ -117,6 +121,7 @@ def _from_zoo(model: str, wish: _Wish) -> Classifier:
         std=wish.std if wish.std is not None else weights.numbers("std"),
         name=model,
         features=wish.features,
+        weights=wish.weights_name,
     )
 
 
@@ -129,7 +134,12 @@ def _random(model: str, wish: _Wish) -> Classifier:
         channels = wish.data.shape[0]
         module = ZOO[model].build(wish.classes or wish.data.classes, channels, wish.stem)
     return Classifier(
-        module.eval(), mean=wish.mean, std=wish.std, name=model, features=wish.features
+        module.eval(),
+        mean=wish.mean,
+        std=wish.std,
+        name=model,
+        features=wish.features,
+        weights=wish.weights_name,
     )
 
 
@@ -174,16 +184,20 @@ def _from_library(library: str, name: str, wish: _Wish) -> Classifier:
     from nppr.classifiers.formats.libraries import load_hugging_face, load_timm, load_torchvision
 
     pretrained = wish.weights is None
-    classes = wish.classes or (None if pretrained else wish.data_classes)
+    # A library that is told a number of classes replaces the trained last layer by a random one.
+    classes = None if pretrained else wish.classes or wish.data_classes
     if library == "hf":
         found = load_hugging_face(name)
     elif library == "timm":
         found = load_timm(name, pretrained=pretrained, classes=classes)
     else:
         found = load_torchvision(name, pretrained=pretrained, classes=classes)
-    mean = wish.mean if wish.mean is not None else found.mean
-    std = wish.std if wish.std is not None else found.std
-    return _with_weights(found.module, name, wish, mean, std)
+    if not found.says_normalisation and wish.mean is None and wish.std is None:
+        raise ClassifierError(
+            f"`mean` and `std` must be given: {library}:{name} does not say how to normalise."
+            " Give --mean 0 --std 1 for none."
+        )
+    return _with_weights(found.module, name, wish, found.mean, found.std)
 
 
 def _with_weights(
@@ -193,14 +207,21 @@ def _with_weights(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> Classifier:
-    """A model object, with the weights of a file in it where one is given."""
-    mean = wish.mean if wish.mean is not None else mean
-    std = wish.std if wish.std is not None else std
+    """A model object, with the weights of a file in it where one is given.
+
+    A normalisation is the caller's, else that of the weights, else that of the model's library.
+    """
     if wish.weights is not None:
         if not isinstance(model, nn.Module):
             raise WeightsError(f"`weights` must be left out: {name!r} is no module to load into.")
         weights = read_weights(wish.weights)
         load_into(model, weights)
-        mean = mean if mean is not None else weights.numbers("mean")
-        std = std if std is not None else weights.numbers("std")
-    return Classifier(model, mean=mean, std=std, name=name, features=wish.features)
+        mean, std = weights.numbers("mean") or mean, weights.numbers("std") or std
+    return Classifier(
+        model,
+        mean=wish.mean if wish.mean is not None else mean,
+        std=wish.std if wish.std is not None else std,
+        name=name,
+        features=wish.features,
+        weights=wish.weights_name,
+    )

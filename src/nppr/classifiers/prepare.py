@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from nppr.classifiers.checking import check_classifier
-from nppr.classifiers.wrap import Classifier, FrozenClassifier, frozen
+from nppr.classifiers.wrap import Classifier, FrozenClassifier, frozen, is_out_of_memory
 from nppr.errors import SpecError
 
-__all__ = ["AGREEMENT", "FrozenForms", "Prepared", "is_out_of_memory", "prepare"]
+__all__ = ["AGREEMENT", "FrozenForms", "Prepared", "prepare", "usable_device"]
 
 logger = logging.getLogger(__name__)
 
@@ -100,29 +100,29 @@ def prepare(
     return Prepared(reference, fast, classes, place, size, found, speed)
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on any device."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+def usable_device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, else the accelerator, else PyTorch's default."""
+    if device is None:
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator or torch.get_default_device()
+    try:
+        place = torch.device(device)
+        float(torch.zeros(1, device=place))
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0][:160]
+        raise SpecError(
+            f"`device` must be one that works here, got {str(device)!r}: {reason}"
+        ) from error
+    return place
 
 
 def _device(classifier: Classifier, device: str | torch.device | None) -> torch.device:
     if device is not None:
-        try:
-            place = torch.device(device)
-            float(torch.zeros(1, device=place))
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0].split(". ")[0][:160]
-            raise SpecError(
-                f"`device` must be one that works here, got {str(device)!r}: {reason}"
-            ) from error
-        return place
+        return usable_device(device)
     if classifier.module is None or classifier.device != torch.get_default_device():
         # A plain callable, or a model that the caller has put somewhere, stays where it is.
         return classifier.device or torch.get_default_device()
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    return accelerator or torch.get_default_device()
+    return usable_device(None)
 
 
 def _on(classifier: Classifier, device: torch.device) -> Classifier:

@@ -7,7 +7,7 @@ separated by commas) and `stem`. A pickle that holds anything but plain tensors 
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,6 @@ def read_weights(path: str | Path) -> Weights:
         raise WeightsError(f"`weights` must be a file, got {str(path)!r}, which does not exist.")
     is_pickle = path.suffix != ".safetensors" and _looks_pickled(path)
     weights = _read_pickle(path) if is_pickle else _read_safetensors(path)
-    weights = replace(weights, tensors=_without_prefix(weights.tensors))
     for name, tensor in weights.tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise WeightsError(f"`weights` must be finite, got NaN or Inf in {name!r} of {path}.")
@@ -88,8 +87,9 @@ def write_weights(path: str | Path, weights: Weights) -> None:
 def load_into(module: nn.Module, weights: Weights) -> None:
     """Copy the weights into a module; every name and shape must match."""
     own = module.state_dict()
-    given = {name: tensor for name, tensor in weights.tensors.items() if COUNTER not in name}
     expected = {name: tensor for name, tensor in own.items() if COUNTER not in name}
+    given = {name: tensor for name, tensor in weights.tensors.items() if COUNTER not in name}
+    given = _without_prefix(given, set(expected))
     problems = [f"missing {name}" for name in expected if name not in given]
     problems += [f"unexpected {name}" for name in given if name not in expected]
     problems += [
@@ -155,9 +155,12 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
     return {str(name): value for name, value in content.items()}
 
 
-def _without_prefix(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Names without what wrappers put before all of them."""
+def _without_prefix(tensors: dict[str, Tensor], wanted: set[str]) -> dict[str, Tensor]:
+    """Names without what wrappers put before all of them, unless they are the wanted ones."""
+    if not tensors or wanted & set(tensors):
+        return tensors
     for prefix in PREFIXES:
-        if tensors and all(name.startswith(prefix) for name in tensors):
-            return _without_prefix({name[len(prefix) :]: t for name, t in tensors.items()})
+        if all(name.startswith(prefix) for name in tensors):
+            shorter = {name[len(prefix) :]: tensor for name, tensor in tensors.items()}
+            return _without_prefix(shorter, wanted)
     return tensors

@@ -19,9 +19,16 @@ from torch import Tensor, nn
 
 from nppr.budget import quantised
 from nppr.classifiers.features import collect_features
-from nppr.errors import ClassifierError, GradientError
+from nppr.errors import ClassifierError, GradientError, NpprError
 
-__all__ = ["Classifier", "FrozenClassifier", "Quirks", "frozen"]
+__all__ = [
+    "Classifier",
+    "FrozenClassifier",
+    "Quirks",
+    "find_logits",
+    "frozen",
+    "is_out_of_memory",
+]
 
 Model = nn.Module | Callable[[Tensor], Any]
 
@@ -43,7 +50,8 @@ class Classifier:
 
     `mean` and `std` (one number or one per channel) are applied to inputs in [0, 1] before the model;
     `channels_last` says in which memory order the model wants them; `features` names the layer to read
-    features from; `fingerprint` stands for the weights of a model that is not a module.
+    features from; `fingerprint` stands for the weights of a model that is not a module; `weights` is
+    the file they came from, for the record.
     """
 
     def __init__(
@@ -57,6 +65,7 @@ class Classifier:
         features: str | None = None,
         fingerprint: str | None = None,
         quirks: Quirks | None = None,
+        weights: str | None = None,
     ) -> None:
         if not callable(model):
             raise ClassifierError(
@@ -70,6 +79,7 @@ class Classifier:
         self.channels_last = channels_last
         self.features = features
         self.quirks = quirks or Quirks()
+        self.weights = weights
         self._fingerprint = fingerprint
 
     def with_model(self, model: Model, *, channels_last: bool = False) -> Classifier:
@@ -82,6 +92,7 @@ class Classifier:
             channels_last=channels_last,
             features=self.features,
             quirks=self.quirks,
+            weights=self.weights,
         )
 
     def with_quirks(self, quirks: Quirks) -> Classifier:
@@ -123,13 +134,27 @@ class Classifier:
         if len(x) == 1 and self.quirks.needs_two:
             return self.forward(x.expand(2, *x.shape[1:]))[:1]
         normalised = self._normalised(x)
-        logits = find_logits(self.model(normalised.clone() if self.quirks.in_place else normalised))
+        logits = find_logits(self._run(normalised.clone() if self.quirks.in_place else normalised))
         if logits.ndim != 2 or len(logits) != len(x):
             raise ClassifierError(
                 f"`model` must return logits of shape ({len(x)}, classes),"
                 f" got {tuple(logits.shape)}."
             )
         return logits
+
+    def _run(self, x: Tensor) -> Any:
+        try:
+            return self.model(x)
+        except (NpprError, MemoryError):
+            raise
+        except Exception as error:  # a foreign model may fail in any way
+            if is_out_of_memory(error):
+                raise
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise ClassifierError(
+                f"`model` must accept {len(x)} images of shape {tuple(x.shape[1:])}, but"
+                f" {self.name!r} failed: {reason}"
+            ) from error
 
     def _normalised(self, x: Tensor) -> Tensor:
         if self.mean is not None:
@@ -192,6 +217,13 @@ def frozen(classifier: Classifier, *, quantise: bool = False) -> Iterator[Frozen
     finally:
         for layer, training in modes:
             layer.training = training
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on any device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
 def find_logits(output: Any) -> Tensor:

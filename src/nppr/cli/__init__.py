@@ -34,8 +34,8 @@ Examples:
       a network of the zoo with your weights on CIFAR-10
   nppr assess --model my_model.py:make --data photos/ --resize 64 --eps 4/255
       your own model (this runs my_model.py) on a folder of images
-  nppr assess --out runs/mine --resume
-      continue an interrupted run
+  nppr assess --draws 1000 --out runs/mine --resume
+      continue an interrupted run: the same command with --resume
   nppr train digits-cnn --out digits.safetensors
       train the demo's network from scratch
   nppr train resnet18 --data cifar-10-batches-py --method pgd --eps 8/255

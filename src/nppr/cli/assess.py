@@ -9,6 +9,7 @@ import typer
 
 from nppr import console
 from nppr.cli import options
+from nppr.errors import SpecError
 
 if TYPE_CHECKING:
     from nppr.report import Report
@@ -64,6 +65,10 @@ def assess(
     from nppr.data import load_data
 
     loaded = load_data(data, split=split, resize=resize)
+    if classes is not None:
+        loaded = loaded.with_classes(classes)
+    if feature_weights is not None and feature_model is None:
+        raise SpecError("`feature-weights` must come with --feature-model, got it alone.")
     layer = None if feature_model else features
     classifier = load_classifier(
         model,

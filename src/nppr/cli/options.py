@@ -37,7 +37,8 @@ Mean = Annotated[
 ]
 Std = Annotated[str | None, typer.Option("--std", help="Normalisation, as --mean.")]
 Classes = Annotated[
-    int | None, typer.Option("--classes", help="Number of classes, where the weights do not say.")
+    int | None,
+    typer.Option("--classes", help="Number of classes, where weights or labels do not show it."),
 ]
 Stem = Annotated[
     str | None,

@@ -59,7 +59,9 @@ Seed = Annotated[
     int, typer.Option(help="Seed of subsets, first weights, order, crops, flips, attacks.")
 ]
 Out = Annotated[Path | None, typer.Option(help="Weights file. Default: MODEL.safetensors.")]
-Overwrite = Annotated[bool, typer.Option(help="Start again where a training is unfinished.")]
+Overwrite = Annotated[
+    bool, typer.Option(help="Replace files that exist, start again where a training is unfinished.")
+]
 Resume = Annotated[bool, typer.Option(help="Continue an interrupted training.")]
 
 

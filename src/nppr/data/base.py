@@ -99,13 +99,18 @@ class Part(Generic[S]):
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A data set with its three disjoint parts."""
+    """A data set with its three disjoint parts.
+
+    `split` and `resize` are what was asked for when it was loaded.
+    """
 
     name: str
     class_names: tuple[str, ...]
     fit: Part[Fit]
     select: Part[Select]
     evaluate: Part[Evaluate]
+    split: str | None = None
+    resize: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.class_names) < 2:
@@ -119,6 +124,15 @@ class Data:
     def classes(self) -> int:
         """Number of classes."""
         return len(self.class_names)
+
+    def with_classes(self, classes: int) -> Data:
+        """The same data with more classes than its labels show, numbered on."""
+        if classes < self.classes:
+            raise DataError(
+                f"`classes` must be at least the {self.classes} of {self.name!r}, got {classes}."
+            )
+        more = tuple(str(number) for number in range(self.classes, classes))
+        return replace(self, class_names=self.class_names + more)
 
     @property
     def shape(self) -> tuple[int, ...]:

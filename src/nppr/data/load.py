@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ def load_data(spec: DataSpec, *, split: str | None = None, resize: int | None = 
     torch.Size([2, 1, 16, 16])
     """
     check_resize(resize)
+    loaded = _load(spec, split, resize)
+    if split is None and resize is None:
+        return loaded
+    return replace(loaded, split=split, resize=resize)
+
+
+def _load(spec: DataSpec, split: str | None, resize: int | None) -> Data:
     match spec:
         case "digits":
             from nppr.data.digits import digits  # scikit-learn is slow to import

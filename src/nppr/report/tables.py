@@ -10,13 +10,18 @@ from rich.table import Table
 from rich.text import Text
 
 from nppr.report.schema import Report, Result
+from nppr.statistics.estimates import APPROXIMATE
 from nppr.types import Direction, Metric
 
-__all__ = ["as_text", "console_table"]
+__all__ = ["as_text", "console_table", "notes"]
 
 ORDER = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR)
 GUARANTEED = ("empirical-bernstein", "clopper-pearson")
 BAR = 20
+LEGEND = """\
+PR       share of right draws, mean over the inputs that are right without noise
+AR       share of those inputs that no perturbation broke: an upper bound
+/ clean  accuracy under the source over all inputs / clean accuracy, in %"""
 WIDE = 104
 """Console width from which there is room for the bars."""
 
@@ -24,7 +29,14 @@ WIDE = 104
 def console_table(report: Report, width: int) -> Table:
     """One row a source: clean accuracy first, then from AR up to PR, smallest first."""
     level = f"{100 * report.settings['confidence']:g} %"
-    table = Table(box=box.SIMPLE_HEAD, title=_title(report), title_justify="left", title_style="")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=_title(report),
+        title_justify="left",
+        title_style="",
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     table.add_column("metric", no_wrap=True)
     table.add_column("source", overflow="fold")
     for name in ("value %", f"{level} interval", "guaranteed", "/ clean", "draws"):
@@ -43,16 +55,29 @@ def console_table(report: Report, width: int) -> Table:
 def as_text(report: Report, width: int) -> str:
     """The table as plain text."""
     text = io.StringIO()
-    Console(file=text, width=width, no_color=True).print(console_table(report, width))
+    console = Console(file=text, width=width, no_color=True, highlight=False)
+    console.print(console_table(report, width))
+    console.print(notes(report), markup=False)
     return text.getvalue()
+
+
+def notes(report: Report) -> str:
+    """What the rows and marks of the table mean."""
+    flags = {flag.id: flag.message for flag in report.flags}
+    marks = {APPROXIMATE: "*"}
+    return "\n".join(
+        [LEGEND, *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items())]
+    )
 
 
 def _title(report: Report) -> Text:
     name, data = report.classifier["name"], report.data["name"]
     inputs = report.data["inputs"]["evaluate"]
     budget = f"{report.budget['norm']} {report.budget['text']}"
-    line = f"{name} on {inputs:,} inputs of {data} (evaluate), budget {budget}, seed {report.seed}"
-    return Text(line, style="bold")
+    right = [row.inputs for row in report.results if row.metric in (Metric.PR, Metric.AR)]
+    counted = f"{max(right, default=0):,} right without noise"
+    line = f"{name} on {inputs:,} inputs of {data} (evaluate; {counted}),"
+    return Text(f"{line} budget {budget}, seed {report.seed}", style="bold")
 
 
 def _rows(report: Report) -> list[Result]:
@@ -87,11 +112,15 @@ def _cells(report: Report, row: Result) -> list[Text]:
 
 
 def _guaranteed(report: Report, row: Result) -> str:
-    """The interval of this number that holds at any size of sample."""
+    """The interval of this number that holds at any size of sample.
+
+    Under a search for bad noise only the upper end says something about the truth.
+    """
     for other in report.results:
         same = (other.source, other.metric) == (row.source, row.metric)
         if same and other.method in GUARANTEED and other.low is not None and other.high is not None:
-            return _range(other.low, other.high)
+            bound = row.metric is not Metric.ACCURACY and row.direction is Direction.UPPER_BOUND
+            return f"<= {_percent(other.high)}" if bound else _range(other.low, other.high)
     return ""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-__all__ = ["options", "spelled"]
+__all__ = ["all_options", "options", "spelled"]
 
 
 def options(source_type: Any) -> dict[str, Any]:
@@ -13,6 +13,13 @@ def options(source_type: Any) -> dict[str, Any]:
     return {
         field.name: field.default for field in fields(source_type) if field.default is not MISSING
     }
+
+
+def all_options(source: Any) -> dict[str, Any]:
+    """Every option of a source with its value, defaults too; nothing for a source of the user's."""
+    if not is_dataclass(source):
+        return {}
+    return {name: getattr(source, name) for name in options(type(source))}
 
 
 def spelled(source: Any) -> str:

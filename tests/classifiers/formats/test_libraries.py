@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nppr.classifiers import frozen, load_classifier
-from nppr.errors import ClassifierError
+from nppr.errors import ClassifierError, WeightsError
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,31 @@ def test_a_local_folder_of_transformers(folder: Path, monkeypatch: pytest.Monkey
         x = torch.rand(2, 3, 32, 32)
         assert model.logits(x).shape == (2, 5)
         assert model.features(x).shape == (2, 16)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_without_its_head_is_refused(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, tmp_path / "bare")
+    weights = load_file(tmp_path / "bare" / "model.safetensors")
+    kept = {name: tensor for name, tensor in weights.items() if "classifier" not in name}
+    save_file(kept, tmp_path / "bare" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(WeightsError, match="missing classifier"):
+        load_classifier(f"hf:{tmp_path / 'bare'}")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_does_not_say_how_to_normalise(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "plain")
+    (tmp_path / "plain" / "preprocessor_config.json").unlink()
+    with pytest.raises(ClassifierError, match="`mean` and `std` must be given"):
+        load_classifier(f"hf:{tmp_path / 'plain'}")
+    assert load_classifier(f"hf:{tmp_path / 'plain'}", mean=0.0, std=1.0).mean == (0.0,)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -84,7 +109,7 @@ def test_timm_where_the_user_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     load_classifier("timm:small_net", classes=7, mean=[0.0])
     assert asked == [
         {"name": "small_net", "pretrained": True, "classes": None},
-        {"name": "small_net", "pretrained": True, "classes": 7},
+        {"name": "small_net", "pretrained": True, "classes": None},
     ]
 
 

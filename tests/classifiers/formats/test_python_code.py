@@ -29,6 +29,9 @@ def broken():
 def number():
     return 3
 
+def quits():
+    raise SystemExit
+
 constant = 5
 """
 
@@ -52,6 +55,25 @@ def test_a_module_of_the_current_folder(file: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(load_classifier("user_model:make").module, nn.Module)
 
 
+def test_a_wrapper_keeps_its_own_names(file: Path, tmp_path: Path) -> None:
+    file.write_text(
+        CODE
+        + """
+class Wrapper(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = Net()
+    def forward(self, x):
+        return self.model(x)
+"""
+    )
+    whole = load_classifier(f"{file}:Wrapper")
+    torch.save(whole.tensors(), tmp_path / "w.pt")
+    again = load_classifier(f"{file}:Wrapper", weights=tmp_path / "w.pt")
+    assert again.fingerprint() == whole.fingerprint()
+    assert load_classifier(f"{file}:Net", weights=tmp_path / "w.pt").weights == "w.pt"
+
+
 def test_weights_go_into_a_module(file: Path, tmp_path: Path) -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     write_weights(tmp_path / "w.safetensors", Weights(network.state_dict(), {"mean": "0.25"}))
@@ -67,6 +89,7 @@ def test_weights_go_into_a_module(file: Path, tmp_path: Path) -> None:
     [
         ("broken", "raised ValueError: no such checkpoint"),
         ("number", "got int"),
+        ("quits", "raised SystemExit"),
         ("constant", "'constant' is not one"),
         ("mak", "There are: Net, broken, function, make"),
     ],

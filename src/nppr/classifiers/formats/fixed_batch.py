@@ -1,4 +1,4 @@
-"""Models that take batches of one size only."""
+"""Models that take batches of one size, or images of one shape."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-__all__ = ["run_in_batches"]
+from nppr.errors import ClassifierError
+
+__all__ = ["require_shape", "run_in_batches"]
 
 
 def run_in_batches(run: Callable[[Tensor], Tensor], x: Tensor, size: int | None) -> Tensor:
@@ -24,3 +26,16 @@ def run_in_batches(run: Callable[[Tensor], Tensor], x: Tensor, size: int | None)
         full = torch.cat([batch, batch[-1:].expand(missing, *batch.shape[1:])])
         outputs.append(run(full)[: len(batch)])
     return torch.cat(outputs)
+
+
+def require_shape(x: Tensor, shape: tuple[int | None, ...]) -> None:
+    """Raise `ClassifierError` unless images have this shape; None stands for any size."""
+    fits = len(shape) == x.ndim - 1 and all(
+        wanted in (None, size) for wanted, size in zip(shape, x.shape[1:], strict=False)
+    )
+    if not fits:
+        text = "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
+        raise ClassifierError(
+            f"`model` takes images of shape {text}, got {tuple(x.shape[1:])}."
+            " Resize the data or export the model again."
+        )

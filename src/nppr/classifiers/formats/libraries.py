@@ -11,18 +11,22 @@ from typing import Any
 
 from torch import nn
 
-from nppr.errors import ClassifierError
+from nppr.errors import ClassifierError, WeightsError
 
 __all__ = ["LibraryModel", "load_hugging_face", "load_timm", "load_torchvision"]
 
 
+LOADING = ("missing_keys", "unexpected_keys", "mismatched_keys")
+
+
 @dataclass(frozen=True, eq=False)
 class LibraryModel:
-    """A model and the normalisation its library keeps for it."""
+    """A model and the normalisation its library keeps for it, if it says anything about one."""
 
     module: nn.Module
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    says_normalisation: bool = True
 
 
 def load_hugging_face(name: str) -> LibraryModel:
@@ -31,13 +35,21 @@ def load_hugging_face(name: str) -> LibraryModel:
     Weights are read from safetensors only and no code of the repository is run.
     """
     transformers = _library("transformers", "hf:", "the extra `hf`: pip install 'nppr[hf]'")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     try:
-        module = transformers.AutoModelForImageClassification.from_pretrained(
-            name, use_safetensors=True, trust_remote_code=False
+        module, loading = transformers.AutoModelForImageClassification.from_pretrained(
+            name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
     except Exception as error:
         raise _failed(f"hf:{name}", error) from error
+    # Left alone, the library would fill what is missing with random numbers.
+    problems = [f"{what.removesuffix('_keys')} {key}" for what in LOADING for key in loading[what]]
+    if problems:
+        raise WeightsError(f"`model` 'hf:{name}' must be whole: {'; '.join(problems[:6])}.")
     settings = _preprocessor(transformers, name)
+    if settings is None:
+        return LibraryModel(module.eval(), says_normalisation=False)
     return LibraryModel(
         module.eval(), _numbers(settings.get("image_mean")), _numbers(settings.get("image_std"))
     )
@@ -85,17 +97,19 @@ def _library(module: str, prefix: str, need: str) -> Any:
         raise ClassifierError(f"`model` {prefix}... needs {need} ({error})") from error
 
 
-def _preprocessor(transformers: Any, name: str) -> dict[str, Any]:
-    """The settings of the image processor; a model without one has none."""
+def _preprocessor(transformers: Any, name: str) -> dict[str, Any] | None:
+    """The settings of the image processor, empty where it does not normalise, None without one."""
     local = Path(name) / "preprocessor_config.json"
     try:
         if Path(name).is_dir():
-            settings = json.loads(local.read_text()) if local.is_file() else {}
+            settings = json.loads(local.read_text()) if local.is_file() else None
         else:
             settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
     except (OSError, ValueError):
-        return {}
-    return settings if isinstance(settings, dict) and settings.get("do_normalize", True) else {}
+        return None
+    if not isinstance(settings, dict):
+        return None
+    return settings if settings.get("do_normalize", True) else {}
 
 
 def _numbers(values: Sequence[float] | None) -> tuple[float, ...] | None:

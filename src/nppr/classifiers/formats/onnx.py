@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nppr.classifiers.formats.fixed_batch import run_in_batches
+from nppr.classifiers.formats.fixed_batch import require_shape, run_in_batches
 from nppr.errors import ClassifierError
 
 __all__ = ["OnnxModel", "load_onnx"]
@@ -26,14 +26,7 @@ class OnnxModel:
     batch: int | None
 
     def __call__(self, x: Tensor) -> Tensor:
-        expected = self.shape
-        if len(expected) != x.ndim - 1 or not all(
-            wanted in (None, size) for wanted, size in zip(expected, x.shape[1:], strict=True)
-        ):
-            raise ClassifierError(
-                f"`model` takes images of shape {expected}, got {tuple(x.shape[1:])}."
-                " Resize the data or export the model again."
-            )
+        require_shape(x, self.shape)
         return run_in_batches(self._run, x.detach(), self.batch)
 
     def _run(self, x: Tensor) -> Tensor:

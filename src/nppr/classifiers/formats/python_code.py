@@ -32,7 +32,7 @@ def load_python(spec: str) -> Any:
         model = found()
     except NpprError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ClassifierError(
             f"`model` {spec!r} must return a model, it raised {type(error).__name__}: {reason}"
@@ -62,7 +62,7 @@ def _import(place: str, spec: str) -> ModuleType:
         found.loader.exec_module(module)
     except NpprError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ClassifierError(
             f"`model` {spec!r} must be importable, it raised {type(error).__name__}: {reason}"

@@ -50,7 +50,10 @@ class Outputs:
     ) -> Checkpoint | None:
         """The checkpoint to go on from, None to start, or why neither can be done."""
         self._require_writable()
-        if not self.checkpoint.exists() or (overwrite and not resume):
+        if overwrite and not resume:
+            return None
+        if not self.checkpoint.exists():
+            self._require_free()
             return None
         if not resume:
             raise RunFolderError(
@@ -67,6 +70,14 @@ class Outputs:
                 " Give the same settings, or --overwrite instead of --resume to start again."
             )
         return checkpoint
+
+    def _require_free(self) -> None:
+        for path in (self.weights, self.log):
+            if path.exists():
+                raise RunFolderError(
+                    f"`out` must be free, {str(path)!r} exists. Choose another file, or add"
+                    " --overwrite to replace it."
+                )
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Replace the checkpoint."""

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from nppr.classifiers.checking import check_classifier
+from nppr.classifiers.prepare import usable_device
 from nppr.classifiers.training.checkpoint import Checkpoint
 from nppr.classifiers.training.examples import Examples, Normalisation, accuracy
 from nppr.classifiers.training.loop import Session, optimise
@@ -64,7 +65,7 @@ def train(
     shape = examples.shape
     settings = settings or default_settings(architecture, shape)
     _check_crop(settings, shape)
-    module = _fresh(architecture, data.classes, shape[0], settings).to(_device(device))
+    module = _fresh(architecture, data.classes, shape[0], settings).to(usable_device(device))
     outputs = Outputs(Path(out))
     choices = described(architecture, data, examples, settings)
     _check_network(architecture, module, examples, data.classes)
@@ -94,22 +95,6 @@ def _fresh(architecture: str, classes: int, channels: int, settings: TrainSettin
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(settings.seed, "train/weights", 0, 0))
         return ZOO[architecture].build(classes, channels, settings.stem)
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    """The device asked for, else the accelerator, else PyTorch's default."""
-    if device is None:
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        return accelerator or torch.get_default_device()
-    try:
-        place = torch.device(device)
-        torch.empty(1, device=place)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise SpecError(
-            f"`device` must be one that works here, got {str(device)!r}: {reason}"
-        ) from error
-    return place
 
 
 @contextmanager
