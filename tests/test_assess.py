@@ -132,7 +132,7 @@ def test_another_callable_does_not_resume_a_run(tmp_path: Path) -> None:
 
     nppr.assess(lambda x: half_classifier()(x), data, budget=BUDGET, draws=4, sources="uniform",
                 out=tmp_path)  # fmt: skip
-    with pytest.raises(RunFolderError, match="classifier"):
+    with pytest.raises(RunFolderError, match="fingerprint"):
         nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform", out=tmp_path,
                     resume=True)  # fmt: skip
 

@@ -23,7 +23,7 @@ def nan_model(x: Tensor) -> Tensor:
     [
         (network(), 7, "expected 7 classes, got 5"),
         (nan_model, 2, "finite logits"),
-        (nn.Linear(3, 2), 2, r"accept images of shape \(3, 4, 4\)"),
+        (nn.Linear(3, 2), 2, r"accept 2 images of shape \(3, 4, 4\)"),
     ],
 )
 def test_check_names_what_is_wrong(model: Any, classes: int, message: str) -> None:

@@ -51,7 +51,7 @@ def test_bad_layers_are_named() -> None:
 
 def test_hooks_are_removed_even_after_an_error() -> None:
     module = OutOfOrder()
-    with frozen(Classifier(module)) as model, pytest.raises(RuntimeError):
+    with frozen(Classifier(module)) as model, pytest.raises(ClassifierError):
         model.features(torch.rand(2, 1, 5, 5))
     assert not any(layer._forward_pre_hooks for layer in module.modules())
 

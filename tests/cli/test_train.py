@@ -93,7 +93,7 @@ BAD = {
     "digits-cnn --inputs 0": "`inputs`",
     "digits-cnn --fit-inputs 0": "`fit-inputs`",
     "digits-cnn --no-such-option": "no-such-option",
-    "vgg16": "must accept images of shape (1, 8, 8)",
+    "vgg16": "must accept 2 images of shape (1, 8, 8)",
 }
 
 

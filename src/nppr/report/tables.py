@@ -75,9 +75,11 @@ def _title(report: Report) -> Text:
     inputs = report.data["inputs"]["evaluate"]
     budget = f"{report.budget['norm']} {report.budget['text']}"
     right = [row.inputs for row in report.results if row.metric in (Metric.PR, Metric.AR)]
-    counted = f"{max(right, default=0):,} right without noise"
-    line = f"{name} on {inputs:,} inputs of {data} (evaluate; {counted}),"
-    return Text(f"{line} budget {budget}, seed {report.seed}", style="bold")
+    counted = (
+        f"{inputs:,} inputs of its evaluate part, {max(right, default=0):,} right without noise"
+    )
+    what = f"{name} on {data}, budget {budget}, seed {report.seed}"
+    return Text.assemble((what, "bold"), "\n", counted)
 
 
 def _rows(report: Report) -> list[Result]:

@@ -91,8 +91,21 @@ def test_training_is_reproducible_by_seed(tmp_path: Path, data: Data) -> None:
             train("digits-cnn", data, tmp_path / str(number), replace(QUICK, seed=seed))
         )
 
-    assert files(0, 0) == files(1, 0)
-    assert files(0, 0)[0] != files(2, 1)[0]
+    first = files(0, 0)
+    assert first == files(1, 0)
+    assert first[0] != files(2, 1)[0]
+
+
+def test_finished_files_are_safe(tmp_path: Path, data: Data) -> None:
+    out = tmp_path / "w.safetensors"
+    train("digits-cnn", data, out, QUICK)
+    before = out.read_bytes()
+    for resume in (False, True):
+        with pytest.raises(RunFolderError, match="exists"):
+            train("digits-cnn", data, out, replace(QUICK, seed=1), resume=resume)
+    assert out.read_bytes() == before
+    train("digits-cnn", data, out, replace(QUICK, seed=1), overwrite=True)
+    assert out.read_bytes() != before
 
 
 def test_the_callers_random_numbers_are_left_alone(tmp_path: Path, data: Data) -> None:

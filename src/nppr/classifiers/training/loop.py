@@ -116,10 +116,12 @@ def _update(session: Session, x: Tensor, y: Tensor, positions: IntArray) -> tupl
 def _forward(session: Session, x: Tensor) -> Tensor:
     try:
         return session.classifier.forward(x)
-    except ValueError as error:  # batch normalisation of a single value
+    except ClassifierError as error:
+        if not isinstance(error.__cause__, ValueError):  # batch normalisation of a single value
+            raise
         raise ClassifierError(
             f"`batch-size` must be larger for {session.classifier.name!r},"
-            f" got a batch of {len(x)}: {error}"
+            f" got a batch of {len(x)}: {error.__cause__}"
         ) from error
 
 
