@@ -25,7 +25,9 @@ def test_ar_comes_before_pr_smallest_first(report: Report) -> None:
 def test_intervals_budget_seed_and_draws_stand_beside_the_number(report: Report) -> None:
     text = report.table(120)
     assert "budget linf 0.1, seed 0" in text
-    assert "60 inputs of its evaluate part, 5" in text
+    counted = report.headline("uniform", Metric.PR)
+    assert counted is not None
+    assert f"60 inputs of its evaluate part, {counted.inputs} right without noise" in text
     assert "an upper bound" in text
     assert "* approximate-interval" in text
     row = report.headline("uniform", Metric.PR)
