@@ -266,6 +266,16 @@ def test_the_archive_as_it_was_is_accepted(digits_file: Path, tmp_path: Path) ->
     load_classifier(str(rewritten(digits_file, tmp_path / "m.pt2", lambda _, content: content)))
 
 
+@pytest.mark.parametrize("name", ["resnet18", "resnet20"])
+def test_networks_of_the_zoo_survive_the_round_trip(tmp_path: Path, name: str) -> None:
+    module = ZOO[name].build(10, 3).eval()
+    x = torch.rand(2, 3, 32, 32)
+    dynamic = ({0: torch.export.Dim("batch")},)
+    torch.export.save(torch.export.export(module, (x,), dynamic_shapes=dynamic), tmp_path / "m.pt2")
+    with frozen(load_classifier(str(tmp_path / "m.pt2"))) as model, torch.no_grad():
+        assert torch.allclose(model.logits(x), module(x), atol=1e-5)
+
+
 def test_a_limited_batch_is_split(tmp_path: Path) -> None:
     module = ZOO["digits-cnn"].build(10, 1).eval()
     dynamic = ({0: torch.export.Dim("batch", max=16)},)

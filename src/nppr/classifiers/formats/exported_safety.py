@@ -26,6 +26,7 @@ __all__ = ["harmless_copy"]
 WORD = re.compile(r"[A-Za-z0-9_.+/-]*")
 """All that a name in a program may be made of: nothing that could end it in a source text."""
 
+DUNDER = re.compile(r"__[A-Za-z]\w*__")
 OPERATOR = re.compile(r"torch\.ops\.aten\.([A-Za-z0-9_]+)\.([A-Za-z0-9_]+)")
 ARITHMETIC = re.compile(
     r"_operator\.(getitem|add|sub|mul|truediv|floordiv|mod|neg|eq|ne|lt|le|gt|ge|and_|or_|not_)"
@@ -120,7 +121,7 @@ def _checked_program(content: bytes, path: Path) -> bytes:
         elif key in ("in_spec", "out_spec"):
             harmless = _is_tree(json.loads(text))
         else:
-            harmless = bool(WORD.fullmatch(text)) and "__" not in text.strip("_")
+            harmless = bool(WORD.fullmatch(text)) and not DUNDER.search(text)
         if not harmless:
             raise _refused(path, f"its {key!r} is {text[:80]!r}")
     return json.dumps(program).encode()
