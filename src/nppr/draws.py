@@ -71,8 +71,10 @@ LONG_ROW = 2**14
 
 
 def _fill_rows(rows: Sequence[tuple[Tensor, int]], *, normal: bool) -> None:
+    if not rows:
+        return
+    generator = torch.Generator(rows[0][0].device)
     for row, seed in rows:
-        generator = torch.Generator(row.device)
         generator.manual_seed(seed)
         if normal:
             row.normal_(generator=generator)
