@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nppr.draws import DRAWS_PER_BLOCK, LONG_ROW, DrawBlock, keys
+from nppr.draws import DRAWS_PER_BLOCK, DrawBlock, keys
 
 SHAPE = (1, 4, 4)
 
@@ -19,19 +19,6 @@ def test_numbers_depend_on_the_input_not_on_its_batch(kind: str) -> None:
     together = getattr(block((3, 7, 11)), kind)("stream", SHAPE)
     alone = getattr(block((7,)), kind)("stream", SHAPE)
     assert torch.equal(together[1], alone[0])
-
-
-@pytest.mark.parametrize("kind", ["normal", "uniform"])
-def test_rows_filled_in_parallel_are_those_filled_one_by_one(kind: str) -> None:
-    shape = (3, 32, 32)
-    assert DRAWS_PER_BLOCK * 3 * 32 * 32 >= LONG_ROW
-    together = getattr(block(tuple(range(9))), kind)("stream", shape)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        assert torch.equal(together, getattr(block(tuple(range(9))), kind)("stream", shape))
-    finally:
-        torch.set_num_threads(threads)
 
 
 def test_fewer_draws_are_a_prefix_of_more() -> None:

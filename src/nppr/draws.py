@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,32 +53,14 @@ class DrawBlock:
     def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
         numbers = torch.empty(len(self.indices), self.capacity, *shape, device=self.device)
         seeds = keys(self.seed, f"{self.split}/{stream}", self.indices, self.block)
-        rows = list(zip(numbers.unbind(), seeds, strict=True))
-        threads = torch.get_num_threads() if numbers[:1].numel() >= LONG_ROW else 1
-        if threads == 1:
-            _fill_rows(rows, normal=normal)
-        else:
-            # A generator fills one row at a time on one core: the other cores take other rows.
-            with ThreadPoolExecutor(threads) as pool:
-                shares = [rows[start::threads] for start in range(threads)]
-                list(pool.map(lambda share: _fill_rows(share, normal=normal), shares))
+        generator = torch.Generator(self.device)
+        for row, seed in zip(numbers.unbind(), seeds, strict=True):
+            generator.manual_seed(seed)
+            if normal:
+                row.normal_(generator=generator)
+            else:
+                row.uniform_(generator=generator)
         return numbers[:, : self.size]
-
-
-LONG_ROW = 2**14
-"""Numbers of one input from which it pays to fill rows in parallel."""
-
-
-def _fill_rows(rows: Sequence[tuple[Tensor, int]], *, normal: bool) -> None:
-    if not rows:
-        return
-    generator = torch.Generator(rows[0][0].device)
-    for row, seed in rows:
-        generator.manual_seed(seed)
-        if normal:
-            row.normal_(generator=generator)
-        else:
-            row.uniform_(generator=generator)
 
 
 def keys(seed: int, stream: str, indices: Sequence[int], block: int) -> list[int]:
