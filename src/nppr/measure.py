@@ -9,6 +9,7 @@ are too close for rounding not to matter, the answer is that of the model as giv
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -34,7 +35,7 @@ __all__ = ["ProgressCallback", "measure", "probe"]
 
 logger = logging.getLogger(__name__)
 
-NUMBERS_AT_ONCE = 2**19
+NUMBERS_AT_ONCE = 2**20
 """Numbers in the perturbed images that are made together, unless a micro-batch has more."""
 
 S = TypeVar("S", bound=Split)
@@ -74,7 +75,8 @@ def measure(
     draws = source.fixed_draws or draws
     pixels = probe(part)[0].numel()
     job = _Job(source, classifier, part, pixels, draws, seed, quantise)
-    blocks, micro_batch = _run(job, progress, store)
+    with classifier.frozen(quantise=quantise) as models:
+        blocks, micro_batch = _run(job, models, progress, store)
     return Tally(
         kind=part.kind,
         indices=part.indices,
@@ -120,10 +122,12 @@ class _Job:
         The classifier meets micro-batches all the same; what is around it then costs little. A source
         that calls the classifier itself gets a micro-batch.
         """
-        images = self.classifier.micro_batch
+        images = micro_batch = self.classifier.micro_batch
+        draws = min(self.capacity, self.draws)
         if self.source.cost <= 1:
             images = max(images, NUMBERS_AT_ONCE // self.pixels)
-        return max(1, images // min(self.capacity, self.draws))
+        full = micro_batch // math.gcd(micro_batch, draws)  # as many inputs fill micro-batches
+        return max(1, images // draws // full * full or images // draws)
 
     def draw_block(self, positions: IntArray, block: int) -> DrawBlock:
         return DrawBlock(
@@ -137,7 +141,9 @@ class _Job:
         )
 
 
-def _run(job: _Job, progress: ProgressCallback | None, store: Store | None) -> tuple[Blocks, int]:
+def _run(
+    job: _Job, models: FrozenForms, progress: ProgressCallback | None, store: Store | None
+) -> tuple[Blocks, int]:
     """All blocks of all inputs, in chunks of inputs; and the micro-batch it ended with."""
     inputs = len(job.part)
     blocks = (store.load(inputs) if store else None) or Blocks.none(inputs)
@@ -148,7 +154,7 @@ def _run(job: _Job, progress: ProgressCallback | None, store: Store | None) -> t
             micro_batch = job.classifier.micro_batch
             end = min(inputs, start + job.inputs_at_once)
             try:
-                for done in _chunk(job, np.arange(start, end), blocks):
+                for done in _chunk(job, models, np.arange(start, end), blocks):
                     committing = True
                     blocks.right[done.positions] += done.right
                     blocks.finished[done.positions] = done.block + 1
@@ -180,21 +186,20 @@ class _Done:
     calls: int
 
 
-def _chunk(job: _Job, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
+def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
     """Run the unfinished blocks of some inputs."""
     if bool((blocks.finished[chunk] == job.blocks).all()):
         return
     images, labels = job.part.batch(chunk)
     images, labels = images.to(job.classifier.device), labels.to(job.classifier.device)
-    with job.classifier.frozen(quantise=job.quantise) as models:
-        for block in range(job.blocks):
-            todo = np.flatnonzero(blocks.finished[chunk] <= block)
-            if len(todo):
-                rows = torch.from_numpy(todo).to(images.device)
-                draws = job.draw_block(chunk[todo], block)
-                before = models.fast.calls
-                right = _judge(job, models, images[rows], labels[rows], draws)
-                yield _Done(chunk[todo], block, right, models.fast.calls - before)
+    for block in range(job.blocks):
+        todo = np.flatnonzero(blocks.finished[chunk] <= block)
+        if len(todo):
+            rows = torch.from_numpy(todo).to(images.device)
+            draws = job.draw_block(chunk[todo], block)
+            before = models.fast.calls
+            right = _judge(job, models, images[rows], labels[rows], draws)
+            yield _Done(chunk[todo], block, right, models.fast.calls - before)
 
 
 def _judge(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock) -> IntArray:
