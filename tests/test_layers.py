@@ -12,9 +12,9 @@ import nppr
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "draws", "budget", "types", "tensor_files", "data", "classifiers", "sources",
-    "checkpoint", "measure", "statistics", "report", "run_folder", "run", "assess", "console",
-    "cli", "__init__", "__main__",
+    "errors", "interrupts", "draws", "budget", "types", "tensor_files", "data", "classifiers",
+    "distributions", "sources", "checkpoint", "measure", "fit", "learned", "statistics", "report",
+    "run_folder", "run", "setup", "learn", "assess", "console", "cli", "__init__", "__main__",
 ]  # fmt: skip
 """From the ground up: a module imports from its own room or from those before it."""
 

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from nppr.budget import Budget
-from nppr.classifiers import (
-    Classifier,
-    ModelSpec,
-    Prepared,
-    frozen,
-    load_classifier,
-    prepare,
-)
-from nppr.classifiers.checking import check_classifier
-from nppr.data import Data, load_data
+from nppr.classifiers import ModelSpec
 from nppr.data.load import DataSpec
-from nppr.errors import BudgetError, ClassifierError
-from nppr.measure import ProgressCallback, probe
+from nppr.errors import BudgetError
+from nppr.fit import FitProgress, FitSettings
+from nppr.learned import Fitted
+from nppr.measure import ProgressCallback
 from nppr.report.schema import Report
-from nppr.run import Facts, Run, Settings
-from nppr.run_folder import RunFolder
-from nppr.sources import DEFAULT_SOURCES, parse_sources
+from nppr.run import Run, Settings
+from nppr.setup import Setup, limited, set_up, stated_budget
+from nppr.sources import DEFAULT_SOURCES, learned_name, parse_sources
 from nppr.sources.naming import all_options
-from nppr.sources.spec import check_unique
+from nppr.sources.spec import NPPR, check_unique, split_nppr
 from nppr.types import PerturbationSource
 
 __all__ = ["Plan", "assess"]
+
+PASSES_OF_A_CALL = 3.5
+"""Forward passes that a forward and backward takes, with the selection that comes with it."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +46,8 @@ def assess(
     *,
     budget: Budget | None = None,
     sources: str | Sequence[PerturbationSource] | None = None,
+    fit: FitSettings | None = None,
+    distributions: Sequence[Fitted] = (),
     feature_model: ModelSpec | None = None,
     draws: int = 100,
     inputs: int | None = None,
@@ -66,13 +62,15 @@ def assess(
     resume: bool = False,
     overwrite: bool = False,
     progress: ProgressCallback | None = None,
+    on_fit: Callable[[FitProgress], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
 ) -> Report:
     """Assess a classifier under every source, on the same inputs and seed.
 
     `model` is a module, a callable, a name (docs/models.md) or a `Classifier`, which also holds a
     normalisation; `data` are tensors, a name or path (docs/data.md), a data set of PyTorch or a
-    `Data`. `budget` must be stated, except for the digits demo. `feature_model` gives the features
+    `Data`. `budget` must be stated, except for the digits demo. `fit` says which noise the source
+    `nppr` may learn and how; `distributions` were learned before. `feature_model` gives the features
     that input-dependent noise may see, by default `model` itself. With `out` the run is kept in a
     folder and can be resumed.
 
@@ -81,143 +79,74 @@ def assess(
     ['accuracy', 'PR', 'PR', 'PR', 'PR', 'normalised_accuracy']
     """
     settings = Settings(draws, inputs, fit_inputs, select_inputs, confidence, seed, quantise)
-    loaded = load_data(data).limit(
-        inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
-    )
-    budget = _budget(budget, loaded)
-    chosen = _sources(sources, budget)
-    examples = probe(loaded.evaluate)
-    classifier = load_classifier(model, data=loaded)
-    check_classifier(classifier, examples[:2], loaded.classes)
-    facts = Facts(
-        classifier=_describe_classifier(classifier, feature_model, loaded),
-        data=_describe_data(loaded),
-        budget={"norm": budget.norm.name, "radius": budget.radius, "text": budget.radius_text},
-        settings={
-            "sources": [source.name for source in chosen],
-            "options": {source.name: all_options(source) for source in chosen},
-            **settings.as_dict(),
-        },
-        seed=seed,
-    )
-    division = RunFolder.division(out) if resume and out is not None else {}
-    ready = prepare(
-        classifier,
-        examples,
-        classes=loaded.classes,
+    loaded = limited(data, settings)
+    budget = stated_budget(budget, loaded)
+    wanted, chosen = _sources(sources, budget, distributions)
+    fit = (fit or FitSettings()) if wanted else None
+    work = {
+        "sources": [*([NPPR] if wanted else []), *(source.name for source in chosen)],
+        "options": {source.name: all_options(source) for source in chosen},
+        "fit": fit.as_dict() if fit else None,
+        "distributions": {each.source.name: each.saved.checksum for each in distributions},
+    }
+    ready = set_up(
+        model,
+        loaded,
+        budget,
+        settings,
+        work,
+        feature_model=feature_model,
+        batch_size=batch_size,
         device=device,
-        micro_batch=batch_size if batch_size is not None else division.get("micro_batch"),
-        form=division.get("form"),
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
     )
-    folder = None
-    if out is not None:
-        identity = {**facts.identity(), "device": ready.device.type}
-        folder = RunFolder.open(out, identity, resume=resume, overwrite=overwrite)
-        folder.record_division({"micro_batch": ready.micro_batch, "form": list(ready.form)})
     if on_plan:
-        on_plan(_plan(loaded, chosen, settings, ready))
-    return Run(facts, settings, loaded, ready, folder, progress).complete(chosen)
-
-
-def _budget(budget: Budget | None, data: Data) -> Budget:
-    if isinstance(budget, Budget) and budget.norm.name == "linf" and budget.radius > 1:
-        raise BudgetError(
-            f"`radius` must be at most 1 for images in [0, 1], got {budget.radius_text}."
-            " Example: 8/255"
-        )
-    if isinstance(budget, Budget):
-        return budget
-    if budget is not None:
-        raise BudgetError(f"`budget` must be a Budget, got {budget!r}. Example: Budget.linf(0.1)")
-    if data.name == "digits":
-        return Budget.linf(0.1)
-    raise BudgetError(
-        "`budget` must be stated for your data: the largest perturbation you admit."
-        " Example: --norm linf --eps 8/255"
-    )
+        learned = [each.source for each in distributions]
+        on_plan(_plan(ready, [*chosen, *learned], fit))
+    run = Run(ready.facts, settings, loaded, ready.classifier, ready.folder, progress)
+    return run.complete(chosen, distributions, ready.learner(fit, on_fit) if fit else None)
 
 
 def _sources(
-    sources: str | Sequence[PerturbationSource] | None, budget: Budget
-) -> list[PerturbationSource]:
+    sources: str | Sequence[PerturbationSource] | None,
+    budget: Budget,
+    distributions: Sequence[Fitted],
+) -> tuple[bool, list[PerturbationSource]]:
+    """Whether NPPR is to be fitted, and the sources that are known already."""
+    learned = [each.source for each in distributions]
     if sources is None or isinstance(sources, str):
-        return parse_sources(DEFAULT_SOURCES if sources is None else sources, budget)
-    check_unique(sources)
-    for source in sources:
+        wanted, rest = split_nppr(DEFAULT_SOURCES if sources is None else sources)
+        parsed = parse_sources(rest, budget) if rest or not (wanted or learned) else []
+        # Distributions that were learned before take the place of the search.
+        wanted, given = wanted and not learned, parsed
+    else:
+        wanted, given = False, list(sources)
+    if given or not (wanted or learned):
+        check_unique(given)
+    for source in (*given, *learned):
         if source.budget is not None and source.budget != budget:
             raise BudgetError(
                 f"`budget` must be that of all sources, {source.name!r} has {source.budget}"
                 f" instead of {budget}."
             )
-    return list(sources)
+    return wanted, given
 
 
-def _describe_classifier(
-    classifier: Classifier, feature_model: ModelSpec | None, data: Data
-) -> dict[str, Any]:
-    return {
-        "name": classifier.name,
-        "weights": classifier.weights,
-        "mean": classifier.mean,
-        "std": classifier.std,
-        "fingerprint": classifier.fingerprint() or _answers(classifier, data),
-        "features": _describe_features(classifier, feature_model, data),
-    }
-
-
-def _answers(classifier: Classifier, data: Data) -> str:
-    """A hash of a plain callable's answers: two that differ are told apart, as far as they show."""
-    with frozen(classifier) as model, torch.no_grad():
-        answers = model.logits(probe(data.evaluate).clone()).argmax(1)
-    return "answers " + hashlib.sha256(answers.cpu().numpy().tobytes()).hexdigest()
-
-
-def _describe_features(
-    classifier: Classifier, feature_model: ModelSpec | None, data: Data
-) -> dict[str, Any] | None:
-    """Which model and layer the features come from, and how many there are; None without any."""
-    model = classifier if feature_model is None else load_classifier(feature_model, data=data)
-    try:
-        with frozen(model) as seen, torch.no_grad():
-            number = seen.features(probe(data.evaluate)[:2]).shape[1]
-    except ClassifierError:
-        if feature_model is None and classifier.features is None:
-            return None
-        raise
-    return {
-        "model": model.name,
-        "fingerprint": model.fingerprint(),
-        "layer": model.features or "input of the last linear layer",
-        "number": number,
-    }
-
-
-def _describe_data(data: Data) -> dict[str, Any]:
-    parts = (data.fit, data.select, data.evaluate)
-    return {
-        "name": data.name,
-        "classes": data.classes,
-        "class_names": list(data.class_names),
-        "shape": list(data.shape),
-        "split": data.split,
-        "resize": data.resize,
-        "inputs": {part.kind.name: len(part) for part in parts},
-        "fingerprint": data.evaluate.fingerprint(),
-    }
-
-
-def _plan(
-    data: Data,
-    sources: Sequence[PerturbationSource],
-    settings: Settings,
-    classifier: Prepared,
-) -> Plan:
-    inputs = len(data.evaluate)
-    draws = [source.cost * (source.fixed_draws or settings.draws) for source in sources]
+def _plan(ready: Setup, sources: Sequence[PerturbationSource], fit: FitSettings | None) -> Plan:
+    inputs, asked = len(ready.data.evaluate), ready.settings.draws
+    names = [source.name for source in sources]
+    draws = [source.cost * (source.fixed_draws or asked) for source in sources]
+    passes = inputs * (1 + sum(draws))
+    if fit is not None:
+        names = [*(learned_name(floor) for floor in fit.floors), *names]
+        passes += inputs * asked * len(fit.floors)
+        passes += fit.seeds * fit.total_calls * PASSES_OF_A_CALL
     return Plan(
         inputs=inputs,
-        sources=tuple(source.name for source in sources),
-        micro_batch=classifier.micro_batch,
-        form=classifier.form,
-        seconds=inputs * (1 + sum(draws)) / classifier.images_per_second,
+        sources=tuple(names),
+        micro_batch=ready.classifier.micro_batch,
+        form=ready.classifier.form,
+        seconds=passes / ready.classifier.images_per_second,
     )

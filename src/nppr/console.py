@@ -5,10 +5,11 @@ Everything but results goes to standard error, so that standard output can be pi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -18,12 +19,15 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as ProgressBars
+from rich.table import Table
 
 if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from typer.exceptions import TyperException
 
     from nppr.assess import Plan
     from nppr.classifiers.training import TrainProgress
+    from nppr.fit import FitProgress
+    from nppr.learned import Fitted
     from nppr.measure import ProgressCallback
     from nppr.report import Report
     from nppr.types import Progress
@@ -33,8 +37,10 @@ __all__ = [
     "out",
     "progress_bars",
     "show_error",
+    "show_fitted",
     "show_plan",
     "show_report",
+    "show_spectrum",
     "training_bar",
     "usage_message",
 ]
@@ -44,10 +50,15 @@ err = Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback | None]:
-    """A bar for each source with the running share of right answers, or nothing if quiet."""
+def progress_bars(
+    *, quiet: bool
+) -> Iterator[tuple[ProgressCallback | None, Callable[[FitProgress], None] | None]]:
+    """A bar for each source and each stage of a fit, with the share of right answers.
+
+    Nothing if quiet.
+    """
     if quiet:
-        yield None
+        yield None, None
         return
     tasks: dict[str, TaskID] = {}
     with _bars() as bars:
@@ -59,7 +70,15 @@ def progress_bars(*, quiet: bool) -> Iterator[ProgressCallback | None]:
             share = f"{100 * state.right / max(1, state.done):.1f} % right"
             bars.update(tasks[state.source], completed=state.done, note=share)
 
-        yield update
+        def update_fit(state: FitProgress) -> None:
+            name = f"fit {state.stage}"
+            if name not in tasks or bars.tasks[tasks[name]].completed >= state.steps:
+                bars.start()
+                tasks[name] = bars.add_task(name, total=state.steps, note="")
+            note = f"loss {state.loss:.3f}, {100 * state.pr:.1f} % right"
+            bars.update(tasks[name], completed=state.step, note=note)
+
+        yield update, update_fit
 
 
 @contextmanager
@@ -131,6 +150,38 @@ def show_report(report: Report, path: str) -> None:
             outcome = "skipped" if row.flags else "failed"
             show_error(f"source {row.source!r} {outcome}: {row.error}")
     out.print(path, markup=False, soft_wrap=True)
+
+
+def show_fitted(fitted: Sequence[Fitted]) -> None:
+    """What a search chose for each floor, and how random it is."""
+    for each in fitted:
+        found, noise = each.saved.fit, each.saved.diagnostics
+        chosen = "" if found["select_value"] is None else f"chosen: {found['selected']}, "
+        out.print(
+            f"{each.source.name}: {chosen}realised std {noise['realised_std']:.3f} of the radius,"
+            f" {found['fit_calls']:,} calls to fit, {found['forward_calls']:,} to choose",
+            markup=False,
+        )
+    out.print("Measure with: nppr evaluate --distribution FOLDER", markup=False)
+
+
+def show_spectrum(entries: Sequence[dict[str, Any]]) -> None:
+    """NPPR against rho as a table."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("rho", "NPPR %", "interval", "realised std / radius"):
+        table.add_column(name, justify="right")
+    table.add_column("chosen")
+    for entry in entries:
+        if entry["value"] is None:
+            continue
+        table.add_row(
+            f"{entry['floor']:g}",
+            f"<= {100 * entry['value']:.1f}",
+            f"{100 * entry['low']:.1f}-{100 * entry['high']:.1f}",
+            f"{entry['realised_std']:.3f}",
+            str(entry["selected"]),
+        )
+    out.print(table)
 
 
 def show_error(message: str) -> None:

@@ -5,11 +5,14 @@
     |   |-- BudgetError       norm or radius
     |   |-- SpecError         an unknown or malformed name, source, option or number
     |   |-- DataError         images or labels
+    |   |   `-- NoFitDataError  no inputs to fit on or to choose with
     |   |-- ClassifierError   the model or its outputs
     |   |-- WeightsError      a weights file
+    |   |-- DistributionError a file of a learned distribution
     |   `-- RunFolderError    a run folder that cannot be written or continued
     |-- BudgetBreach          a source left the budget it declares
     |-- GradientError         a source needs gradients that the classifier does not give
+    |-- FitError              a fit whose loss or gradients are not numbers any more
     `-- SplitError            a tally of the fit or select split was about to be reported
 
 Every message names the argument, what was expected, what came, and the fix. The command line shows
@@ -26,8 +29,11 @@ __all__ = [
     "BudgetError",
     "ClassifierError",
     "DataError",
+    "DistributionError",
+    "FitError",
     "GradientError",
     "InputError",
+    "NoFitDataError",
     "NpprError",
     "RunFolderError",
     "SpecError",
@@ -57,12 +63,20 @@ class DataError(InputError):
     """Images or labels that cannot be assessed."""
 
 
+class NoFitDataError(DataError):
+    """Data without inputs to fit a distribution on, or to choose one with."""
+
+
 class ClassifierError(InputError):
     """A model that is not a classifier of the given data."""
 
 
 class WeightsError(InputError):
     """A weights file that is missing, damaged or of another architecture."""
+
+
+class DistributionError(InputError):
+    """A file of a learned distribution that is missing, damaged or of another version."""
 
 
 class RunFolderError(InputError):
@@ -75,6 +89,10 @@ class BudgetBreach(NpprError):
 
 class GradientError(NpprError):
     """A source needs gradients that the classifier does not give."""
+
+
+class FitError(NpprError):
+    """A fit whose loss or gradients are not numbers any more."""
 
 
 class SplitError(NpprError):

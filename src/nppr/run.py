@@ -15,7 +15,8 @@ import torch
 
 from nppr.classifiers import Prepared
 from nppr.data import Data, overlaps
-from nppr.errors import GradientError, SpecError
+from nppr.errors import GradientError, NoFitDataError, SpecError
+from nppr.learned import Fitted, Learner, references, save_fitted
 from nppr.measure import ProgressCallback, measure
 from nppr.report.schema import SCHEMA_VERSION, Flag, Report, Result, failed, result
 from nppr.run_folder import RunFolder
@@ -36,12 +37,18 @@ __all__ = ["Facts", "Run", "Settings"]
 logger = logging.getLogger(__name__)
 
 MERGED = "merged"
+WITH_REFERENCES = " or noise"
+"""Behind the name of a learned source: the worse of it and the reference noises."""
+
 NO_GRADIENTS = "no-gradients"
+NO_FIT_DATA = "no-fit-data"
 OVERLAP = "overlapping-splits"
 FLAGS = {
     APPROXIMATE: "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the"
     " approximate interval is outside the regime it was tested in; quote a guaranteed one",
     NO_GRADIENTS: "skipped: the source needs gradients and the model gives none",
+    NO_FIT_DATA: "skipped: NPPR is fitted and chosen on other inputs than those evaluated, and the data"
+    " have none",
 }
 
 
@@ -101,27 +108,73 @@ class Run:
     results: list[Result] = field(default_factory=list)
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    fitted: list[Fitted] = field(default_factory=list)
 
-    def complete(self, sources: Sequence[PerturbationSource]) -> Report:
-        """Measure all sources; one that fails gets a row that says why, and the others go on."""
+    def complete(
+        self,
+        sources: Sequence[PerturbationSource],
+        fitted: Sequence[Fitted] = (),
+        learner: Learner | None = None,
+    ) -> Report:
+        """Measure all sources; one that fails gets a row that says why, and the others go on.
+
+        Distributions that are fitted already, and those `learner` finds, come last.
+        """
         # Before anything is measured: data that cannot be read must not cost a finished run.
         overlapping = _overlap_flags(self.data)
         everything = np.ones(len(self.data.evaluate), bool)
         clean = self._measure(Clean(), everything)
         self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
         for source in sources:
-            try:
-                tally = self._measure(source, clean.right == 1)
-                self.results += [result(source.name, row) for row in self._read(source, tally)]
-                self.tallies[source.name] = tally
-            except Exception as error:  # whatever a source does, the others' results are kept
-                logger.debug("source %s failed", source.name, exc_info=True)
-                self.results.append(self._failed(source, error))
-        self._merge(sources)
+            self._add(source, clean.right == 1)
+        for each in [*fitted, *self._learn(learner)]:
+            self.fitted.append(each)
+            self._add(each.source, clean.right == 1)
+            self._add_union(each, clean.right == 1)
+        self._merge([*sources, *(each.source for each in self.fitted)])
         report = self._report(overlapping)
         if self.folder:
             self.folder.write(report, self.tallies)
         return report
+
+    def _add(self, source: PerturbationSource, clean_correct: BoolArray) -> None:
+        """The rows of one source."""
+        try:
+            tally = self._measure(source, clean_correct)
+            self.results += [result(source.name, row) for row in self._read(source, tally)]
+            self.tallies[source.name] = tally
+        except Exception as error:  # whatever a source does, the others' results are kept
+            logger.debug("source %s failed", source.name, exc_info=True)
+            self.results.append(self._failed(source.name, source.metric, error))
+
+    def _learn(self, learner: Learner | None) -> list[Fitted]:
+        """What the search finds; where it fails, one row says why."""
+        if learner is None:
+            return []
+        start = time.perf_counter()
+        try:
+            found = learner.run()
+        except Exception as error:
+            logger.debug("the fit failed", exc_info=True)
+            self.results.append(self._failed("nppr", Metric.NPPR, error))
+            return []
+        self.seconds["fit"] = round(time.perf_counter() - start, 3)
+        if self.folder:
+            save_fitted(self.folder.path / "distributions", found)
+        return found
+
+    def _add_union(self, fitted: Fitted, clean_correct: BoolArray) -> None:
+        """NPPR of the family and the reference noises together: that of the lowest on select."""
+        if "with_references" not in fitted.saved.fit or fitted.source.name not in self.tallies:
+            return
+        tally = self.tallies[fitted.source.name]
+        if fitted.winner:
+            budget = fitted.source.budget
+            noise = next(each for each in references(budget) if each.name == fitted.winner)
+            tally = self.tallies.get(noise.name) or self._measure(noise, clean_correct)
+        rows = probabilistic(tally, self.settings.confidence, Metric.NPPR, self.settings.seed)
+        name = fitted.source.name + WITH_REFERENCES
+        self.results += [result(name, row) for row in rows]
 
     def _measure(self, source: PerturbationSource, clean_correct: BoolArray) -> Tally[Evaluate]:
         start = time.perf_counter()
@@ -141,10 +194,11 @@ class Run:
         self.classifier = replace(self.classifier, micro_batch=tally.micro_batch)
         return tally
 
-    def _failed(self, source: PerturbationSource, error: Exception) -> Result:
+    def _failed(self, name: str, metric: Metric, error: Exception) -> Result:
         why = " ".join(str(error).split()) or type(error).__name__
-        flags = (NO_GRADIENTS,) if isinstance(error, GradientError) else ()
-        return failed(source.name, source.metric, self.settings.confidence, why, flags)
+        reasons = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
+        flags = tuple(flag for kind, flag in reasons.items() if isinstance(error, kind))
+        return failed(name, metric, self.settings.confidence, why, flags)
 
     def _read(self, source: PerturbationSource, tally: Tally[Evaluate]) -> list[Estimate]:
         confidence, seed = self.settings.confidence, self.settings.seed
@@ -171,6 +225,7 @@ class Run:
             seed=self.facts.seed,
             settings=self.facts.settings,
             results=tuple(self.results),
+            distributions=tuple(each.described() for each in self.fitted),
             flags=(*flags, *_flags(self.results)),
             timing={
                 "seconds": self.seconds,

@@ -2,6 +2,8 @@
 
 run.json         what determines the numbers, and how the run was divided
 blocks/          finished blocks of each source, for --resume
+fit/             the state of a fit and its finished stages, for --resume
+distributions/   the learned distributions
 report.json      the truth
 per_input.csv    one line per input and source
 """
@@ -112,10 +114,12 @@ class RunFolder:
     def _strangers(self) -> list[str]:
         """Results that are in the folder and of which no run.json says whose they are."""
         found = [name for name in RESULTS if (self.path / name).exists()]
-        return found + [f"blocks/{path.name}" for path in self._block_files()]
+        return found + [str(path.relative_to(self.path)) for path in self._block_files()]
 
     def _block_files(self) -> list[Path]:
-        return sorted((self.path / "blocks").glob("*.safetensors"))
+        """What a run leaves beside its results."""
+        patterns = ("blocks/*.safetensors", "fit/*.safetensors", "distributions/nppr*.*")
+        return sorted(path for pattern in patterns for path in self.path.glob(pattern))
 
     def _clear(self) -> None:
         """Remove what a run of ours leaves, and nothing else."""

@@ -199,10 +199,21 @@ class FrozenClassifier:
 
     def features(self, x: Tensor) -> Tensor:
         """The input of the last linear layer that runs, or the named layer's output, `(B, F)`."""
+        return self.features_and_logits(x)[0]
+
+    def features_and_logits(self, x: Tensor, *, wanted: bool = True) -> tuple[Tensor, Tensor]:
+        """Features and logits in one pass; no features `(B, 0)` where none are wanted."""
+        if not wanted:
+            return x.new_empty(len(x), 0), self.logits(x)
+        logits: list[Tensor] = []
+
+        def run() -> Tensor:
+            logits.append(self.logits(x))
+            return logits[0]
+
         classifier = self.classifier
-        return collect_features(
-            classifier.module, classifier.features, lambda: self.logits(x), classifier.name
-        )
+        found = collect_features(classifier.module, classifier.features, run, classifier.name)
+        return found, logits[0]
 
 
 @contextmanager

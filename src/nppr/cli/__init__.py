@@ -15,7 +15,9 @@ import typer
 from typer.exceptions import TyperException
 
 from nppr import console
-from nppr.cli.assess import assess
+from nppr.cli.assess import assess, evaluate
+from nppr.cli.fit import fit
+from nppr.cli.spectrum import spectrum
 from nppr.cli.train import train
 from nppr.errors import NpprError
 
@@ -34,6 +36,13 @@ Examples:
       a network of the zoo with your weights on CIFAR-10
   nppr assess --model my_model.py:make --data photos/ --resize 64 --eps 4/255
       your own model (this runs my_model.py) on a folder of images
+  nppr assess --sources nppr,uniform --dependency input --floor 0,0.5 --eps 8/255
+      the worst noise found that may depend on the input, and one that is half Uniform noise
+  nppr fit --dependency label --out runs/label
+  nppr evaluate --distribution runs/label --eps 0.05
+      learn the noise once, measure it again at another radius or on another classifier
+  nppr spectrum --dependency independent
+      from attack-like to noise-like: NPPR against the least randomness rho
   nppr assess --draws 1000 --out runs/mine --resume
       continue an interrupted run: the same command with --resume
   nppr train digits-cnn --out digits.safetensors
@@ -52,7 +61,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXAMPLES)(assess)
+for command in (assess, fit, evaluate, spectrum):
+    app.command(epilog=EXAMPLES)(command)
 app.command(epilog=EXAMPLES)(train)
 
 

@@ -1,4 +1,4 @@
-"""`nppr assess`."""
+"""`nppr assess` and `nppr evaluate`: measure, and print the table."""
 
 from __future__ import annotations
 
@@ -9,113 +9,135 @@ import typer
 
 from nppr import console
 from nppr.cli import options
+from nppr.cli.groups import (
+    BudgetOptions,
+    DataOptions,
+    FitOptions,
+    ModelOptions,
+    RunOptions,
+    grouped,
+    run_folder,
+)
 from nppr.errors import SpecError
 
 if TYPE_CHECKING:
     from nppr.report import Report
 
-__all__ = ["assess"]
+__all__ = ["assess", "assessed", "evaluate", "show"]
 
 
+@grouped
 def assess(
-    model: options.Model = "digits-cnn",
-    weights: options.Weights = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    classes: options.Classes = None,
-    stem: options.Stem = None,
-    features: options.Features = None,
-    feature_model: options.FeatureModel = None,
-    feature_weights: options.FeatureWeights = None,
-    data: options.Data = "digits",
-    split: options.Split = None,
-    resize: options.Resize = None,
-    norm: options.Norm = "linf",
-    eps: options.Eps = None,
+    model: ModelOptions,
+    data: DataOptions,
+    budget: BudgetOptions,
     sources: options.Sources = None,
     draws: options.Draws = 100,
-    inputs: options.Inputs = None,
-    fit_inputs: options.FitInputs = None,
-    select_inputs: options.SelectInputs = None,
     confidence: options.Confidence = 0.95,
-    seed: options.Seed = 0,
-    quantise: options.Quantise = False,
-    batch_size: options.BatchSize = None,
-    device: options.Device = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-    overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
+    fit: FitOptions = FitOptions(),  # noqa: B008
+    distribution: options.Distribution = None,
+    run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure a classifier under noise and attacks, on the same inputs and seed.
+    """Measure a classifier under the worst noise found, fixed noise and attacks, on the same inputs.
 
     Writes report.json and per_input.csv to the run folder and prints the results as a table.
     """
-    budget = options.budget_text(norm, eps)
-    means, stds = options.numbers("mean", mean), options.numbers("std", std)
-    models = (model, weights, mean, std, classes, stem, features, feature_model, feature_weights)
-    measured = (data, split, resize, inputs, fit_inputs, select_inputs, seed)
-    how = (budget, sources, draws, confidence, quantise)
-    folder = out or options.default_folder(model, data, (models, measured, how))
+    report, path = assessed(model, data, budget, sources, draws, confidence, fit, distribution, run)
+    show(report, path, quiet=run.quiet, as_json=as_json)
+
+
+@grouped
+def evaluate(
+    model: ModelOptions,
+    data: DataOptions,
+    budget: BudgetOptions,
+    distribution: options.Distribution = None,
+    sources: options.Sources = None,
+    draws: options.Draws = 100,
+    confidence: options.Confidence = 0.95,
+    run: RunOptions = RunOptions(),  # noqa: B008
+    as_json: options.AsJson = False,
+) -> None:
+    """Measure distributions that nppr fit has written, at this or another radius or classifier.
+
+    Writes report.json and per_input.csv to the run folder and prints the results as a table.
+    """
+    if distribution is None:
+        raise SpecError(
+            "`distribution` must be given: the folder that nppr fit has written."
+            " Example: --distribution runs/fit"
+        )
+    report, path = assessed(
+        model, data, budget, sources or "", draws, confidence, FitOptions(), distribution, run
+    )
+    show(report, path, quiet=run.quiet, as_json=as_json)
+
+
+def assessed(
+    model: ModelOptions,
+    data: DataOptions,
+    budget: BudgetOptions,
+    sources: str | None,
+    draws: int,
+    confidence: float,
+    fit: FitOptions,
+    distribution: options.Distribution,
+    run: RunOptions,
+    floors: str | None = None,
+) -> tuple[Report, str]:
+    """The report, and the path it was written to."""
+    options.budget_text(budget.norm, budget.eps)
+    for name in ("mean", "std"):
+        options.numbers(name, getattr(model, name))
+    work = (budget, sources, draws, confidence, fit, distribution, floors)
+    folder = run_folder(run, model, data, *work)
 
     from nppr.assess import assess as assess_classifier
-    from nppr.budget import Budget
-    from nppr.classifiers import load_classifier
-    from nppr.data import load_data
+    from nppr.learned import load_fitted
 
-    loaded = load_data(data, split=split, resize=resize)
-    if classes is not None:
-        loaded = loaded.with_classes(classes)
-    if feature_weights is not None and feature_model is None:
-        raise SpecError("`feature-weights` must come with --feature-model, got it alone.")
-    layer = None if feature_model else features
-    classifier = load_classifier(
-        model,
-        weights=weights,
-        mean=means,
-        std=stds,
-        classes=classes,
-        stem=stem,
-        features=layer,
-        data=loaded,
-    )
-    featurer = None
-    if feature_model is not None:
-        featurer = load_classifier(
-            feature_model, weights=feature_weights, features=features, data=loaded
-        )
-    with console.progress_bars(quiet=quiet) as progress:
+    loaded = data.load(model.classes)
+    classifier, featurer = model.load(loaded)
+    stated = budget.parse()
+    known = load_fitted(distribution, stated, featurer) if distribution is not None else []
+    if known and stated is None:
+        stated = known[0].source.budget
+    limit = data.fit_inputs or len(loaded.fit)
+    with console.progress_bars(quiet=run.quiet) as (progress, on_fit):
         report = assess_classifier(
             classifier,
             loaded,
-            budget=Budget.parse(*budget) if budget else None,
+            budget=stated,
             sources=sources,
+            fit=fit.settings(min(limit, len(loaded.fit)), floors),
+            distributions=known,
             feature_model=featurer,
             draws=draws,
-            inputs=inputs,
-            fit_inputs=fit_inputs,
-            select_inputs=select_inputs,
+            inputs=data.inputs,
+            fit_inputs=data.fit_inputs,
+            select_inputs=data.select_inputs,
             confidence=confidence,
-            seed=seed,
-            quantise=quantise,
-            batch_size=batch_size,
-            device=device,
+            seed=run.seed,
+            quantise=run.quantise,
+            batch_size=run.batch_size,
+            device=run.device,
             out=folder,
-            resume=resume,
-            overwrite=overwrite,
+            resume=run.resume,
+            overwrite=run.overwrite,
             progress=progress,
-            on_plan=None if quiet else console.show_plan,
+            on_fit=on_fit,
+            on_plan=None if run.quiet else console.show_plan,
         )
-    _show(report, str(folder / "report.json"), quiet=quiet, as_json=as_json)
-    if any(row.error and not row.flags for row in report.results):
-        raise typer.Exit(1)
+    return report, str(folder / "report.json")
 
 
-def _show(report: Report, path: str, *, quiet: bool, as_json: bool) -> None:
+def show(report: Report, path: str, *, quiet: bool, as_json: bool) -> None:
+    """Print what was asked for; a source that failed makes the exit code 1."""
     if as_json:
         sys.stdout.write(report.to_json())
     elif quiet:
         sys.stdout.write(path + "\n")
     else:
         console.show_report(report, path)
+    if any(row.error and not row.flags for row in report.results):
+        raise typer.Exit(1)

@@ -89,7 +89,8 @@ Sources = Annotated[
         help="Sources separated by commas, their options by colons."
         " gaussian, uniform, laplace: scale."
         " pgd: steps, step (relative to the radius), restarts, random-start."
-        " Default: gaussian,uniform,laplace,pgd.",
+        " nppr: the worst noise found by a fit, see --dependency to --preset."
+        " Default: nppr,gaussian,uniform,laplace,pgd.",
     ),
 ]
 Draws = Annotated[int, typer.Option("--draws", help="Perturbations drawn per input.")]
@@ -127,6 +128,92 @@ Resume = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what the run folder holds.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but the path of the result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print report.json instead of the table.")]
+Dependency = Annotated[
+    str,
+    typer.Option(
+        "--dependency",
+        help="The most the noise may depend on: independent, label, input or joint (input and true"
+        " label). The search walks up to it.",
+    ),
+]
+Components = Annotated[
+    int, typer.Option("--components", help="Components of the mixture, K of the paper.")
+]
+Covariance = Annotated[
+    str | None,
+    typer.Option(
+        "--covariance",
+        help="diag, lowrank:R or full (of each component). Default: diag; full in --preset paper.",
+    ),
+]
+Upsampler = Annotated[
+    str | None,
+    typer.Option(
+        "--upsampler",
+        help="Resolution of the noise: none (every pixel), bicubic or trainable (a coarse grid),"
+        " multiscale (grids of all sizes). Default: none; bicubic in --preset paper.",
+    ),
+]
+LatentDim = Annotated[
+    int | None, typer.Option("--latent-dim", help="Latent dimension of --upsampler trainable.")
+]
+Grid = Annotated[
+    int | None,
+    typer.Option(
+        "--grid",
+        help="Side of the coarse grid of bicubic and trainable."
+        " Default: 4, or 7 for images of more than 32 pixels.",
+    ),
+]
+HiddenDim = Annotated[
+    int, typer.Option("--hidden-dim", help="Width of the network that sees the features.")
+]
+LabelDim = Annotated[int, typer.Option("--label-dim", help="Size of the label embedding.")]
+MinStd = Annotated[
+    float, typer.Option("--min-std", help="Least latent standard deviation, before the squashing.")
+]
+Floor = Annotated[
+    str | None,
+    typer.Option(
+        "--floor",
+        help="Least randomness rho in [0, 1], one or several: that share of every perturbation is"
+        " Uniform noise. 0 is the paper's set. One row each. Default: 0,0.5; 0 in --preset paper.",
+    ),
+]
+Kappa = Annotated[float, typer.Option("--kappa", help="Margin of the loss.")]
+LossName = Annotated[str, typer.Option("--loss", help="margin or cross-entropy.")]
+FitCalls = Annotated[
+    int | None,
+    typer.Option(
+        "--fit-calls",
+        help="Budget of a fit: forward and backward passes of one image, for the whole walk."
+        " Default: 92160; 50 epochs in --preset paper.",
+    ),
+]
+FitDraws = Annotated[
+    int | None,
+    typer.Option(
+        "--fit-draws", help="Draws of an input in one step. Default: 1; 32 in --preset paper."
+    ),
+]
+FitSeeds = Annotated[
+    int,
+    typer.Option("--fit-seeds", help="Repeat the fit; all are reported, the lowest named nppr."),
+]
+Preset = Annotated[
+    str,
+    typer.Option(
+        "--preset",
+        help="nppr, or paper: the paper's recipe like for like, nothing chosen after it.",
+    ),
+]
+Distribution = Annotated[
+    Path | None,
+    typer.Option(
+        "--distribution",
+        help="A distribution written by nppr fit, or a folder of them, instead of a fit.",
+    ),
+]
 
 
 def numbers(argument: str, text: str | None) -> tuple[float, ...] | None:

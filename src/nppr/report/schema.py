@@ -62,6 +62,7 @@ class Report(_Record):
     seed: int
     settings: dict[str, Any]
     results: tuple[Result, ...]
+    distributions: tuple[dict[str, Any], ...]
     flags: tuple[Flag, ...]
     timing: dict[str, Any]
     environment: dict[str, Any]

@@ -11,7 +11,7 @@ from nppr.sources.naming import options
 from nppr.sources.noise import Gaussian, Laplace, Uniform
 from nppr.types import PerturbationSource
 
-__all__ = ["DEFAULT_SOURCES", "SOURCES", "parse_sources"]
+__all__ = ["DEFAULT_SOURCES", "NPPR", "SOURCES", "check_unique", "parse_sources", "split_nppr"]
 
 SOURCES: dict[str, Callable[..., PerturbationSource]] = {
     "gaussian": Gaussian,
@@ -21,10 +21,31 @@ SOURCES: dict[str, Callable[..., PerturbationSource]] = {
 }
 """All sources by name: each is built from a budget and the options that are its fields."""
 
-RESERVED = ("clean", "merged")
+NPPR = "nppr"
+"""Not a source but a search for one: the learned distributions are measured like all others."""
+
+RESERVED = ("clean", "merged", "fit", NPPR)
 """Rows of a report that no source may bear the name of."""
 
-DEFAULT_SOURCES = "gaussian,uniform,laplace,pgd"
+DEFAULT_SOURCES = "nppr,gaussian,uniform,laplace,pgd"
+
+
+def split_nppr(text: str) -> tuple[bool, str]:
+    """Whether the list names `nppr`, and the list of the others.
+
+    >>> split_nppr("nppr,uniform")
+    (True, 'uniform')
+    """
+    parts = [part.strip() for part in text.split(",")]
+    wanted = [part for part in parts if part.split(":")[0] == NPPR]
+    if len(wanted) > 1:
+        raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
+    if wanted and wanted[0] != NPPR:
+        raise SpecError(
+            f"`nppr` must have no options in --sources, got {wanted[0]!r}. They are options of the"
+            " command. Example: --floor 0.5 --dependency input"
+        )
+    return bool(wanted), ",".join(part for part in parts if part not in wanted)
 
 
 def parse_sources(text: str, budget: Budget) -> list[PerturbationSource]:
@@ -54,7 +75,7 @@ def check_unique(sources: Sequence[PerturbationSource]) -> None:
 def _parse_source(text: str, budget: Budget) -> PerturbationSource:
     name, *settings = text.split(":")
     if name not in SOURCES:
-        raise unknown("source", name, SOURCES)
+        raise unknown("source", name, [*SOURCES, NPPR])
     defaults = options(SOURCES[name])
     values: dict[str, bool | int | float] = {}
     for setting in settings:

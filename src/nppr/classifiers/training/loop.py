@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from nppr.classifiers.training.adversarial import adversarial, start_draws
 from nppr.classifiers.training.augment import EpochPlan, steps_per_epoch
 from nppr.classifiers.training.examples import Examples
-from nppr.classifiers.training.interrupts import Interrupt, held_back
 from nppr.classifiers.training.schedule import set_rate
 from nppr.classifiers.training.settings import TrainSettings
 from nppr.classifiers.training.standing import Standing, TrainProgress
 from nppr.classifiers.wrap import Classifier, is_out_of_memory
 from nppr.draws import key
 from nppr.errors import ClassifierError, SpecError
+from nppr.interrupts import Interrupt, held_back
 from nppr.types import IntArray
 
 __all__ = ["Session", "optimise"]

@@ -1,0 +1,218 @@
+"""Covariances of the components, as factors of free numbers.
+
+diag       Sigma = diag(sigma^2)                  P = D
+lowrank:r  Sigma = diag(sigma^2) + V V^T          P = D + D r
+full       Sigma = L L^T, L lower triangular      P = D + D (D - 1) / 2
+
+In all of them the first D numbers give the diagonal, `sigma = min_std + c softplus(raw)` with a growth
+c of each component that the context may move: no latent standard deviation is below `min_std`.
+Shapes: B inputs (1 where all share a component), K components, S draws.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.distributions import (
+    Distribution,
+    Independent,
+    LowRankMultivariateNormal,
+    MultivariateNormal,
+    Normal,
+)
+
+from nppr.errors import SpecError
+
+__all__ = ["Covariance", "Diagonal", "Full", "LowRank", "covariance", "mix"]
+
+MOST_FULL = 1024
+"""Largest latent dimension of a full covariance: beyond it one component has half a million numbers."""
+
+
+@dataclass(frozen=True)
+class Covariance(ABC):
+    """A family of covariances of D dimensions with standard deviations of at least `min_std`."""
+
+    latent_dim: int
+    min_std: float
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """P, the free numbers of one component."""
+
+    @abstractmethod
+    def noise_size(self, components: int) -> int:
+        """Standard normal numbers that a relaxed draw from this many components takes."""
+
+    @abstractmethod
+    def relaxed(self, weights: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        """Centred relaxed draws `(B, S, D)`.
+
+        Weights `(B, S, K)`, raw `(B|1, K, P)`, growth `(B|1, K, 1)`, noise `(B, S, noise_size)`.
+        """
+
+    @abstractmethod
+    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        """Centred draws of chosen components `(B, S, D)`: raw `(B, S, P)`, growth `(B, S, 1)`."""
+
+    @abstractmethod
+    def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
+        """The components as distributions over R^D with batch shape `(..., K)`."""
+
+    def start(self, std: float) -> Tensor:
+        """Raw numbers `(P,)` of independent coordinates with this standard deviation."""
+        excess = max(std - self.min_std, 1e-3)
+        raw = torch.zeros(self.size)
+        raw[: self.latent_dim] = excess + math.log(-math.expm1(-excess))
+        return raw
+
+    def std(self, raw: Tensor, growth: Tensor) -> Tensor:
+        """The diagonal `(..., D)` of the factor."""
+        return self.min_std + growth * F.softplus(raw[..., : self.latent_dim])
+
+    def relaxed_std(self, weights: Tensor, raw: Tensor, growth: Tensor) -> Tensor:
+        """`sqrt(sum_k w_k^2 sigma_k^2)`, `(B, S, D)`.
+
+        With a = softplus(raw), shared by all inputs, `sigma^2 = m^2 + 2 m c a + c^2 a^2` and no
+        product of inputs and components is ever as large as an image.
+        """
+        squares = weights.square()
+        if len(raw) > 1:
+            return mix(squares, self.std(raw, growth).square()).sqrt()
+        a = F.softplus(raw[..., : self.latent_dim])
+        grown = growth.transpose(-1, -2)  # (B|1, 1, K)
+        linear = mix(squares * (2 * self.min_std * grown), a)
+        square = mix(squares * grown.square(), a.square())
+        return (self.min_std**2 * squares.sum(-1, keepdim=True) + linear + square).sqrt()
+
+
+@dataclass(frozen=True)
+class Diagonal(Covariance):
+    """Independent coordinates.
+
+    A relaxed draw needs one noise vector, not K: given the relaxed weights w,
+    `sum_k w_k sigma_k xi_k` has the law N(0, sum_k w_k^2 sigma_k^2).
+    """
+
+    @property
+    def size(self) -> int:
+        return self.latent_dim
+
+    def noise_size(self, components: int) -> int:
+        return self.latent_dim
+
+    def relaxed(self, weights: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        return self.relaxed_std(weights, raw, growth) * noise
+
+    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        return self.std(raw, growth) * noise
+
+    def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
+        return Independent(Normal(means, self.std(raw, growth)), 1)
+
+
+@dataclass(frozen=True)
+class LowRank(Covariance):
+    """A diagonal and r directions in which coordinates move together."""
+
+    rank: int
+
+    @property
+    def size(self) -> int:
+        return self.latent_dim * (1 + self.rank)
+
+    def noise_size(self, components: int) -> int:
+        return self.latent_dim + components * self.rank
+
+    def relaxed(self, weights: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        own, shared = noise[..., : self.latent_dim], noise[..., self.latent_dim :]
+        own = self.relaxed_std(weights, raw, growth) * own
+        shared = weights.unsqueeze(-1) * shared.unflatten(-1, (weights.shape[-1], self.rank))
+        directions = self._directions(raw).expand(len(noise), -1, -1, -1)
+        moved: Tensor = torch.einsum("bskr,bkdr->bsd", shared, directions)
+        return own + moved
+
+    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        own, shared = noise[..., : self.latent_dim], noise[..., self.latent_dim :]
+        moved: Tensor = (self._directions(raw) @ shared[..., : self.rank].unsqueeze(-1)).squeeze(-1)
+        return self.std(raw, growth) * own + moved
+
+    def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
+        return LowRankMultivariateNormal(
+            means, self._directions(raw), self.std(raw, growth).square()
+        )
+
+    def start(self, std: float) -> Tensor:
+        """Directions that are not all zero, where their gradient would be zero too."""
+        raw = super().start(std)
+        size = raw.numel() - self.latent_dim
+        waves = torch.cos(torch.arange(size, dtype=torch.float32) * 2.399963)
+        raw[self.latent_dim :] = 0.1 * std / math.sqrt(self.rank) * waves
+        return raw
+
+    def _directions(self, raw: Tensor) -> Tensor:
+        """V, `(..., D, r)`."""
+        return raw[..., self.latent_dim :].reshape(*raw.shape[:-1], self.latent_dim, self.rank)
+
+
+@dataclass(frozen=True)
+class Full(Covariance):
+    """Any covariance, as a Cholesky factor with a positive diagonal."""
+
+    @property
+    def size(self) -> int:
+        return self.latent_dim * (self.latent_dim + 1) // 2
+
+    def noise_size(self, components: int) -> int:
+        return components * self.latent_dim
+
+    def relaxed(self, weights: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        each = noise.unflatten(-1, (weights.shape[-1], self.latent_dim)) * weights.unsqueeze(-1)
+        factor = self.factor(raw, growth)
+        shared = len(factor) == 1
+        rule = "bske,kde->bsd" if shared else "bske,bkde->bsd"
+        drawn: Tensor = torch.einsum(rule, each, factor[0] if shared else factor)
+        return drawn
+
+    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        drawn: Tensor = self.factor(raw, growth) @ noise[..., : self.latent_dim].unsqueeze(-1)
+        return drawn.squeeze(-1)
+
+    def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
+        return MultivariateNormal(means, scale_tril=self.factor(raw, growth))
+
+    def factor(self, raw: Tensor, growth: Tensor) -> Tensor:
+        """The Cholesky factor `(..., D, D)`."""
+        rows, columns = torch.tril_indices(self.latent_dim, self.latent_dim, -1, device=raw.device)
+        factor = torch.diag_embed(self.std(raw, growth))
+        factor[..., rows, columns] = raw[..., self.latent_dim :]
+        return factor
+
+
+def covariance(text: str, latent_dim: int, min_std: float) -> Covariance:
+    """The covariance of this name, such as `diag`, `lowrank:8` or `full`."""
+    name, _, rank = text.partition(":")
+    if name == "lowrank":
+        if not (rank.isdigit() and 1 <= int(rank) <= latent_dim):
+            raise SpecError(
+                f"`covariance` lowrank must have a rank of 1 to {latent_dim}, got {text!r}."
+                " Example: lowrank:8"
+            )
+        return LowRank(latent_dim, min_std, int(rank))
+    if name == "full" and latent_dim > MOST_FULL:
+        raise SpecError(
+            f"`covariance` full must have at most {MOST_FULL} latent dimensions, got {latent_dim}."
+            " Choose diag or lowrank:8, or a coarser grid with --upsampler bicubic."
+        )
+    return {"diag": Diagonal, "full": Full}[text](latent_dim, min_std)
+
+
+def mix(weights: Tensor, values: Tensor) -> Tensor:
+    """`sum_k w_k v_k`: weights `(B, S, K)`, values `(B|1, K, N)` -> `(B, S, N)`."""
+    return weights @ (values[0] if len(values) == 1 else values)

@@ -1,0 +1,96 @@
+"""Nesting: a child of a larger family that starts exactly at its parent's solution."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nppr.distributions.distribution import Distribution, Rule
+from nppr.distributions.settings import Family
+from nppr.errors import SpecError
+
+__all__ = ["grown", "only_component"]
+
+PER_COMPONENT = ("logits", "means", "raw")
+HEADS = ("label_weights", "input_weights", "input_means", "input_raw")
+NEGLIGIBLE = 0.02
+"""Components with less than this share of an even weight are not split and give way to copies."""
+
+
+def grown(parent: Distribution, family: Family, classes: int, features: int = 0) -> Distribution:
+    """A distribution of `family` with the law of `parent`, whose family lies inside it.
+
+    What the child sees beyond its parent enters through layers that are zero. More components are
+    split copies of fewer: each copy has its share of the weight, and the heaviest are split first.
+    """
+    _require_inside(parent, family)
+    child = Distribution(family, parent.shape, classes, features)
+    plan = _split(parent, family.components)
+    state = child.state_dict()
+    for name, value in parent.state_dict().items():
+        if name in state:
+            state[name] = _copied(name, value, plan, parent.family.components)
+    copies = plan.bincount(minlength=parent.family.components)[plan].float()
+    state["mixture.logits"] = _log_weights(parent)[plan] - copies.log()
+    child.load_state_dict(state)
+    return child
+
+
+def only_component(distribution: Distribution) -> int | None:
+    """The one component that a distribution ever uses, or None where there are several."""
+    if distribution.rule is Rule.CHOSEN and len(distribution.chosen.unique()) == 1:
+        return int(distribution.chosen[0])
+    dependency = distribution.family.dependency
+    if distribution.rule is Rule.LARGEST and not (dependency.sees_label or dependency.sees_input):
+        return int(distribution.mixture.logits.argmax())
+    return None
+
+
+def _require_inside(parent: Distribution, family: Family) -> None:
+    before, after = parent.family, family
+    alike = all(
+        getattr(before, name) == getattr(after, name)
+        for name in ("covariance", "upsampler", "latent_dim", "grid", "min_std", "kernel")
+    )
+    inside = after.dependency.contains(before.dependency) and after.components >= before.components
+    if not (alike and inside):
+        raise SpecError(
+            "`family` must contain the family of its parent: the same covariance and up-sampler,"
+            f" what it sees and more, and at least {before.components} components."
+        )
+
+
+def _log_weights(parent: Distribution) -> Tensor:
+    """Free log weights, up to what the context adds."""
+    single = only_component(parent)
+    if single is not None:
+        alone = torch.full_like(parent.mixture.logits.detach(), -torch.inf)
+        alone[single] = 0.0
+        return alone
+    return parent.mixture.logits.detach().log_softmax(0)
+
+
+def _split(parent: Distribution, components: int) -> Tensor:
+    """For every component of the child, the component of the parent it copies."""
+    weights = _log_weights(parent).exp()
+    fixed = parent.family.dependency.sees_label or parent.family.dependency.sees_input
+    if fixed and not torch.isinf(_log_weights(parent)).any():
+        order = list(range(parent.family.components))  # every context may use another one
+    else:
+        kept = weights >= NEGLIGIBLE / parent.family.components
+        order = [k for k in range(parent.family.components) if kept[k]]
+    shares = {k: float(weights[k]) for k in order}
+    copies = dict.fromkeys(order, 1)
+    while sum(copies.values()) < components:
+        copies[max(order, key=lambda k: shares[k] / copies[k])] += 1
+    return torch.tensor([k for k in order for _ in range(copies[k])])
+
+
+def _copied(name: str, value: Tensor, plan: Tensor, components: int) -> Tensor:
+    """A tensor of the parent with its components copied by the plan."""
+    _, _, key = name.rpartition("mixture.")
+    if key in PER_COMPONENT:
+        return value[plan]
+    if key.split(".")[0] in HEADS:
+        return value.reshape(components, -1, *value.shape[1:])[plan].flatten(0, 1)
+    return value

@@ -1,0 +1,177 @@
+"""How a distribution is fitted: the recipe of one stage, and what is asked of the whole search."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from nppr.distributions import Dependency, Family, Temperatures
+from nppr.distributions.bicubic import TORCH
+from nppr.errors import SpecError, unknown
+from nppr.fit.losses import LOSSES
+
+__all__ = ["PRESETS", "FitSettings", "Recipe", "default_settings", "paper_settings"]
+
+PRESETS = ("nppr", "paper")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one stage goes from its start to its end.
+
+    A step takes `inputs` inputs and `draws` draws of each. Adam's rate is `rate` for free parameters
+    and `head_rate` for layers that see a context; it rises over the first `warm_up` of the steps and
+    falls as a cosine to `last_rate` of itself, or stays where `last_rate` is 1. Temperatures go from
+    their start to 1, and tau from `tau` to `last_tau`, geometrically.
+    """
+
+    inputs: int = 512
+    draws: int = 1
+    rate: float = 0.3
+    head_rate: float = 2e-3
+    warm_up: float = 0.05
+    last_rate: float = 0.0
+    tau: float = 1.0
+    last_tau: float = 0.1
+    heat: Temperatures = field(default_factory=Temperatures)
+    clip: float = 1.0
+    loss: str = "margin"
+    kappa: float = 1.0
+    entropy: float = 0.0
+    diversity: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("inputs", "draws"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                argument = {"inputs": "step-inputs", "draws": "fit-draws"}[name]
+                raise SpecError(
+                    f"`{argument}` must be a whole number >= 1, got {getattr(self, name)!r}."
+                )
+        if not math.isfinite(self.kappa):
+            raise SpecError(f"`kappa` must be a finite number, got {self.kappa}. Example: 1")
+        if self.loss not in LOSSES:
+            raise unknown("loss", self.loss, LOSSES)
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """The share of the learning rate at a step, counted from 0."""
+        rising = min(1.0, (step + 1) / max(1.0, self.warm_up * steps))
+        if self.last_rate == 1:
+            return rising
+        turn = 0.5 * (1 + math.cos(math.pi * step / steps))
+        return rising * (self.last_rate + (1 - self.last_rate) * turn)
+
+    def tau_at(self, step: int, steps: int) -> float:
+        """The Gumbel temperature at a step."""
+        return float(self.tau * (self.last_tau / self.tau) ** (step / max(1, steps - 1)))
+
+    def heat_at(self, step: int, steps: int) -> Temperatures:
+        """The paper's temperatures at a step: a straight line down to 1."""
+        left = 1 - step / max(1, steps - 1)
+        starts = asdict(self.heat)
+        return Temperatures(**{name: 1 + (start - 1) * left for name, start in starts.items()})
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What the caller asks for.
+
+    `family` is the largest admissible set; the search walks up to it. `floors` are the values of rho,
+    one result each. `calls` is the budget of one walk in classifier calls (a forward and backward of
+    one image). `walks` is False in the paper's preset: one fit from scratch, nothing chosen.
+    """
+
+    family: Family = field(default_factory=Family)
+    floors: tuple[float, ...] = (0.0, 0.5)
+    calls: int = 92_160
+    seeds: int = 1
+    recipe: Recipe = field(default_factory=Recipe)
+    child_rate: float = 0.1
+    walks: bool = True
+    preset: str = "nppr"
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "seeds"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise SpecError(
+                    f"`fit-{name}` must be a whole number >= 1, got {getattr(self, name)!r}."
+                )
+        if not self.floors:
+            raise SpecError("`floor` must name at least one rho, got none. Example: 0,0.5")
+        for floor in self.floors:
+            self.family.with_(floor=floor)
+        if len(set(self.floors)) < len(self.floors):
+            raise SpecError(f"`floor` must name every rho once, got {list(self.floors)}.")
+        if self.calls < self.step_calls:
+            raise SpecError(
+                f"`fit-calls` must be at least one step, {self.step_calls} calls, got {self.calls}."
+            )
+
+    @property
+    def step_calls(self) -> int:
+        """Classifier calls of one step."""
+        return self.recipe.inputs * self.recipe.draws
+
+    @property
+    def total_calls(self) -> int:
+        """Calls of all floors of one seed: a further floor takes as many as the walk's last stage."""
+        last = {Dependency.INDEPENDENT: 1.0, Dependency.JOINT: 0.25}.get(
+            self.family.dependency, 0.5
+        )
+        return round(self.calls * (1 + (len(self.floors) - 1) * last))
+
+    def as_dict(self) -> dict[str, Any]:
+        """All settings as plain values."""
+        return {**asdict(self), "family": self.family.as_dict(), "floors": list(self.floors)}
+
+
+def default_settings(
+    family: Family | None = None,
+    *,
+    floors: tuple[float, ...] = (0.0, 0.5),
+    calls: int | None = None,
+    seeds: int = 1,
+    **recipe: Any,
+) -> FitSettings:
+    """Our recipe: many inputs and few draws, and a walk through the nested families."""
+    made = FitSettings(
+        family=family or Family(), floors=floors, seeds=seeds, recipe=Recipe(**recipe)
+    )
+    return made if calls is None else replace(made, calls=calls)
+
+
+def paper_settings(
+    family: Family | None = None,
+    *,
+    inputs: int,
+    floors: tuple[float, ...] = (0.0,),
+    calls: int | None = None,
+    seeds: int = 1,
+    **recipe: Any,
+) -> FitSettings:
+    """The paper's recipe for a fit part of this many inputs: 50 epochs unless `calls` says otherwise.
+
+    Adam at 5e-4, except for noise that depends on nothing with a fixed up-sampler: 2e-2, 20 of 50
+    epochs of warm-up and a cosine down to 2e-6.
+    """
+    family = (family or Family(covariance="full", upsampler="bicubic")).with_(
+        kernel=TORCH, label_only=True, scaled=False, wide_heads=True
+    )
+    fixed = family.dependency is Dependency.INDEPENDENT and family.upsampler != "trainable"
+    rates = (
+        {"rate": 2e-2, "head_rate": 2e-2, "warm_up": 0.4, "last_rate": 1e-4}
+        if fixed
+        else {"rate": 5e-4, "head_rate": 5e-4, "warm_up": 0.0, "last_rate": 1.0}
+    )
+    heat = Temperatures(weights=3.0, means=3.0, stds=1.5, shared=1.5)
+    own = {"inputs": 64, "draws": 32, **rates, "heat": heat, "clip": math.inf, **recipe}
+    made = Recipe(**own)
+    return FitSettings(
+        family=family,
+        floors=floors,
+        calls=calls or max(1, 50 * inputs * made.draws),
+        seeds=seeds,
+        recipe=made,
+        walks=False,
+        preset="paper",
+    )

@@ -1,0 +1,136 @@
+"""A learned distribution as a source: its tally is read as NPPR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.classifiers import Classifier, frozen
+from nppr.distributions import Context, Distribution
+from nppr.draws import DrawBlock
+from nppr.errors import SpecError
+from nppr.types import FrozenModel, Metric
+
+__all__ = ["Learned", "learned_name"]
+
+
+@dataclass(eq=False)
+class _Remembered:
+    """Features of the inputs met last: all draw blocks of an input see the same ones."""
+
+    model: FrozenModel | None = None
+    inputs: tuple[object, ...] = ()
+    features: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A fitted distribution in a budget.
+
+    The budget may have another radius than the one it was fitted for. Noise that depends on the input
+    sees features of the classifier it is measured on, or of `feature_model`; `known` holds those of
+    inputs that were looked at before, by dataset index.
+    """
+
+    budget: Budget
+    distribution: Distribution
+    feature_model: Classifier | None = None
+    label: str | None = None
+    known: Mapping[int, Tensor] | None = field(default=None, repr=False)
+    _last: _Remembered = field(default_factory=_Remembered, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.label or learned_name(self.distribution.family.floor)
+
+    @property
+    def metric(self) -> Metric:
+        return Metric.NPPR
+
+    @property
+    def fixed_draws(self) -> int | None:
+        return None
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Perturbations `(B, S, C, H, W)`."""
+        self._require_shape(x)
+        with torch.inference_mode():
+            context = Context(y, self._features(model, x, draws))
+            return self.distribution.to(x.device).exact(context, draws, self.budget)
+
+    def sample(
+        self,
+        x: Tensor,
+        y: Tensor,
+        draws: int,
+        *,
+        model: Classifier | None = None,
+        seed: int = 0,
+    ) -> Tensor:
+        """Draw perturbations `(B, draws, C, H, W)` of images `(B, C, H, W)` with labels `(B,)`.
+
+        `model` gives the features where the noise depends on the input.
+        """
+        if draws < 1:
+            raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
+        block = DrawBlock(seed, "sample", tuple(range(len(x))), 0, draws, x.device, draws)
+        source = model or self.feature_model
+        if source is None:
+            if self.distribution.features:
+                raise SpecError(
+                    "`model` must be given: this noise sees features of a classifier."
+                    " Example: source.sample(x, y, 10, model=classifier)"
+                )
+            return self.distribution.exact(Context(y), block, self.budget).detach()
+        with frozen(source) as seen:
+            return self.perturb(seen, x, y, block)
+
+    def _features(self, model: FrozenModel, x: Tensor, draws: DrawBlock) -> Tensor | None:
+        if not self.distribution.features:
+            return None
+        if self.known is not None:
+            return torch.stack([self.known[index] for index in draws.indices]).to(x.device)
+        inputs = (draws.split, draws.indices)
+        last = self._last
+        if last.features is None or last.model is not model or last.inputs != inputs:
+            last.features = self._found(model, x)
+            last.model, last.inputs = model, inputs
+        return last.features
+
+    def _found(self, model: FrozenModel, x: Tensor) -> Tensor:
+        if self.feature_model is None:
+            found = model.features(x)
+        else:
+            with frozen(self.feature_model) as other:
+                found = other.features(x)
+        if found.shape[1] != self.distribution.features:
+            raise SpecError(
+                f"`distribution` sees {self.distribution.features} features, got"
+                f" {found.shape[1]} from this classifier. Give the classifier it was fitted with"
+                " as --feature-model."
+            )
+        return found
+
+    def _require_shape(self, x: Tensor) -> None:
+        if tuple(x.shape[1:]) != tuple(self.distribution.shape):
+            raise SpecError(
+                f"`distribution` perturbs images of shape {self.distribution.shape},"
+                f" got {tuple(x.shape[1:])}."
+            )
+
+
+def learned_name(floor: float) -> str:
+    """The row of a learned distribution: `nppr`, or `nppr:floor=0.5`.
+
+    >>> learned_name(0.5)
+    'nppr:floor=0.5'
+    """
+    return f"nppr:floor={floor:g}" if floor else "nppr"
