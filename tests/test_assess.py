@@ -11,11 +11,14 @@ from torch import Tensor
 import nppr
 from helpers import Broken, Stray, half_classifier, two_class_data
 from nppr.assess import Plan
+from nppr.distributions import Family
 from nppr.errors import BudgetError, ClassifierError, RunFolderError, SpecError
+from nppr.fit import default_settings
 from nppr.report import Report
 from nppr.types import Metric
 
 BUDGET = nppr.Budget.linf(0.1)
+SMALL = default_settings(Family(components=2), calls=2048, inputs=64)
 
 
 def comparable(report: Report) -> dict[str, object]:
@@ -25,7 +28,7 @@ def comparable(report: Report) -> dict[str, object]:
 def test_two_runs_are_equal_but_for_timing_and_environment(tmp_path: Path) -> None:
     reports = []
     for name, batch in (("a", None), ("b", None), ("c", 7)):
-        nppr.assess(inputs=60, draws=20, batch_size=batch, out=tmp_path / name)
+        nppr.assess(inputs=60, draws=20, fit=SMALL, batch_size=batch, out=tmp_path / name)
         content = json.loads((tmp_path / name / "report.json").read_text())
         del content["timing"], content["environment"]
         reports.append(content)
@@ -43,7 +46,7 @@ def test_the_seed_matters() -> None:
 
 
 def test_every_source_has_its_readings_and_ar_is_merged() -> None:
-    report = nppr.assess(inputs=60, draws=8)
+    report = nppr.assess(inputs=60, draws=8, fit=SMALL)
     rows = [(row.source, row.metric.value, row.method) for row in report.results]
     assert rows[0] == ("clean", "accuracy", "clopper-pearson")
     for noise in ("gaussian", "uniform", "laplace"):
@@ -106,7 +109,7 @@ def test_a_source_that_fails_leaves_the_others_their_results(tmp_path: Path) -> 
 
 
 def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -> None:
-    whole = nppr.assess(inputs=60, draws=40, out=tmp_path / "whole")
+    whole = nppr.assess(inputs=60, draws=40, fit=SMALL, out=tmp_path / "whole")
 
     def interrupt(state: object) -> None:
         if getattr(state, "source", "") == "laplace":
@@ -114,11 +117,16 @@ def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -
 
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        nppr.assess(inputs=60, draws=40, out=out, progress=interrupt)
+        nppr.assess(inputs=60, draws=40, fit=SMALL, out=out, progress=interrupt)
     assert not (out / "report.json").exists()
     told: list[str] = []
     again = nppr.assess(
-        inputs=60, draws=40, out=out, resume=True, progress=lambda s: told.append(s.source)
+        inputs=60,
+        draws=40,
+        fit=SMALL,
+        out=out,
+        resume=True,
+        progress=lambda s: told.append(s.source),
     )
     assert comparable(again) == comparable(whole)
     assert "gaussian" not in told

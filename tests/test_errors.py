@@ -3,7 +3,7 @@ from nppr import errors
 
 def test_every_error_is_an_nppr_error() -> None:
     kinds = [getattr(errors, name) for name in errors.__all__ if name[0].isupper()]
-    assert len(kinds) == 11
+    assert len(kinds) == 14
     assert all(issubclass(kind, errors.NpprError) for kind in kinds)
 
 

@@ -105,7 +105,15 @@ def assess(
     if on_plan:
         learned = [each.source for each in distributions]
         on_plan(_plan(ready, [*chosen, *learned], fit))
-    run = Run(ready.facts, settings, loaded, ready.classifier, ready.folder, progress)
+    run = Run(
+        ready.facts,
+        settings,
+        loaded,
+        ready.classifier,
+        ready.folder,
+        progress,
+        blind=ready.blind(fit),
+    )
     return run.complete(chosen, distributions, ready.learner(fit, on_fit) if fit else None)
 
 

@@ -18,9 +18,10 @@ from nppr.data import Data, overlaps
 from nppr.errors import GradientError, NoFitDataError, SpecError
 from nppr.learned import Fitted, Learner, references, save_fitted
 from nppr.measure import ProgressCallback, measure
-from nppr.report.schema import SCHEMA_VERSION, Flag, Report, Result, failed, result
+from nppr.report.schema import SCHEMA_VERSION, WITH_REFERENCES, Flag, Report, Result, failed, result
 from nppr.run_folder import RunFolder
 from nppr.sources import Clean
+from nppr.sources.spec import NPPR
 from nppr.statistics.estimates import (
     APPROXIMATE,
     accuracy,
@@ -37,16 +38,16 @@ __all__ = ["Facts", "Run", "Settings"]
 logger = logging.getLogger(__name__)
 
 MERGED = "merged"
-WITH_REFERENCES = " or noise"
-"""Behind the name of a learned source: the worse of it and the reference noises."""
-
 NO_GRADIENTS = "no-gradients"
 NO_FIT_DATA = "no-fit-data"
+NO_FEATURES = "no-features"
 OVERLAP = "overlapping-splits"
 FLAGS = {
     APPROXIMATE: "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the"
     " approximate interval is outside the regime it was tested in; quote a guaranteed one",
     NO_GRADIENTS: "skipped: the source needs gradients and the model gives none",
+    NO_FEATURES: "the model shows no features, so the learned noise may depend on the label only;"
+    " name a layer with --features or another model with --feature-model",
     NO_FIT_DATA: "skipped: NPPR is fitted and chosen on other inputs than those evaluated, and the data"
     " have none",
 }
@@ -97,7 +98,10 @@ class Facts:
 
 @dataclass
 class Run:
-    """The measurements of one assessment as they come in."""
+    """The measurements of one assessment as they come in.
+
+    `blind` is whether learned noise had to do without features.
+    """
 
     facts: Facts
     settings: Settings
@@ -105,6 +109,7 @@ class Run:
     classifier: Prepared
     folder: RunFolder | None
     progress: ProgressCallback | None
+    blind: bool = False
     results: list[Result] = field(default_factory=list)
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -156,7 +161,7 @@ class Run:
             found = learner.run()
         except Exception as error:
             logger.debug("the fit failed", exc_info=True)
-            self.results.append(self._failed("nppr", Metric.NPPR, error))
+            self.results.append(self._failed(NPPR, Metric.NPPR, error))
             return []
         self.seconds["fit"] = round(time.perf_counter() - start, 3)
         if self.folder:
@@ -215,6 +220,11 @@ class Run:
             tally = merged([self.tallies[source.name] for source in measured])
             self.results.append(result(MERGED, adversarial(tally, self.settings.confidence)))
 
+    def _blind(self) -> tuple[Flag, ...]:
+        if not self.blind:
+            return ()
+        return (Flag(id=NO_FEATURES, source=NPPR, message=FLAGS[NO_FEATURES]),)
+
     def _report(self, flags: tuple[Flag, ...]) -> Report:
         return Report(
             schema_version=SCHEMA_VERSION,
@@ -226,7 +236,7 @@ class Run:
             settings=self.facts.settings,
             results=tuple(self.results),
             distributions=tuple(each.described() for each in self.fitted),
-            flags=(*flags, *_flags(self.results)),
+            flags=(*flags, *self._blind(), *_flags(self.results)),
             timing={
                 "seconds": self.seconds,
                 "total_seconds": round(sum(self.seconds.values()), 3),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import torch
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, ModelSpec, Prepared, frozen, load_classifier, prepare
 from nppr.classifiers.checking import check_classifier
+from nppr.classifiers.prepare import FORMS
 from nppr.data import Data, load_data
 from nppr.data.load import DataSpec
+from nppr.distributions import Dependency
 from nppr.errors import BudgetError, ClassifierError
 from nppr.fit import FitProgress, FitSettings
 from nppr.learned import Learner
@@ -23,6 +26,11 @@ from nppr.run import Facts, Settings
 from nppr.run_folder import RunFolder
 
 __all__ = ["Setup", "limited", "set_up", "stated_budget"]
+
+
+FIT_MICRO_BATCH = 64
+FIT_NUMBERS = 2**22
+"""Numbers in the images of a micro-batch of a fit, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +46,25 @@ class Setup:
     folder: RunFolder | None
 
     def learner(self, fit: FitSettings, progress: Callable[[FitProgress], None] | None) -> Learner:
-        """The search for the worst noise of this classifier."""
+        """The search for the worst noise of this classifier.
+
+        It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
+        Noise that cannot see features, because the model shows none, may see the label only.
+        """
+        pixels = math.prod(self.data.shape)
+        fixed = prepare(
+            self.classifier.reference,
+            probe(self.data.evaluate),
+            classes=self.data.classes,
+            device=self.classifier.device,
+            micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
+            form=FORMS,
+        )
+        if self.blind(fit):
+            fit = replace(fit, family=fit.family.with_(dependency=Dependency.LABEL))
         return Learner(
             settings=fit,
-            classifier=self.classifier,
+            classifier=fixed,
             data=self.data,
             budget=self.budget,
             described=self.facts.classifier,
@@ -52,6 +75,11 @@ class Setup:
             identity=self.folder.identity if self.folder else "",
             progress=progress,
         )
+
+    def blind(self, fit: FitSettings | None) -> bool:
+        """Whether joint noise is asked for and the model shows no features."""
+        joint = fit is not None and fit.family.dependency is Dependency.JOINT
+        return joint and self.facts.classifier["features"] is None
 
 
 def set_up(

@@ -9,8 +9,8 @@ from nppr.report import Report, read_report
 from nppr.types import Metric
 
 TOP = (
-    "schema_version nppr_version classifier data budget seed settings results flags timing"
-    " environment"
+    "schema_version nppr_version classifier data budget seed settings results distributions"
+    " flags timing environment"
 )
 ROW = (
     "source metric value low high confidence method claim direction split inputs draws calls"

@@ -24,7 +24,7 @@ from nppr.classifiers.checking import check_classifier
 from nppr.classifiers.wrap import Classifier, FrozenClassifier, frozen, is_out_of_memory
 from nppr.errors import SpecError
 
-__all__ = ["AGREEMENT", "FrozenForms", "Prepared", "prepare", "usable_device"]
+__all__ = ["AGREEMENT", "FORMS", "FrozenForms", "Prepared", "prepare", "usable_device"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,9 @@ GRADIENT_AGREEMENT = 0.05
 
 GAIN = 1.03
 """A form must be this much faster to be kept: less is noise of the clock."""
+
+FORMS = ("folded", "channels_last")
+"""All forms: asked for by name, those that agree are taken without timing them."""
 
 PROBE_SECONDS = 0.08
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)

@@ -199,7 +199,7 @@ def covariance(text: str, latent_dim: int, min_std: float) -> Covariance:
     """The covariance of this name, such as `diag`, `lowrank:8` or `full`."""
     name, _, rank = text.partition(":")
     if name == "lowrank":
-        if not (rank.isdigit() and 1 <= int(rank) <= latent_dim):
+        if not (rank.isascii() and rank.isdigit() and 1 <= int(rank) <= latent_dim):
             raise SpecError(
                 f"`covariance` lowrank must have a rank of 1 to {latent_dim}, got {text!r}."
                 " Example: lowrank:8"

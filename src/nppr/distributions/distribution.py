@@ -21,6 +21,7 @@ from nppr.distributions.mixture import Context, Given, Mixture, Temperatures
 from nppr.distributions.settings import Family
 from nppr.distributions.upsample import upsampler
 from nppr.draws import DrawBlock
+from nppr.errors import SpecError
 
 __all__ = ["Distribution", "Rule"]
 
@@ -133,10 +134,14 @@ class Distribution(nn.Module):
         With share = r / r' the copy in a budget of radius r' is this distribution in radius r, which
         is how a larger radius is warm-started.
         """
+        if not (self.family.scaled and 0 < share <= 1):
+            raise SpecError(
+                f"`share` must lie in (0, 1], for a family with a learned scale, got {share}."
+            )
         other = copy.deepcopy(self)
-        log_scale = math.log(share) + float(self.scale.detach().log())
+        shrunk = -math.log(share) + float(F.softplus(self.raw_scale.detach()))
         with torch.no_grad():
-            other.raw_scale.fill_(math.log(math.expm1(-log_scale)))
+            other.raw_scale.fill_(shrunk + math.log(-math.expm1(-shrunk)) if shrunk else FULL_SCALE)
         return other
 
     def _perturbation(self, latent: Tensor, draws: DrawBlock, budget: Budget) -> Tensor:

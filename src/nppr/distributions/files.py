@@ -27,6 +27,11 @@ from nppr.tensor_files import write_tensors
 __all__ = ["Saved", "load_distribution", "save_distribution"]
 
 FORMAT = 1
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, MemoryError,
+    RuntimeError, SafetensorError,
+)  # fmt: skip
+"""What a crafted or damaged file can cause while it is read."""
 
 
 class Saved(BaseModel):
@@ -58,7 +63,7 @@ def save_distribution(path: Path, distribution: Distribution, saved: Saved) -> N
     """Write PATH.safetensors, then PATH.json, each whole or not at all."""
     tensors = {name: value.cpu() for name, value in distribution.state_dict().items()}
     write_tensors(_with(path, ".safetensors"), tensors, {"format": str(FORMAT)})
-    record = saved.model_copy(update={"checksum": _checksum(tensors)})
+    record = saved.model_copy(update={"checksum": _checksum(tensors, saved)})
     text = json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
     partial = _with(path, ".json.partial")
     partial.write_text(text, encoding="utf-8")
@@ -77,14 +82,14 @@ def load_distribution(path: str | Path) -> tuple[Distribution, Saved]:
         saved.stated_budget()
         with safe_open(_with(stem, ".safetensors"), framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if saved.checksum != _checksum(tensors):
-            raise ValueError("the tensors are not those the JSON file was written for")
+        if saved.checksum != _checksum(tensors, saved):
+            raise ValueError("the two files were changed, or do not belong together")
         distribution = _built(saved, tensors)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise _unreadable(stem, f"field {field!r}: {first['msg']}") from error
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError, RuntimeError) as error:
+    except UNREADABLE as error:
         raise _unreadable(stem, " ".join(str(error).split())[:200]) from error
     except DistributionError:
         raise
@@ -113,8 +118,10 @@ def _unreadable(stem: Path, reason: str) -> DistributionError:
     )
 
 
-def _checksum(tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _checksum(tensors: Mapping[str, Tensor], saved: Saved) -> str:
+    """A hash of all tensors and of all that the record says."""
+    record = saved.model_dump(mode="json", exclude={"checksum"})
+    digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
         content = tensor.detach().contiguous().flatten().view(torch.uint8)

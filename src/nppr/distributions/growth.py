@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from nppr.distributions.dependency import Dependency
 from nppr.distributions.distribution import Distribution, Rule
 from nppr.distributions.settings import Family
 from nppr.errors import SpecError
@@ -12,6 +13,10 @@ from nppr.errors import SpecError
 __all__ = ["grown", "only_component"]
 
 PER_COMPONENT = ("logits", "means", "raw")
+ALIKE = (
+    "covariance", "upsampler", "latent_dim", "grid", "min_std", "kernel", "floor", "scaled",
+    "label_only", "wide_heads", "hidden_dim", "label_dim",
+)  # fmt: skip
 HEADS = ("label_weights", "input_weights", "input_means", "input_raw")
 NEGLIGIBLE = 0.02
 """Components with less than this share of an even weight are not split and give way to copies."""
@@ -22,6 +27,7 @@ def grown(parent: Distribution, family: Family, classes: int, features: int = 0)
 
     What the child sees beyond its parent enters through layers that are zero. More components are
     split copies of fewer: each copy has its share of the weight, and the heaviest are split first.
+    Components with next to no weight in noise that sees nothing give way to copies.
     """
     _require_inside(parent, family)
     child = Distribution(family, parent.shape, classes, features)
@@ -48,15 +54,14 @@ def only_component(distribution: Distribution) -> int | None:
 
 def _require_inside(parent: Distribution, family: Family) -> None:
     before, after = parent.family, family
-    alike = all(
-        getattr(before, name) == getattr(after, name)
-        for name in ("covariance", "upsampler", "latent_dim", "grid", "min_std", "kernel")
-    )
+    alike = all(getattr(before, name) == getattr(after, name) for name in ALIKE)
     inside = after.dependency.contains(before.dependency) and after.components >= before.components
+    if after.label_only and before.dependency is Dependency.INPUT:
+        inside = inside and after.dependency is Dependency.INPUT  # joint weights see no features
     if not (alike and inside):
         raise SpecError(
-            "`family` must contain the family of its parent: the same covariance and up-sampler,"
-            f" what it sees and more, and at least {before.components} components."
+            "`family` must contain the family of its parent: the same but for what it sees, which"
+            f" may be more, and its components, at least {before.components}."
         )
 
 

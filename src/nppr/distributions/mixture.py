@@ -26,7 +26,7 @@ START_STD = math.exp(-1)
 
 @dataclass(frozen=True)
 class Context:
-    """What the noise may see: labels `(B,)` and standardised features `(B, F)`."""
+    """What the noise may see: labels `(B,)` and features `(B, F)`."""
 
     labels: Tensor
     features: Tensor | None = None
@@ -146,7 +146,8 @@ class Mixture(nn.Module):
         """Take mean and spread of these features `(N, F)` as the scale the heads see."""
         self.feature_mean.copy_(features.mean(0))
         spread = features.std(0) if len(features) > 1 else torch.ones_like(features[0])
-        self.feature_scale.copy_(1 / spread.clamp_min(1e-3 * float(spread.max()) + 1e-12))
+        typical = float(spread.mean()) or 1.0
+        self.feature_scale.copy_(1 / spread.clamp_min(0.1 * typical))
 
 
 def _zero(inputs: int, outputs: int) -> nn.Linear:

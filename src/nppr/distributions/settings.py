@@ -43,15 +43,22 @@ class Family:
     wide_heads: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.dependency, Dependency):
+            raise unknown("dependency", str(self.dependency), list(Dependency))
         for name in ("components", "latent_dim", "grid", "hidden_dim", "label_dim"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= 1):
+            free = value is None and name in ("latent_dim", "grid")
+            if not free and (type(value) is not int or value < 1):
                 argument = name.replace("_", "-")
                 raise SpecError(f"`{argument}` must be a whole number >= 1, got {value!r}.")
-        if not 0 < self.min_std < math.inf:
-            raise SpecError(f"`min-std` must be a number > 0, got {self.min_std}. Example: 0.05")
-        if not 0 <= self.floor <= 1:
-            raise SpecError(f"`floor` must lie in [0, 1], got {self.floor}. Example: 0,0.5")
+        if not (_number(self.min_std) and 0 < self.min_std < math.inf):
+            raise SpecError(f"`min-std` must be a number > 0, got {self.min_std!r}. Example: 0.05")
+        if not (_number(self.floor) and 0 <= self.floor <= 1):
+            raise SpecError(f"`floor` must lie in [0, 1], got {self.floor!r}. Example: 0,0.5")
+        if not (_number(self.kernel) and -1 <= self.kernel <= 0):
+            raise SpecError(f"`kernel` must lie in [-1, 0], got {self.kernel!r}. Example: -0.5")
+        if not isinstance(self.covariance, str):
+            raise unknown("covariance", str(self.covariance), COVARIANCES)
         if self.covariance.partition(":")[0] not in ("diag", "full", "lowrank"):
             raise unknown("covariance", self.covariance, COVARIANCES)
         if self.covariance.startswith(("diag:", "full:")):
@@ -75,3 +82,7 @@ class Family:
     def from_dict(cls, values: dict[str, Any]) -> Family:
         """The inverse of `as_dict`."""
         return cls(**{**values, "dependency": Dependency(values["dependency"])})
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -7,6 +7,7 @@ memory does not grow with the step. The numbers of an input depend on (seed, ind
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -75,11 +76,15 @@ class Fitting:
 
 @dataclass(eq=False)
 class Step:
-    """How far a fit is: the distribution, its optimiser, and what happened so far."""
+    """How far a fit is: the distribution, its optimiser, and what happened so far.
+
+    `snapshot` is the distribution after half of the steps: it may do better on other inputs.
+    """
 
     distribution: Distribution
     optimiser: torch.optim.Adam
     history: History
+    snapshot: Distribution | None = None
 
     @property
     def number(self) -> int:
@@ -114,6 +119,8 @@ def fit(
     with held_back() as interrupt, fitting.classifier.frozen(quantise=fitting.quantise) as models:
         while state.number < fitting.steps:
             fitting = _take(fitting, state, models.fast)
+            if state.number == fitting.steps // 2:
+                state.snapshot = copy.deepcopy(state.distribution).eval()
             if save:
                 save(state, interrupt.asked)
             if progress:

@@ -10,25 +10,15 @@ A child that does not beat its parent on select beyond chance *is* its parent, w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
 from nppr.data import Data
-from nppr.distributions import (
-    Dependency,
-    Distribution,
-    Rule,
-    grown,
-    only_component,
-    route_by_features,
-    route_by_label,
-)
+from nppr.distributions import Distribution, Rule
 from nppr.draws import key
 from nppr.errors import NoFitDataError
 from nppr.fit.diagnostics import noise_diagnostics, weight_diagnostics
@@ -37,6 +27,7 @@ from nppr.fit.loop import FitProgress, Fitting, History, Step, fit, optimiser
 from nppr.fit.select import Candidate, Judge, best, candidates
 from nppr.fit.settings import FitSettings
 from nppr.fit.stages import Finished, StageFiles
+from nppr.fit.start import start
 from nppr.fit.walk import Stage, walk
 from nppr.sources import learned_name
 from nppr.types import Fit, PerturbationSource, Select
@@ -91,29 +82,35 @@ class Search:
     identity: str = ""
     progress: Callable[[FitProgress], None] | None = None
     references: Sequence[PerturbationSource] = ()
+    clean_calls: int = 0
     forward_calls: int = 0
     fit_calls: int = 0
+    _fit_inputs: Found[Fit] = field(init=False)
+    _select_inputs: Found[Select] = field(init=False)
 
     def run(self) -> list[Outcome]:
         """All floors of all seeds, floors inside seeds."""
+        self.find_inputs()
+        found: list[Outcome] = []
+        for number in range(self.settings.seeds):
+            found += self._one_seed(number)
+        return found
+
+    def find_inputs(self) -> None:
+        """Find the inputs that are right without noise, and their features, once for all stages."""
         self._require_parts()
-        sees = self.settings.family.dependency.sees_input
         kept = max(1, int(CLEAN_SHARE * self.settings.calls))
         part = self.data.fit.limit(min(len(self.data.fit), kept), self.seed, "fit-inputs")
         look = partial(
             find,
             self.classifier,
-            features=sees,
+            features=self.settings.family.dependency.sees_input,
             feature_model=self.feature_model,
             quantise=self.quantise,
         )
-        fitted = look(part=part, keep_images=True)
-        chosen = look(part=self.data.select)
-        self.forward_calls = fitted.calls + chosen.calls
-        found: list[Outcome] = []
-        for number in range(self.settings.seeds):
-            found += self._one_seed(number, fitted, chosen)
-        return found
+        self._fit_inputs = look(part=part, keep_images=True)
+        self._select_inputs = look(part=self.data.select)
+        self.clean_calls = self._fit_inputs.calls + self._select_inputs.calls
 
     def _require_parts(self) -> None:
         for part in (self.data.fit, self.data.select):
@@ -123,100 +120,60 @@ class Search:
                     " Leave nppr out of --sources, or give data with such a part."
                 )
 
-    def _one_seed(self, number: int, fitted: Found[Fit], chosen: Found[Select]) -> list[Outcome]:
-        seed = self.seed if number == 0 else key(self.seed, "fit/seed", number, 0) & 0x7FFFFFFF
+    def _one_seed(self, number: int) -> list[Outcome]:
         stages = walk(self.settings)
         finished: list[Finished] = []
         for stage in stages:
-            parents = [finished[parent] for parent in stage.parents]
-            finished.append(self._stage(stage, parents, number, seed, fitted, chosen))
-        outcomes = [self._outcome(finished, number, chosen)]
+            finished.append(self.complete(stage, [finished[i] for i in stage.parents], number))
+        outcomes = [self._outcome(finished, number)]
         for floor in self.settings.floors[1:]:
-            parent = finished[-1]
-            family = stages[-1].family.with_(floor=floor)
             stage = replace(
                 stages[-1],
                 name=f"{stages[-1].name}, floor {floor:g}",
-                family=family,
-                parents=(len(finished) - 1,),
+                family=stages[-1].family.with_(floor=floor),
                 recipe=replace(self.settings.recipe, rate=self.settings.child_rate),
                 steps=stages[-1].steps if floor < 1 else 0,  # rho = 1 is Uniform noise
             )
-            finished.append(self._stage(stage, [parent], number, seed, fitted, chosen))
-            outcomes.append(self._outcome(finished, number, chosen))
+            finished.append(self.complete(stage, [finished[-1]], number))
+            outcomes.append(self._outcome(finished, number))
         return outcomes
 
-    def _stage(
-        self,
-        stage: Stage,
-        parents: list[Finished],
-        number: int,
-        seed: int,
-        fitted: Found[Fit],
-        chosen: Found[Select],
-    ) -> Finished:
+    def complete(self, stage: Stage, parents: Sequence[Finished], number: int = 0) -> Finished:
         """Fit one family, then choose among what it found and its parents."""
-        files = StageFiles(self.folder, f"{number}-{stage.name}", f"{self.identity} {seed}")
+        seed = self.seed if number == 0 else key(self.seed, "fit/seed", number, 0) & 0x7FFFFFFF
+        files = StageFiles(self.folder, f"{number}-{stage.name}", self.identity)
         done = files.load(self.classifier.device)
         if done is None:
-            start = self._start(stage, parents, seed, fitted)
-            state = Step(start, optimiser(start, stage.recipe), History([], []))
-            state_file = files.state()
-            if state_file:
-                state_file.restore(state)
-            fitting = Fitting(
-                stage=stage.name,
-                classifier=self.classifier,
-                inputs=fitted,
-                budget=self.budget,
-                recipe=stage.recipe,
-                steps=stage.steps,
-                seed=seed,
-                quantise=self.quantise,
-            )
-            save = state_file.save if state_file else None
-            fit(fitting, state, progress=self.progress, save=save)
-            done = self._choose(stage, state, parents, seed, chosen)
+            state = self._fitted(stage, parents, seed, files)
+            done = self._choose(stage, state, parents)
             files.save(done)
         self.fit_calls += done.fit_calls
         self.forward_calls += done.forward_calls
         return done
 
-    def _start(
-        self, stage: Stage, parents: list[Finished], seed: int, fitted: Found[Fit]
-    ) -> Distribution:
-        """A fresh distribution, or one with the law of the best parent."""
-        classes, features = self.data.classes, fitted.features.shape[1]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(key(seed, f"fit/start/{stage.name}", 0, 0))
-            if parents:
-                parent = min(parents, key=lambda each: each.value or 0.0)
-                basis = parent.fitted
-                if basis.family.dependency is Dependency.INDEPENDENT:
-                    single = only_component(parent.selected)
-                    basis = parent.selected if single is not None else basis.sharpened(Rule.LARGEST)
-                alone = only_component(basis) is not None
-                start = grown(basis, stage.family, classes, features)
-            else:
-                channels, height, width = self.data.shape
-                start = Distribution(stage.family, (channels, height, width), classes, features)
-        if start.features and not any(parent.fitted.features for parent in parents):
-            start.mixture.standardise(fitted.features)
-        if parents and alone:
-            if stage.family.dependency.sees_label:
-                route_by_label(start)
-            elif start.features:
-                route_by_features(start, fitted.features, torch.from_numpy(fitted.part.labels))
-        return start
+    def _fitted(
+        self, stage: Stage, parents: Sequence[Finished], seed: int, files: StageFiles
+    ) -> Step:
+        inputs = self._fit_inputs
+        made = start(stage, parents, inputs, self.data.shape, self.data.classes, seed)
+        made.to(self.classifier.device)
+        state = Step(made, optimiser(made, stage.recipe), History([], []))
+        file = files.state()
+        if file:
+            file.restore(state)
+        fitting = Fitting(
+            stage=stage.name,
+            classifier=self.classifier,
+            inputs=inputs,
+            budget=self.budget,
+            recipe=stage.recipe,
+            steps=stage.steps,
+            seed=seed,
+            quantise=self.quantise,
+        )
+        return fit(fitting, state, progress=self.progress, save=file.save if file else None)
 
-    def _choose(
-        self,
-        stage: Stage,
-        state: Step,
-        parents: list[Finished],
-        seed: int,
-        chosen: Found[Select],
-    ) -> Finished:
+    def _choose(self, stage: Stage, state: Step, parents: Sequence[Finished]) -> Finished:
         fit_calls = stage.steps * stage.recipe.inputs * stage.recipe.draws
         if not self.settings.walks:
             return Finished(
@@ -230,8 +187,11 @@ class Search:
                 forward_calls=0,
                 value=None,
             )
-        judge = self._judge(stage, parents, fit_calls, seed, chosen)
+        judge = self._judge(stage, len(parents), fit_calls)
         own = candidates(stage.name, state.distribution, judge)
+        if state.snapshot is not None:
+            sharp = state.snapshot.sharpened(Rule.LARGEST)
+            own.append(Candidate(f"{stage.name}, checkpoint", sharp, judge.of(sharp)))
         before = [_kept(parent, stage, judge) for parent in parents]
         winner = best(own, before)
         noises = {
@@ -257,17 +217,12 @@ class Search:
     def _references(self, stage: Stage) -> Sequence[PerturbationSource]:
         return self.references if stage.last else ()
 
-    def _judge(
-        self,
-        stage: Stage,
-        parents: list[Finished],
-        fit_calls: int,
-        seed: int,
-        chosen: Found[Select],
-    ) -> Judge:
+    def _judge(self, stage: Stage, parents: int, fit_calls: int) -> Judge:
         """As many select inputs and draws as the budget of forward-only calls allows."""
-        columns = stage.family.components + len(parents) + len(self._references(stage))
-        allowed = FORWARD_SHARE * (self.fit_calls + fit_calls) - self.forward_calls
+        chosen = self._select_inputs
+        columns = stage.family.components + 1 + parents + len(self._references(stage))
+        spent = self.clean_calls + self.forward_calls
+        allowed = FORWARD_SHARE * (self.fit_calls + fit_calls) - spent
         inputs = int(min(len(chosen), max(FEWEST, allowed // columns)))
         draws = int(min(MOST_DRAWS, max(1, allowed // (columns * inputs))))
         return Judge(
@@ -279,8 +234,8 @@ class Search:
             quantise=self.quantise,
         )
 
-    def _outcome(self, finished: list[Finished], number: int, chosen: Found[Select]) -> Outcome:
-        last = finished[-1]
+    def _outcome(self, finished: Sequence[Finished], number: int) -> Outcome:
+        last, chosen = finished[-1], self._select_inputs
         judge = Judge(self.classifier, chosen, self.budget, 1, self.seed)
         noise = noise_diagnostics(last.selected, self.budget, self.classifier, chosen, self.seed)
         weights = weight_diagnostics(judge.weights(last.fitted))
@@ -293,7 +248,7 @@ class Search:
                 "with_references": last.references,
                 "stages": [each.record() for each in finished],
                 "fit_calls": sum(each.fit_calls for each in finished),
-                "forward_calls": self.forward_calls,
+                "forward_calls": self.clean_calls + sum(each.forward_calls for each in finished),
             },
             diagnostics={**weights, **noise},
         )

@@ -26,7 +26,7 @@ class Recipe:
     their start to 1, and tau from `tau` to `last_tau`, geometrically.
     """
 
-    inputs: int = 512
+    inputs: int = 256
     draws: int = 1
     rate: float = 0.3
     head_rate: float = 2e-3

@@ -6,6 +6,7 @@ continued fit takes the same steps, so that it ends in the same bytes.
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ class FitFile:
         tensors = {
             f"distribution/{name}": value for name, value in state.distribution.state_dict().items()
         }
+        if state.snapshot is not None:
+            kept = state.snapshot.state_dict()
+            tensors.update({f"snapshot/{name}": value for name, value in kept.items()})
         tensors.update(optimiser_tensors(state.optimiser))
         history = {"loss": state.history.loss, "pr": state.history.pr}
         metadata = {"identity": self.identity, "history": json.dumps(history)}
@@ -68,15 +72,18 @@ class FitFile:
 
 def _restore(state: Step, tensors: dict[str, Tensor], history: dict[str, list[float]]) -> None:
     memory: dict[int, dict[str, Tensor]] = {}
-    weights: dict[str, Tensor] = {}
+    weights: dict[str, dict[str, Tensor]] = {"distribution": {}, "snapshot": {}}
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")
-        if kind == "distribution":
-            weights[rest] = tensor
+        if kind in weights:
+            weights[kind][rest] = tensor
         else:
             number, _, own = rest.partition("/")
             memory.setdefault(int(number), {})[own] = tensor
-    state.distribution.load_state_dict(weights)
+    state.distribution.load_state_dict(weights["distribution"])
+    if weights["snapshot"]:
+        state.snapshot = copy.deepcopy(state.distribution).eval()
+        state.snapshot.load_state_dict(weights["snapshot"])
     groups = state.optimiser.state_dict()["param_groups"]
     state.optimiser.load_state_dict({"state": memory, "param_groups": groups})
     state.history = History(history["loss"], history["pr"])

@@ -11,9 +11,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nppr.errors import RunFolderError
 from nppr.types import Claim, Direction, Estimate, Evaluate, Metric
 
-__all__ = ["SCHEMA_VERSION", "Flag", "Report", "Result", "failed", "read_report", "result"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "WITH_REFERENCES",
+    "Flag",
+    "Report",
+    "Result",
+    "failed",
+    "read_report",
+    "result",
+]
 
 SCHEMA_VERSION = 1
+
+WITH_REFERENCES = " or noise"
+"""Behind the name of a learned source: the worse of it and the reference noises."""
 
 
 class _Record(BaseModel):

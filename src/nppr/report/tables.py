@@ -9,17 +9,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nppr.report.schema import Report, Result
+from nppr.distributions.dependency import Dependency
+from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.statistics.estimates import APPROXIMATE
 from nppr.types import Direction, Metric
 
 __all__ = ["as_text", "console_table", "notes"]
 
 ORDER = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR)
+RELATIVE = (Metric.AR, Metric.NPPR, Metric.PR)
+"""Metrics over the inputs that are right without noise."""
+
 GUARANTEED = ("empirical-bernstein", "clopper-pearson")
 BAR = 20
 LEGEND = """\
 PR       share of right draws, mean over the inputs that are right without noise
+NPPR     the same under the worst noise found in the admissible set: an upper bound
 AR       share of those inputs that no perturbation broke: an upper bound
 / clean  accuracy under the source over all inputs / clean accuracy, in %"""
 WIDE = 104
@@ -66,15 +71,47 @@ def notes(report: Report) -> str:
     flags = {flag.id: flag.message for flag in report.flags}
     marks = {APPROXIMATE: "*"}
     return "\n".join(
-        [LEGEND, *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items())]
+        [
+            LEGEND,
+            *_learned(report),
+            *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items()),
+        ]
     )
+
+
+def _learned(report: Report) -> list[str]:
+    """A line for every learned source: what it may depend on and how random it is."""
+    lines = []
+    for made in report.distributions:
+        asked = (report.settings["fit"] or made["fit"]["settings"])["family"]["dependency"]
+        lines.append(
+            f"{made['source']}: {Dependency(asked).words}; rho {made['family']['floor']:g}, realised"
+            f" std {made['diagnostics']['realised_std']:.3f} of the radius; found as"
+            f" {made['fit']['selected']!r}"
+        )
+        winner = made["fit"].get("with_references", {}).get("winner", made["source"])
+        if winner != made["source"]:
+            lines.append(
+                f"{made['source']}{WITH_REFERENCES}: {winner} noise was worse than what the family"
+                " gave on the select part"
+            )
+    return lines
+
+
+def _repeated(report: Report) -> set[str]:
+    """Rows of a family with the reference noises where the family itself was worst."""
+    return {
+        made["source"] + WITH_REFERENCES
+        for made in report.distributions
+        if made["fit"].get("with_references", {}).get("winner") == made["source"]
+    }
 
 
 def _title(report: Report) -> Text:
     name, data = report.classifier["name"], report.data["name"]
     inputs = report.data["inputs"]["evaluate"]
     budget = f"{report.budget['norm']} {report.budget['text']}"
-    right = [row.inputs for row in report.results if row.metric in (Metric.PR, Metric.AR)]
+    right = [row.inputs for row in report.results if row.metric in RELATIVE]
     counted = (
         f"{inputs:,} inputs of its evaluate part, {max(right, default=0):,} right without noise"
     )
@@ -85,8 +122,9 @@ def _title(report: Report) -> Text:
 def _rows(report: Report) -> list[Result]:
     """The first result of every source, in the order of the theory: AR <= NPPR <= PR."""
     firsts: dict[tuple[str, Metric], Result] = {}
+    repeated = _repeated(report)
     for row in report.results:
-        if row.metric is not Metric.NORMALISED_ACCURACY:
+        if row.metric is not Metric.NORMALISED_ACCURACY and row.source not in repeated:
             firsts.setdefault((row.source, row.metric), row)
     return sorted(
         firsts.values(),

@@ -79,8 +79,13 @@ class Learned:
 
         `model` gives the features where the noise depends on the input.
         """
-        if draws < 1:
-            raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
+        if type(draws) is not int or draws < 1:
+            raise SpecError(f"`draws` must be a whole number >= 1, got {draws!r}.")
+        self._require_shape(x)
+        if len(y) != len(x) or not bool(((y >= 0) & (y < self.distribution.classes)).all()):
+            raise SpecError(
+                f"`y` must hold {len(x)} labels in 0..{self.distribution.classes - 1}, got {y}."
+            )
         block = DrawBlock(seed, "sample", tuple(range(len(x))), 0, draws, x.device, draws)
         source = model or self.feature_model
         if source is None:
@@ -91,7 +96,7 @@ class Learned:
                 )
             return self.distribution.exact(Context(y), block, self.budget).detach()
         with frozen(source) as seen:
-            return self.perturb(seen, x, y, block)
+            return self.perturb(seen, x, y, block).clone()
 
     def _features(self, model: FrozenModel, x: Tensor, draws: DrawBlock) -> Tensor | None:
         if not self.distribution.features:

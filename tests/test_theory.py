@@ -1,0 +1,153 @@
+"""What the theory says about any search, checked on classifiers whose worst noise is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from helpers import Linear
+from nppr import assess
+from nppr.budget import Budget
+from nppr.classifiers import Classifier, Prepared, prepare
+from nppr.data import Data, from_arrays
+from nppr.distributions import Dependency, Family
+from nppr.fit import FitSettings, Outcome, Search, default_settings
+from nppr.measure import measure, probe
+from nppr.report import Report
+from nppr.sources import PGD, Learned, Uniform
+from nppr.types import Evaluate, Metric, Tally
+
+RADIUS = 0.1
+W = torch.linspace(-1, 1, 16).reshape(1, 4, 4)
+
+
+def data_with_margins(w: Tensor, margins: list[float], inputs: int = 240) -> Data:
+    """Images around grey with margins `w . (x - 0.5)` of both signs, class 0 where it is positive."""
+    sizes = torch.tensor(margins).repeat(-(-inputs // len(margins)))[:inputs]
+    signs = torch.where(torch.arange(inputs) % 2 == 0, 1.0, -1.0)
+    images = 0.5 + (sizes * signs / w.square().sum()).view(-1, 1, 1, 1) * w
+    return from_arrays(images, (signs < 0).long(), shares=(0.4, 0.3))
+
+
+def ready(w: Tensor, data: Data) -> Prepared:
+    classifier = Classifier(Linear(w, -0.5 * float(w.sum())))
+    return prepare(classifier, probe(data.evaluate), classes=2, micro_batch=64)
+
+
+def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 12_000) -> FitSettings:
+    return default_settings(family, floors=floors, calls=calls, inputs=64)
+
+
+def searched(
+    data: Data, classifier: Prepared, budget: Budget, settings: FitSettings
+) -> list[Outcome]:
+    return Search(settings, classifier, data, budget).run()
+
+
+def tally_of(
+    outcome: Outcome, data: Data, classifier: Prepared, budget: Budget, draws: int = 64
+) -> Tally[Evaluate]:
+    return measure(Learned(budget, outcome.distribution), classifier, data.evaluate, draws=draws)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("dependency", [Dependency.LABEL, Dependency.JOINT])
+def test_without_a_floor_a_linear_classifier_falls_to_its_exact_ar(
+    norm: str, dependency: Dependency
+) -> None:
+    reach = RADIUS * float(W.abs().sum() if norm == "linf" else W.norm())
+    data = data_with_margins(W, [0.5 * reach, 0.7 * reach, 1.5 * reach])
+    classifier, budget = ready(W, data), Budget.parse(norm, RADIUS)
+    (outcome,) = searched(data, classifier, budget, quick(Family(dependency, components=3)))
+    tally = tally_of(outcome, data, classifier, budget)
+    attack = measure(PGD(budget, steps=20), classifier, data.evaluate)
+    exact = float(attack.unbroken.mean())
+    assert 0.2 < exact < 0.5
+    assert tally.headline_rates.mean() == pytest.approx(exact, abs=0.01)
+
+
+def test_noise_that_sees_nothing_can_only_break_one_class() -> None:
+    reach = RADIUS * float(W.abs().sum())
+    data = data_with_margins(W, [0.5 * reach])
+    classifier, budget = ready(W, data), Budget.linf(RADIUS)
+    (outcome,) = searched(
+        data, classifier, budget, quick(Family(Dependency.INDEPENDENT, components=3))
+    )
+    tally = tally_of(outcome, data, classifier, budget)
+    assert tally.headline_rates.mean() == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize("rho", [0.25, 0.5, 0.75])
+def test_a_floor_gives_the_closed_form_of_shifted_uniform_noise_in_one_dimension(
+    rho: float,
+) -> None:
+    # Class 0 with margin m: the worst noise is -(1 - rho) r + rho u, u uniform in [-r, r].
+    w, share = torch.ones(1, 1, 1), 0.6
+    data = data_with_margins(w, [share * RADIUS])
+    classifier, budget = ready(w, data), Budget.linf(RADIUS)
+    family = Family(Dependency.LABEL, components=2)
+    (outcome,) = searched(data, classifier, budget, quick(family, (rho,), 24_000))
+    tally = tally_of(outcome, data, classifier, budget, draws=512)
+    edge = ((1 - rho) - share) / rho  # right where u / r is above it
+    exact = float(np.clip((1 - edge) / 2, 0, 1))
+    assert tally.headline_rates.mean() == pytest.approx(exact, abs=0.06)
+    assert tally.headline_rates.mean() >= exact - 0.02
+
+
+def test_with_all_of_it_random_nppr_is_pr_under_uniform() -> None:
+    data = data_with_margins(W, [0.02, 0.05, 0.3])
+    classifier, budget = ready(W, data), Budget.linf(RADIUS)
+    family = Family(Dependency.LABEL, components=2)
+    outcomes = searched(data, classifier, budget, quick(family, (0.0, 1.0), 2000))
+    uniform = measure(Uniform(budget), classifier, data.evaluate, draws=32)
+    tally = tally_of(outcomes[1], data, classifier, budget, draws=32)
+    assert outcomes[1].floor == 1
+    np.testing.assert_array_equal(tally.right, uniform.right)
+
+
+def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -> None:
+    reach = RADIUS * float(W.abs().sum())
+    data = data_with_margins(W, [0.3 * reach, 0.9 * reach, 1.4 * reach])
+    classifier = ready(W, data)
+    small, large = Budget.linf(RADIUS), Budget.linf(2 * RADIUS)
+    family = Family(Dependency.LABEL, components=2)
+    (outcome,) = searched(data, classifier, small, quick(family, calls=6000))
+    before = tally_of(outcome, data, classifier, small).right
+    inside = measure(
+        Learned(large, outcome.distribution.within(0.5)), classifier, data.evaluate, draws=64
+    )
+    assert np.abs(inside.right - before).mean() <= 0.1  # the same noise but for rounding
+    wide = measure(Learned(large, outcome.distribution), classifier, data.evaluate, draws=64)
+    assert wide.right.mean() <= before.mean()
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    family = Family(Dependency.JOINT, components=3)
+    fit = default_settings(family, floors=(0.0, 1.0), calls=30_000, inputs=64)
+    return assess(inputs=150, draws=30, fit=fit)
+
+
+def value(report: Report, source: str, metric: Metric) -> float:
+    row = report.headline(source, metric)
+    assert row is not None
+    assert row.value is not None
+    return row.value
+
+
+def test_merged_ar_is_below_nppr_is_below_pr(report: Report) -> None:
+    nppr = value(report, "nppr", Metric.NPPR)
+    assert value(report, "merged", Metric.AR) <= nppr
+    for noise in ("gaussian", "uniform", "laplace"):
+        assert nppr < value(report, noise, Metric.PR)
+    assert value(report, "nppr:floor=1", Metric.NPPR) == value(report, "uniform", Metric.PR)
+
+
+def test_every_child_of_the_walk_is_at_most_its_parents_on_select(report: Report) -> None:
+    for stage in report.distributions[0]["fit"]["stages"]:
+        values = stage["select_values"]
+        parents = [name for name in values if not name.startswith(stage["dependency"])]
+        for parent in parents:
+            assert values[stage["selected"]] <= values[parent]
