@@ -20,6 +20,7 @@ test: $(READY_TO_DEVELOP)
 bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py
 	$(BIN)/python benchmarks/measure_memory.py
+	$(BIN)/python benchmarks/fit_speed.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -45,15 +45,15 @@ def small_resnet() -> nn.Module:
     ).eval()
 
 
-def case(name: str) -> tuple[Classifier, Data]:
-    """A classifier and data for it."""
+def case(name: str, *, fit: bool = False) -> tuple[Classifier, Data]:
+    """A classifier and data for it, half of them to fit on where that is wanted."""
     if name == "digits":
         return load_classifier("digits-cnn"), load_data("digits")
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(128, 3, 32, 32, generator=generator)
     labels = torch.arange(128) % 10
     return Classifier(small_resnet(), name="small-resnet"), from_arrays(
-        images, labels, shares=(0.0, 0.0)
+        images, labels, shares=(0.5, 0.0) if fit else (0.0, 0.0)
     )
 
 

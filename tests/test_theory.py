@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from helpers import Linear
 from nppr import assess
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
@@ -23,20 +22,28 @@ RADIUS = 0.1
 W = torch.linspace(-1, 1, 16).reshape(1, 4, 4)
 
 
-def data_with_margins(w: Tensor, margins: list[float], inputs: int = 240) -> Data:
-    """Images around grey with margins `w . (x - 0.5)` of both signs, class 0 where it is positive."""
+def data_with_margins(w: Tensor, margins: list[float], one_in: int = 2) -> Data:
+    """240 images around grey with margins `w . (x - 0.5)`, class 0 where it is positive.
+
+    One in so many is of class 1.
+    """
+    inputs = 240
     sizes = torch.tensor(margins).repeat(-(-inputs // len(margins)))[:inputs]
-    signs = torch.where(torch.arange(inputs) % 2 == 0, 1.0, -1.0)
+    signs = torch.where(torch.arange(inputs) % one_in == 0, -1.0, 1.0)
     images = 0.5 + (sizes * signs / w.square().sum()).view(-1, 1, 1, 1) * w
     return from_arrays(images, (signs < 0).long(), shares=(0.4, 0.3))
 
 
 def ready(w: Tensor, data: Data) -> Prepared:
-    classifier = Classifier(Linear(w, -0.5 * float(w.sum())))
+    linear = nn.Linear(w.numel(), 2)
+    with torch.no_grad():
+        linear.weight.copy_(torch.stack([w.flatten(), torch.zeros(w.numel())]))
+        linear.bias.copy_(torch.tensor([-0.5 * float(w.sum()), 0.0]))
+    classifier = Classifier(nn.Sequential(nn.Flatten(), linear))
     return prepare(classifier, probe(data.evaluate), classes=2, micro_batch=64)
 
 
-def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 12_000) -> FitSettings:
+def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000) -> FitSettings:
     return default_settings(family, floors=floors, calls=calls, inputs=64)
 
 
@@ -65,18 +72,19 @@ def test_without_a_floor_a_linear_classifier_falls_to_its_exact_ar(
     attack = measure(PGD(budget, steps=20), classifier, data.evaluate)
     exact = float(attack.unbroken.mean())
     assert 0.2 < exact < 0.5
-    assert tally.headline_rates.mean() == pytest.approx(exact, abs=0.01)
+    assert tally.headline_rates.mean() == pytest.approx(exact, abs=0.02)
 
 
 def test_noise_that_sees_nothing_can_only_break_one_class() -> None:
     reach = RADIUS * float(W.abs().sum())
-    data = data_with_margins(W, [0.5 * reach])
+    data = data_with_margins(W, [0.5 * reach], one_in=4)
     classifier, budget = ready(W, data), Budget.linf(RADIUS)
     (outcome,) = searched(
         data, classifier, budget, quick(Family(Dependency.INDEPENDENT, components=3))
     )
     tally = tally_of(outcome, data, classifier, budget)
-    assert tally.headline_rates.mean() == pytest.approx(0.5, abs=0.03)
+    smaller = float((data.evaluate.labels == 1).mean())
+    assert tally.headline_rates.mean() == pytest.approx(smaller, abs=0.02)
 
 
 @pytest.mark.parametrize("rho", [0.25, 0.5, 0.75])
@@ -88,7 +96,7 @@ def test_a_floor_gives_the_closed_form_of_shifted_uniform_noise_in_one_dimension
     data = data_with_margins(w, [share * RADIUS])
     classifier, budget = ready(w, data), Budget.linf(RADIUS)
     family = Family(Dependency.LABEL, components=2)
-    (outcome,) = searched(data, classifier, budget, quick(family, (rho,), 24_000))
+    (outcome,) = searched(data, classifier, budget, quick(family, (rho,), 16_000))
     tally = tally_of(outcome, data, classifier, budget, draws=512)
     edge = ((1 - rho) - share) / rho  # right where u / r is above it
     exact = float(np.clip((1 - edge) / 2, 0, 1))
@@ -126,7 +134,7 @@ def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -
 @pytest.fixture(scope="module")
 def report() -> Report:
     family = Family(Dependency.JOINT, components=3)
-    fit = default_settings(family, floors=(0.0, 1.0), calls=30_000, inputs=64)
+    fit = default_settings(family, floors=(0.0, 1.0), calls=20_000, inputs=64)
     return assess(inputs=150, draws=30, fit=fit)
 
 
@@ -150,4 +158,4 @@ def test_every_child_of_the_walk_is_at_most_its_parents_on_select(report: Report
         values = stage["select_values"]
         parents = [name for name in values if not name.startswith(stage["dependency"])]
         for parent in parents:
-            assert values[stage["selected"]] <= values[parent]
+            assert values[stage["selected"]] <= values[parent] + 1e-6

@@ -1,0 +1,148 @@
+"""Are nested families in order? K = 3, 7, 12 x independent, label, input, joint on one classifier.
+
+Every family is fitted once, warm-started at the best of the families inside it, and chosen on the select
+part. On the evaluate part a larger family must not come out more robust than a smaller one: paired
+differences over inputs (same draws), one-sided at 95 %, Holm over all pairs. Example:
+
+    python benchmarks/orders.py --model resnet20 --weights W.safetensors --data CIFAR --eps 8/255 \
+        --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import scipy.stats
+
+from nppr.budget import Budget
+from nppr.classifiers import load_classifier, prepare
+from nppr.classifiers.prepare import FORMS
+from nppr.data import load_data
+from nppr.distributions import Dependency, Family
+from nppr.fit import Search, default_settings
+from nppr.fit.stages import Finished
+from nppr.fit.walk import Stage
+from nppr.measure import measure, probe
+from nppr.sources import Clean, Learned
+from nppr.types import FloatArray
+
+COMPONENTS = (3, 7, 12)
+POINT = 0.001
+Node = tuple[int, Dependency]
+
+
+def inside(small: Node, large: Node) -> bool:
+    """Whether the first family lies in the second and is not the same."""
+    return small != large and small[0] <= large[0] and large[1].contains(small[1])
+
+
+def fit_all(search: Search, calls: int, family: Family) -> dict[Node, Finished]:
+    """Fit every family, the smaller ones first."""
+    done: dict[Node, Finished] = {}
+    base = search.settings.recipe
+    for node in product(COMPONENTS, Dependency):
+        nearest = [
+            other
+            for other in done
+            if inside(other, node) and not any(inside(other, x) and inside(x, node) for x in done)
+        ]
+        recipe = replace(base, rate=search.settings.child_rate) if nearest else base
+        stage = Stage(
+            name=f"{node[1].value}-{node[0]}",
+            family=family.with_(components=node[0], dependency=node[1]),
+            parents=(),
+            recipe=recipe,
+            steps=calls * (1 if nearest else 2) // (recipe.inputs * recipe.draws),
+            last=False,
+        )
+        start = time.perf_counter()
+        done[node] = search.complete(stage, [done[other] for other in nearest])
+        print(
+            f"  {stage.name:16s} select {done[node].value:.3f}  {done[node].name}"
+            f"  ({time.perf_counter() - start:.0f} s)",
+            flush=True,
+        )
+    return done
+
+
+def holm(p: FloatArray) -> FloatArray:
+    """Adjusted p-values."""
+    order = np.argsort(p)
+    scaled = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, scaled)
+    return adjusted
+
+
+def report(rates: dict[Node, FloatArray]) -> None:
+    """The table, and the pairs in the wrong order."""
+    print("NPPR on evaluate, %   " + "  ".join(f"{each.value:>11s}" for each in Dependency))
+    for components in COMPONENTS:
+        row = (100 * float(rates[components, each].mean()) for each in Dependency)
+        print(
+            f"  K = {components:<2d}              " + "  ".join(f"{value:11.1f}" for value in row)
+        )
+    pairs = [(small, large) for small in rates for large in rates if inside(small, large)]
+    excess = [rates[large] - rates[small] for small, large in pairs]
+    p = np.array(
+        [
+            scipy.stats.ttest_1samp(each, 0, alternative="greater").pvalue if each.any() else 1.0
+            for each in excess
+        ]
+    )
+    violations = int((holm(p) < 0.05).sum())
+    raw = [float(each.mean()) for each in excess]
+    above = sum(value > POINT for value in raw)
+    print(f"{len(pairs)} nested pairs: {violations} violations (paired, one-sided 95 %, Holm),")
+    print(f"{above} raw differences above 0.1 point, the largest {100 * max(raw):.1f} points")
+
+
+def main() -> None:
+    """Fit, measure, compare."""
+    start = time.perf_counter()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    for name in ("model", "weights", "data", "mean", "std"):
+        parser.add_argument(f"--{name}", required=name in ("model", "data"))
+    parser.add_argument("--eps", default="8/255")
+    parser.add_argument(
+        "--calls", type=int, default=15_360, help="of every family; twice for the first"
+    )
+    parser.add_argument("--upsampler", default="none")
+    given = parser.parse_args()
+    data = load_data(given.data).limit(inputs=500, fit_inputs=4000, select_inputs=500, seed=0)
+    numbers = {
+        name: tuple(float(part) for part in getattr(given, name).split(","))
+        for name in ("mean", "std")
+        if getattr(given, name)
+    }
+    classifier = load_classifier(given.model, weights=given.weights, data=data, **numbers)
+    ready = prepare(
+        classifier, probe(data.evaluate), classes=data.classes, micro_batch=64, form=FORMS
+    )
+    family = Family(upsampler=given.upsampler)
+    budget = Budget.linf(given.eps)
+    search = Search(default_settings(family, calls=92_160), ready, data, budget)
+    search.find_inputs()
+    done = fit_all(search, given.calls, family)
+    clean = measure(Clean(), ready, data.evaluate).right == 1
+    known: dict[int, FloatArray] = {}
+    rates: dict[Node, FloatArray] = {}
+    for node, finished in done.items():
+        kept = id(finished.selected)  # a child that keeps its parent is that source
+        if kept not in known:
+            source = Learned(budget, finished.selected)
+            tally = measure(source, ready, data.evaluate, draws=16, clean_correct=clean)
+            known[kept] = tally.headline_rates
+        rates[node] = known[kept]
+    report(rates)
+    print(f"{(time.perf_counter() - start) / 60:.1f} minutes, {search.fit_calls:,} calls")
+
+
+if __name__ == "__main__":
+    main()
