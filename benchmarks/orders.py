@@ -1,8 +1,8 @@
 """Are nested families in order? K = 3, 7, 12 x independent, label, input, joint on one classifier.
 
-Every family is fitted once, warm-started at the best of the families inside it, and chosen on the select
-part. On the evaluate part a larger family must not come out more robust than a smaller one: paired
-differences over inputs (same draws), one-sided at 95 %, Holm over all pairs. Example:
+Every family is fitted once, warm-started at the best of the families inside it, and chosen on the
+select part. On the evaluate part a larger family must not come out more robust than a smaller one:
+paired differences over inputs (same draws), one-sided at 95 %, Holm over all pairs. Example:
 
     python benchmarks/orders.py --model resnet20 --weights W.safetensors --data CIFAR --eps 8/255 \
         --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
@@ -101,6 +101,11 @@ def report(rates: dict[Node, FloatArray]) -> None:
     print(f"{above} raw differences above 0.1 point, the largest {100 * max(raw):.1f} points")
 
 
+def numbers(text: str | None) -> tuple[float, ...] | None:
+    """Numbers separated by commas."""
+    return tuple(float(part) for part in text.split(",")) if text else None
+
+
 def main() -> None:
     """Fit, measure, compare."""
     start = time.perf_counter()
@@ -116,12 +121,13 @@ def main() -> None:
     parser.add_argument("--upsampler", default="none")
     given = parser.parse_args()
     data = load_data(given.data).limit(inputs=500, fit_inputs=4000, select_inputs=500, seed=0)
-    numbers = {
-        name: tuple(float(part) for part in getattr(given, name).split(","))
-        for name in ("mean", "std")
-        if getattr(given, name)
-    }
-    classifier = load_classifier(given.model, weights=given.weights, data=data, **numbers)
+    classifier = load_classifier(
+        given.model,
+        weights=given.weights,
+        data=data,
+        mean=numbers(given.mean),
+        std=numbers(given.std),
+    )
     ready = prepare(
         classifier, probe(data.evaluate), classes=data.classes, micro_batch=64, form=FORMS
     )

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from nppr.budget import Budget
     from nppr.classifiers import Classifier, load_classifier
     from nppr.data import Data, from_arrays, load_data
+    from nppr.distributions import Dependency, Distribution, Family
     from nppr.errors import NpprError
+    from nppr.fit import FitSettings, default_settings, paper_settings
+    from nppr.learn import learn
+    from nppr.learned import Fitted, load_fitted
     from nppr.measure import measure
     from nppr.report import Report, read_report
-    from nppr.sources import PGD, Gaussian, Laplace, Uniform
+    from nppr.sources import PGD, Gaussian, Laplace, Learned, Uniform
     from nppr.types import Estimate, PerturbationSource, Tally
 
 __all__ = [
@@ -31,19 +35,29 @@ __all__ = [
     "Budget",
     "Classifier",
     "Data",
+    "Dependency",
+    "Distribution",
     "Estimate",
+    "Family",
+    "FitSettings",
+    "Fitted",
     "Gaussian",
     "Laplace",
+    "Learned",
     "NpprError",
     "PerturbationSource",
     "Report",
     "Tally",
     "Uniform",
     "assess",
+    "default_settings",
     "from_arrays",
+    "learn",
     "load_classifier",
     "load_data",
+    "load_fitted",
     "measure",
+    "paper_settings",
     "read_report",
 ]
 
@@ -55,13 +69,23 @@ _HOMES = {
     "Data": "nppr.data",
     "from_arrays": "nppr.data",
     "load_data": "nppr.data",
+    "Dependency": "nppr.distributions",
+    "Distribution": "nppr.distributions",
+    "Family": "nppr.distributions",
     "NpprError": "nppr.errors",
+    "FitSettings": "nppr.fit",
+    "default_settings": "nppr.fit",
+    "paper_settings": "nppr.fit",
+    "learn": "nppr.learn",
+    "Fitted": "nppr.learned",
+    "load_fitted": "nppr.learned",
     "measure": "nppr.measure",
     "Report": "nppr.report",
     "read_report": "nppr.report",
     "PGD": "nppr.sources",
     "Gaussian": "nppr.sources",
     "Laplace": "nppr.sources",
+    "Learned": "nppr.sources",
     "Uniform": "nppr.sources",
     "Estimate": "nppr.types",
     "PerturbationSource": "nppr.types",
