@@ -26,15 +26,12 @@ from nppr.errors import FitError
 from nppr.fit.inputs import Found
 from nppr.fit.losses import LOSSES, regulariser
 from nppr.fit.settings import Recipe
-from nppr.interrupts import held_back
+from nppr.interrupts import Interrupt, held_back
 from nppr.types import Fit, IntArray
 
 __all__ = ["FitProgress", "Fitting", "History", "Step", "fit", "optimiser"]
 
 logger = logging.getLogger(__name__)
-
-FLAT = 2.0
-"""Free means stay within this: beyond it tanh is flat, and a child could not move them any more."""
 
 SLOWER = ("log_scales", "raw_scale")
 SLOWER_BY = 0.1
@@ -118,16 +115,37 @@ def fit(
     state.distribution.to(fitting.classifier.device).train()
     with held_back() as interrupt, fitting.classifier.frozen(quantise=fitting.quantise) as models:
         while state.number < fitting.steps:
-            fitting = _take(fitting, state, models.fast)
+            try:
+                fitting = _take(fitting, state, models.fast)
+            except FitError:  # the step was not taken
+                if save:
+                    save(state, True)
+                raise
             if state.number == fitting.steps // 2:
                 state.snapshot = copy.deepcopy(state.distribution).eval()
-            if save:
-                save(state, interrupt.asked)
-            if progress:
-                progress(_progress(fitting, state))
-            interrupt.raise_if_asked()
+            _pause(fitting, state, interrupt, progress, save)
     state.distribution.eval()
     return state
+
+
+def _pause(
+    fitting: Fitting,
+    state: Step,
+    interrupt: Interrupt,
+    progress: Callable[[FitProgress], None] | None,
+    save: Callable[[Step, bool], None] | None,
+) -> None:
+    """Between two steps: tell how it goes, keep the state, and stop here if that is wanted."""
+    try:
+        if progress:
+            progress(_progress(fitting, state))
+        interrupt.raise_if_asked()
+    except KeyboardInterrupt:
+        if save:
+            save(state, True)
+        raise
+    if save:
+        save(state, False)
 
 
 def _take(fitting: Fitting, state: Step, model: FrozenClassifier) -> Fitting:
@@ -144,7 +162,7 @@ def _take(fitting: Fitting, state: Step, model: FrozenClassifier) -> Fitting:
                 raise
             logger.warning("out of memory: going on with a micro-batch of %d", smaller)
             fitting = replace(fitting, classifier=replace(fitting.classifier, micro_batch=smaller))
-    norm = float(nn.utils.clip_grad_norm_(state.distribution.parameters(), recipe.clip))
+    norm = float(nn.utils.clip_grad_norm_(state.distribution.parameters(), recipe.clip or math.inf))
     if not (math.isfinite(loss) and math.isfinite(norm)):
         raise FitError(
             f"the fit of {fitting.stage} gave {'a loss' if math.isfinite(norm) else 'gradients'} that"
@@ -154,8 +172,9 @@ def _take(fitting: Fitting, state: Step, model: FrozenClassifier) -> Fitting:
     for group in state.optimiser.param_groups:
         group["lr"] = group["full"] * recipe.rate_at(number, steps)
     state.optimiser.step()
-    with torch.no_grad():
-        state.distribution.mixture.means.clamp_(-FLAT, FLAT)
+    if recipe.bound is not None:
+        with torch.no_grad():
+            state.distribution.mixture.means.clamp_(-recipe.bound, recipe.bound)
     state.history.loss.append(loss)
     state.history.pr.append(pr)
     return fitting

@@ -23,7 +23,9 @@ class Recipe:
     A step takes `inputs` inputs and `draws` draws of each. Adam's rate is `rate` for free parameters
     and `head_rate` for layers that see a context; it rises over the first `warm_up` of the steps and
     falls as a cosine to `last_rate` of itself, or stays where `last_rate` is 1. Temperatures go from
-    their start to 1, and tau from `tau` to `last_tau`, geometrically.
+    their start to 1, and tau from `tau` to `last_tau`, geometrically. Gradients are clipped to the
+    length `clip`. Free means stay within `bound`: beyond 2 tanh is flat, and a child could not move
+    them any more.
     """
 
     inputs: int = 256
@@ -35,7 +37,8 @@ class Recipe:
     tau: float = 1.0
     last_tau: float = 0.1
     heat: Temperatures = field(default_factory=Temperatures)
-    clip: float = 1.0
+    clip: float | None = 1.0
+    bound: float | None = 2.0
     loss: str = "margin"
     kappa: float = 1.0
     entropy: float = 0.0
@@ -164,7 +167,15 @@ def paper_settings(
         else {"rate": 5e-4, "head_rate": 5e-4, "warm_up": 0.0, "last_rate": 1.0}
     )
     heat = Temperatures(weights=3.0, means=3.0, stds=1.5, shared=1.5)
-    own = {"inputs": 64, "draws": 32, **rates, "heat": heat, "clip": math.inf, **recipe}
+    own = {
+        "inputs": 64,
+        "draws": 32,
+        **rates,
+        "heat": heat,
+        "clip": math.inf,
+        "bound": math.inf,
+        **recipe,
+    }
     made = Recipe(**own)
     return FitSettings(
         family=family,
