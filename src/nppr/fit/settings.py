@@ -172,15 +172,15 @@ def paper_settings(
         "draws": 32,
         **rates,
         "heat": heat,
-        "clip": math.inf,
-        "bound": math.inf,
+        "clip": None,
+        "bound": None,
         **recipe,
     }
     made = Recipe(**own)
     return FitSettings(
         family=family,
         floors=floors,
-        calls=calls or max(1, 50 * inputs * made.draws),
+        calls=50 * max(made.inputs, inputs) * made.draws if calls is None else calls,
         seeds=seeds,
         recipe=made,
         walks=False,
