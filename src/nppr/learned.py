@@ -13,7 +13,7 @@ from nppr.classifiers import Classifier, Prepared
 from nppr.data import Data
 from nppr.distributions import Saved, load_distribution, save_distribution
 from nppr.errors import DistributionError
-from nppr.fit import FitProgress, FitSettings, Outcome, Search
+from nppr.fit import FAMILY, FitProgress, FitSettings, Outcome, Search
 from nppr.sources import Gaussian, Laplace, Learned, Uniform, learned_name
 from nppr.types import PerturbationSource
 
@@ -39,7 +39,7 @@ class Fitted:
     def winner(self) -> str | None:
         """The reference noise that was worse than the family on select, or None."""
         found = self.saved.fit.get("with_references", {}).get("winner")
-        return None if found in (None, self.source.name) else str(found)
+        return None if found in (None, FAMILY) else str(found)
 
 
 @dataclass(frozen=True, eq=False)

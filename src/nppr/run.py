@@ -170,7 +170,7 @@ class Run:
 
     def _add_union(self, fitted: Fitted, clean_correct: BoolArray) -> None:
         """NPPR of the family and the reference noises together: that of the lowest on select."""
-        if "with_references" not in fitted.saved.fit or fitted.source.name not in self.tallies:
+        if not fitted.saved.fit.get("with_references") or fitted.source.name not in self.tallies:
             return
         tally = self.tallies[fitted.source.name]
         if fitted.winner:

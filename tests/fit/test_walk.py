@@ -17,10 +17,11 @@ PARENTS = {
 @pytest.mark.parametrize("dependency", Dependency)
 def test_shares_add_up_to_the_calls(dependency: Dependency) -> None:
     assert sum(SHARES[dependency].values()) == pytest.approx(1)
-    for calls in (64 * 12, 64 * 100, 64 * 1201, 64 * 7):
-        settings = default_settings(Family(dependency), calls=calls, inputs=64)
-        spent = sum(stage.steps * settings.step_calls for stage in walk(settings))
-        assert abs(spent - calls) <= len(SHARES[dependency]) * settings.step_calls
+    for steps in (*range(4, 40), 100, 1201):
+        settings = default_settings(Family(dependency), calls=64 * steps + 5, inputs=64)
+        stages = walk(settings)
+        assert sum(stage.steps for stage in stages) == steps
+        assert all(stage.steps >= 1 for stage in stages)
 
 
 @pytest.mark.parametrize("dependency", Dependency)

@@ -23,6 +23,9 @@ __all__ = ["UPSAMPLERS", "Bicubic", "Identity", "Multiscale", "Trainable", "Upsa
 COARSEST = 4
 """Side of the coarsest grid of `multiscale`."""
 
+COARSE_SCALE = 0.2
+"""Scale of the coarser grids of `multiscale` at the start."""
+
 UPSAMPLERS = ("none", "bicubic", "trainable", "multiscale")
 
 
@@ -93,8 +96,8 @@ class Trainable(Upsampler):
 class Multiscale(Upsampler):
     """`sum_g exp(a_g) bicubic_g(e_g)`: grids double from 4 up to the full resolution.
 
-    The scales start at 1 for the full resolution and at 1 for all others alike, because a coarse grid
-    moves many pixels together and is found first anyway.
+    The full resolution starts with scale 1, the coarser grids with less: each of their coordinates
+    moves many pixels at once, and together they would fill the budget before the search begins.
     """
 
     def __init__(self, shape: tuple[int, int, int], kernel: float) -> None:
@@ -104,7 +107,9 @@ class Multiscale(Upsampler):
         levels = [Bicubic(shape, side, kernel) for side in sides]
         super().__init__(shape, sum(level.latent_dim for level in levels))
         self.levels = nn.ModuleList(levels)
-        self.log_scales = nn.Parameter(torch.zeros(len(levels)))
+        starts = torch.full((len(levels),), COARSE_SCALE).log()
+        starts[-1] = 0.0
+        self.log_scales = nn.Parameter(starts)
 
     def forward(self, latent: Tensor) -> Tensor:
         parts = latent.split([level.latent_dim for level in self._bicubics()], dim=-1)

@@ -29,10 +29,9 @@ from nppr.fit.settings import FitSettings
 from nppr.fit.stages import Finished, StageFiles
 from nppr.fit.start import start
 from nppr.fit.walk import Stage, walk
-from nppr.sources import learned_name
 from nppr.types import Fit, PerturbationSource, Select
 
-__all__ = ["FORWARD_SHARE", "Outcome", "Search"]
+__all__ = ["FAMILY", "FORWARD_SHARE", "Outcome", "Search"]
 
 FORWARD_SHARE = 0.2
 """Forward-only calls (clean predictions, features, selection) over the calls of the fit, at most."""
@@ -44,6 +43,9 @@ FEWEST = 16
 """Inputs that are scored on select however small the budget is."""
 
 MOST_DRAWS = 16
+
+FAMILY = "family"
+"""The learned noise among the winners; all others are names of reference noises."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +210,7 @@ class Search:
             selected=winner.distribution,
             history=state.history,
             values={each.name: each.value for each in (*before, *own)},
-            references=_with_references(noises, winner.value, stage),
+            references=_with_references(noises, winner.value),
             fit_calls=fit_calls,
             forward_calls=judge.calls,
             value=winner.value,
@@ -254,12 +256,11 @@ class Search:
         )
 
 
-def _with_references(noises: dict[str, float], own: float, stage: Stage) -> dict[str, Any]:
+def _with_references(noises: dict[str, float], own: float) -> dict[str, Any]:
     """Which of the family and the reference noises is lowest on select, and their values."""
     if not noises:
         return {}
-    name = learned_name(stage.family.floor)
-    values = {name: own, **noises}
+    values = {FAMILY: own, **noises}
     return {"winner": min(values, key=lambda each: values[each]), "select_values": values}
 
 

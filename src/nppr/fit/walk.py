@@ -50,15 +50,27 @@ def walk(settings: FitSettings) -> tuple[Stage, ...]:
     shares = SHARES[family.dependency]
     steps = max(len(shares), settings.calls // settings.step_calls)
     steps *= family.floor < 1  # rho = 1 is Uniform noise: nothing to fit
+    split = _split(steps, shares)
     stages: list[Stage] = []
-    for dependency, share in shares.items():
+    for dependency in shares:
         own = family.with_(dependency=dependency)
         parents = _parents(stages, dependency)
         recipe = replace(settings.recipe, rate=settings.child_rate) if parents else settings.recipe
-        share_steps = max(min(1, steps), round(steps * share))
         last = dependency is family.dependency
-        stages.append(Stage(dependency.value, own, parents, recipe, share_steps, last))
+        stages.append(Stage(dependency.value, own, parents, recipe, split[dependency], last))
     return tuple(stages)
+
+
+def _split(steps: int, shares: dict[Dependency, float]) -> dict[Dependency, int]:
+    """Steps of every stage by its share, at least one where there are any; they add up."""
+    least = min(1, steps)
+    split = {each: max(least, int(steps * share)) for each, share in shares.items()}
+    while sum(split.values()) != steps:
+        missing = {each: steps * share - split[each] for each, share in shares.items()}
+        up = sum(split.values()) < steps
+        chosen = (max if up else min)(missing, key=lambda each: missing[each])
+        split[chosen] += 1 if up else -1
+    return split
 
 
 def _parents(stages: list[Stage], dependency: Dependency) -> tuple[int, ...]:

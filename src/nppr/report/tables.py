@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nppr.distributions.dependency import Dependency
+from nppr.fit import FAMILY
 from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.statistics.estimates import APPROXIMATE
 from nppr.types import Direction, Metric
@@ -89,8 +90,8 @@ def _learned(report: Report) -> list[str]:
             f" std {made['diagnostics']['realised_std']:.3f} of the radius; found as"
             f" {made['fit']['selected']!r}"
         )
-        winner = made["fit"].get("with_references", {}).get("winner", made["source"])
-        if winner != made["source"]:
+        winner = made["fit"].get("with_references", {}).get("winner", FAMILY)
+        if winner != FAMILY:
             lines.append(
                 f"{made['source']}{WITH_REFERENCES}: {winner} noise was worse than what the family"
                 " gave on the select part"
@@ -103,7 +104,7 @@ def _repeated(report: Report) -> set[str]:
     return {
         made["source"] + WITH_REFERENCES
         for made in report.distributions
-        if made["fit"].get("with_references", {}).get("winner") == made["source"]
+        if made["fit"].get("with_references", {}).get("winner") == FAMILY
     }
 
 
