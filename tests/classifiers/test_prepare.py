@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.classifiers import Classifier, frozen, load_classifier, prepare
-from nppr.classifiers.prepare import AGREEMENT
+from nppr.classifiers.prepare import AGREEMENT, FORMS
 from nppr.classifiers.wrap import is_out_of_memory
+from nppr.data import from_arrays
 from nppr.errors import ClassifierError, SpecError
 
 
@@ -119,3 +120,14 @@ def test_out_of_memory_is_known_on_any_device() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: ..."))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_a_named_feature_layer_still_runs_in_the_fast_form() -> None:
+    images = from_arrays(torch.rand(20, 3, 32, 32), torch.arange(20) % 10)
+    network = load_classifier("resnet20", weights="random", features="layer2", data=images)
+    probe = torch.rand(8, 3, 32, 32)
+    ready = prepare(network, probe, classes=10, micro_batch=8, form=FORMS)
+    assert "folded" not in ready.form
+    with ready.frozen() as models, torch.inference_mode():
+        found, expected = models.fast.features(probe), models.reference.features(probe)
+    assert torch.allclose(found, expected, atol=1e-4)
