@@ -220,6 +220,20 @@ class Run:
             tally = merged([self.tallies[source.name] for source in measured])
             self.results.append(result(MERGED, adversarial(tally, self.settings.confidence)))
 
+    def _described(self, fitted: Fitted) -> dict[str, Any]:
+        """The entry of a learned source, with the values of all fits of its floor if there are more."""
+        floor = fitted.source.distribution.family.floor
+        values = {
+            each.source.name: float(self.tallies[each.source.name].headline_rates.mean())
+            for each in self.fitted
+            if each.source.distribution.family.floor == floor and each.source.name in self.tallies
+        }
+        seeds = None
+        if len(values) > 1:
+            lowest, highest = min(values.values()), max(values.values())
+            seeds = {"values": values, "minimum": lowest, "spread": highest - lowest}
+        return {**fitted.described(), "fit_seeds": seeds}
+
     def _blind(self) -> tuple[Flag, ...]:
         if not self.blind:
             return ()
@@ -235,7 +249,7 @@ class Run:
             seed=self.facts.seed,
             settings=self.facts.settings,
             results=tuple(self.results),
-            distributions=tuple(each.described() for each in self.fitted),
+            distributions=tuple(self._described(each) for each in self.fitted),
             flags=(*flags, *self._blind(), *_flags(self.results)),
             timing={
                 "seconds": self.seconds,

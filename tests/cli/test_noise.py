@@ -73,6 +73,10 @@ def test_fits_of_several_seeds_all_have_a_row() -> None:
     assert names[1].startswith("nppr:fit-seed=")
     first, second = (made["fit"]["select_value"] for made in content["distributions"])
     assert first <= second
+    seeds = content["distributions"][0]["fit_seeds"]
+    values = results("a/report.json")
+    assert seeds["values"] == {name: values[name] for name in names}
+    assert seeds["minimum"] == min(seeds["values"].values())
 
 
 def test_the_spectrum_ends_at_uniform_noise(capsys: pytest.CaptureFixture[str]) -> None:

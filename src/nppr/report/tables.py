@@ -90,6 +90,12 @@ def _learned(report: Report) -> list[str]:
             f" std {made['diagnostics']['realised_std']:.3f} of the radius; found as"
             f" {made['fit']['selected']!r}"
         )
+        seeds = made["fit_seeds"]
+        if seeds and "fit-seed" not in made["source"]:
+            lines.append(
+                f"{made['source']}: {len(seeds['values'])} fits, the lowest"
+                f" {_percent(seeds['minimum'])} %, the highest {_percent(seeds['spread'])} points above"
+            )
         winner = made["fit"].get("with_references", {}).get("winner", FAMILY)
         if winner != FAMILY:
             lines.append(
