@@ -11,7 +11,7 @@ from typing import Any
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
 from nppr.data import Data
-from nppr.distributions import Saved, load_distribution, save_distribution
+from nppr.distributions import Saved, load_distribution, save_distribution, sealed
 from nppr.errors import DistributionError
 from nppr.fit import FAMILY, FitProgress, FitSettings, Outcome, Search
 from nppr.sources import Gaussian, Laplace, Learned, Uniform, learned_name
@@ -103,7 +103,7 @@ class Learner:
             fit={**outcome.fit, "settings": self.settings.as_dict()},
             diagnostics=outcome.diagnostics,
         )
-        return Fitted(source, saved)
+        return Fitted(source, sealed(saved, made))
 
 
 def references(budget: Budget) -> tuple[PerturbationSource, ...]:

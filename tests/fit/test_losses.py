@@ -85,7 +85,7 @@ def test_gradients_lead_to_even_weights_and_means_apart() -> None:
     means = torch.tensor([[1.0, 0.1], [1.0, -0.1]], requires_grad=True)
     made = given([0.5, 0.5], means)
     pulled = Given(logits.log_softmax(-1), made.means, made.raw, made.growth, made.covariance)
-    regulariser(pulled, 1.0, 1.0).backward()  # type: ignore[no-untyped-call]
+    regulariser(pulled, 1.0, 1.0).backward()
     assert logits.grad is not None
     assert means.grad is not None
     assert logits.grad[0, 0] > 0 > logits.grad[0, 1]

@@ -2,7 +2,7 @@
 
 from nppr.distributions.dependency import Dependency
 from nppr.distributions.distribution import Distribution, Rule
-from nppr.distributions.files import Saved, load_distribution, save_distribution
+from nppr.distributions.files import Saved, load_distribution, save_distribution, sealed
 from nppr.distributions.growth import grown, only_component
 from nppr.distributions.mixture import Context, Given, Mixture, Temperatures
 from nppr.distributions.routing import route_by_features, route_by_label
@@ -24,4 +24,5 @@ __all__ = [
     "route_by_features",
     "route_by_label",
     "save_distribution",
+    "sealed",
 ]

@@ -24,7 +24,7 @@ from nppr.distributions.settings import Family
 from nppr.errors import DistributionError, NpprError
 from nppr.tensor_files import write_tensors
 
-__all__ = ["Saved", "load_distribution", "save_distribution"]
+__all__ = ["Saved", "load_distribution", "save_distribution", "sealed"]
 
 FORMAT = 1
 UNREADABLE = (
@@ -63,11 +63,17 @@ def save_distribution(path: Path, distribution: Distribution, saved: Saved) -> N
     """Write PATH.safetensors, then PATH.json, each whole or not at all."""
     tensors = {name: value.cpu() for name, value in distribution.state_dict().items()}
     write_tensors(_with(path, ".safetensors"), tensors, {"format": str(FORMAT)})
-    record = saved.model_copy(update={"checksum": _checksum(tensors, saved)})
+    record = sealed(saved, distribution)
     text = json.dumps(record.model_dump(mode="json"), indent=2, sort_keys=True) + "\n"
     partial = _with(path, ".json.partial")
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, _with(path, ".json"))
+
+
+def sealed(saved: Saved, distribution: Distribution) -> Saved:
+    """The record with the checksum of itself and of the distribution."""
+    tensors = {name: value.cpu() for name, value in distribution.state_dict().items()}
+    return saved.model_copy(update={"checksum": _checksum(tensors, saved)})
 
 
 def load_distribution(path: str | Path) -> tuple[Distribution, Saved]:

@@ -133,10 +133,13 @@ class Search:
                 stages[-1],
                 name=f"{stages[-1].name}, floor {floor:g}",
                 family=stages[-1].family.with_(floor=floor),
-                recipe=replace(self.settings.recipe, rate=self.settings.child_rate),
                 steps=stages[-1].steps if floor < 1 else 0,  # rho = 1 is Uniform noise
             )
-            finished.append(self.complete(stage, [finished[-1]], number))
+            parents = []
+            if self.settings.walks:
+                stage = replace(stage, recipe=replace(stage.recipe, rate=self.settings.child_rate))
+                parents = [finished[-1]]
+            finished.append(self.complete(stage, parents, number))
             outcomes.append(self._outcome(finished, number))
         return outcomes
 

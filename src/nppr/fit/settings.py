@@ -51,8 +51,8 @@ class Recipe:
                 raise SpecError(
                     f"`{argument}` must be a whole number >= 1, got {getattr(self, name)!r}."
                 )
-        if not math.isfinite(self.kappa):
-            raise SpecError(f"`kappa` must be a finite number, got {self.kappa}. Example: 1")
+        if not (isinstance(self.kappa, int | float) and math.isfinite(self.kappa)):
+            raise SpecError(f"`kappa` must be a finite number, got {self.kappa!r}. Example: 1")
         if self.loss not in LOSSES:
             raise unknown("loss", self.loss, LOSSES)
 
@@ -95,7 +95,7 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         for name in ("calls", "seeds"):
-            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
                 raise SpecError(
                     f"`fit-{name}` must be a whole number >= 1, got {getattr(self, name)!r}."
                 )
@@ -121,6 +121,7 @@ class FitSettings:
         last = {Dependency.INDEPENDENT: 1.0, Dependency.JOINT: 0.25}.get(
             self.family.dependency, 0.5
         )
+        last = last if self.walks else 1.0
         return round(self.calls * (1 + (len(self.floors) - 1) * last))
 
     def as_dict(self) -> dict[str, Any]:
