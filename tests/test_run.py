@@ -1,12 +1,7 @@
 import pytest
 
 from nppr.errors import SpecError
-from nppr.run import FLAGS, Facts, Settings
-from nppr.statistics.estimates import APPROXIMATE
-
-
-def test_every_flag_of_an_estimate_is_explained() -> None:
-    assert APPROXIMATE in FLAGS
+from nppr.run import Facts, Settings
 
 
 def test_identity_changes_with_everything_that_decides_the_numbers() -> None:

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from nppr.classifiers import Prepared
-from nppr.data import Data, overlaps
+from nppr.data import Data
 from nppr.errors import GradientError, NoFitDataError, SpecError
+from nppr.flags import FLAGS, NO_FEATURES, NO_FIT_DATA, NO_GRADIENTS, overlap_flags, result_flags
 from nppr.learned import Fitted, Learner, references, save_fitted
 from nppr.measure import ProgressCallback, measure
 from nppr.report.schema import SCHEMA_VERSION, WITH_REFERENCES, Flag, Report, Result, failed, result
@@ -23,7 +24,6 @@ from nppr.run_folder import RunFolder
 from nppr.sources import Clean
 from nppr.sources.spec import NPPR
 from nppr.statistics.estimates import (
-    APPROXIMATE,
     accuracy,
     adversarial,
     check_confidence,
@@ -38,19 +38,6 @@ __all__ = ["Facts", "Run", "Settings"]
 logger = logging.getLogger(__name__)
 
 MERGED = "merged"
-NO_GRADIENTS = "no-gradients"
-NO_FIT_DATA = "no-fit-data"
-NO_FEATURES = "no-features"
-OVERLAP = "overlapping-splits"
-FLAGS = {
-    APPROXIMATE: "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the"
-    " approximate interval is outside the regime it was tested in; quote a guaranteed one",
-    NO_GRADIENTS: "skipped: the source needs gradients and the model gives none",
-    NO_FEATURES: "the model shows no features, so the learned noise may depend on the label only;"
-    " name a layer with --features or another model with --feature-model",
-    NO_FIT_DATA: "skipped: NPPR is fitted and chosen on other inputs than those evaluated, and the data"
-    " have none",
-}
 
 
 @dataclass(frozen=True)
@@ -126,7 +113,7 @@ class Run:
         Distributions that are fitted already, and those `learner` finds, come last.
         """
         # Before anything is measured: data that cannot be read must not cost a finished run.
-        overlapping = _overlap_flags(self.data)
+        overlapping = overlap_flags(self.data)
         everything = np.ones(len(self.data.evaluate), bool)
         clean = self._measure(Clean(), everything)
         self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
@@ -250,7 +237,7 @@ class Run:
             settings=self.facts.settings,
             results=tuple(self.results),
             distributions=tuple(self._described(each) for each in self.fitted),
-            flags=(*flags, *self._blind(), *_flags(self.results)),
+            flags=(*flags, *self._blind(), *result_flags(self.results)),
             timing={
                 "seconds": self.seconds,
                 "total_seconds": round(sum(self.seconds.values()), 3),
@@ -267,21 +254,3 @@ class Run:
                 "form": list(self.classifier.form),
             },
         )
-
-
-def _overlap_flags(data: Data) -> tuple[Flag, ...]:
-    """Identical images in two splits, where there are any."""
-    return tuple(
-        Flag(
-            id=OVERLAP,
-            source=None,
-            message=f"{count:,} images of the {second} part are in the {first} part too",
-        )
-        for (first, second), count in overlaps(data).items()
-        if count
-    )
-
-
-def _flags(results: Sequence[Result]) -> tuple[Flag, ...]:
-    seen = {(flag, row.source): None for row in results for flag in row.flags}
-    return tuple(Flag(id=flag, source=source, message=FLAGS[flag]) for flag, source in seen)
