@@ -35,6 +35,14 @@ class Fitted:
         kept = ("budget", "family", "rule", "features", "fit", "diagnostics")
         return {"source": self.source.name, **{name: record[name] for name in kept}}
 
+    def compared(self, fingerprint: str) -> bool:
+        """Whether it was compared with reference noises on this classifier and in this budget."""
+        return (
+            bool(self.saved.fit.get("with_references"))
+            and self.saved.stated_budget() == self.source.budget
+            and self.saved.classifier.get("fingerprint") == fingerprint
+        )
+
     @property
     def winner(self) -> str | None:
         """The reference noise that was worse than the family on select, or None."""

@@ -156,8 +156,12 @@ class Run:
         return found
 
     def _add_union(self, fitted: Fitted, clean_correct: BoolArray) -> None:
-        """NPPR of the family and the reference noises together: that of the lowest on select."""
-        if not fitted.saved.fit.get("with_references") or fitted.source.name not in self.tallies:
+        """NPPR of the family and the reference noises together: that of the lowest on select.
+
+        On another classifier or at another radius nothing was compared on select.
+        """
+        fingerprint = self.facts.classifier["fingerprint"]
+        if not fitted.compared(fingerprint) or fitted.source.name not in self.tallies:
             return
         tally = self.tallies[fitted.source.name]
         if fitted.winner:

@@ -97,7 +97,7 @@ def _learned(report: Report) -> list[str]:
                 f" {_percent(seeds['minimum'])} %, the highest {_percent(seeds['spread'])} points above"
             )
         winner = made["fit"].get("with_references", {}).get("winner", FAMILY)
-        if winner != FAMILY:
+        if winner != FAMILY and report.headline(made["source"] + WITH_REFERENCES, Metric.NPPR):
             lines.append(
                 f"{made['source']}{WITH_REFERENCES}: {winner} noise was worse than what the family"
                 " gave on the select part"
