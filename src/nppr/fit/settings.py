@@ -137,10 +137,15 @@ def default_settings(
     seeds: int = 1,
     **recipe: Any,
 ) -> FitSettings:
-    """Our recipe: many inputs and few draws, and a walk through the nested families."""
-    made = FitSettings(
-        family=family or Family(), floors=floors, seeds=seeds, recipe=Recipe(**recipe)
-    )
+    """Our recipe: many inputs and few draws, and a walk through the nested families.
+
+    On a coarse grid means are not bounded, for between its points large ones make sharper edges, and
+    steps are smaller, for there are few coordinates to find and many local minima.
+    """
+    family = family or Family()
+    if family.upsampler in ("bicubic", "trainable"):
+        recipe = {"bound": None, "inputs": 64, **recipe}
+    made = FitSettings(family=family, floors=floors, seeds=seeds, recipe=Recipe(**recipe))
     return made if calls is None else replace(made, calls=calls)
 
 
