@@ -204,11 +204,11 @@ def _gradients(
         )  # fmt: skip
         loss += float(loss_of(logits, labels, recipe.kappa).sum())
         right += int((logits.argmax(1) == labels).sum())
-        aim = (delta * (gradient * inside).view_as(delta)).sum() / images
+        ends, slopes = [delta], [gradient.mul_(inside).mul_(1 / images).view_as(delta)]
         if recipe.entropy or recipe.diversity:
-            share = len(positions) / recipe.inputs
-            aim = aim + share * regulariser(given, recipe.entropy, recipe.diversity)
-        aim.backward()
+            ends.append(regulariser(given, recipe.entropy, recipe.diversity))
+            slopes.append(torch.full_like(ends[1], len(positions) / recipe.inputs))
+        torch.autograd.backward(ends, slopes)
     return loss / images, right / images
 
 
