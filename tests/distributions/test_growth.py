@@ -209,5 +209,5 @@ def test_a_child_must_see_what_its_parent_sees(small: Dependency, large: Depende
 )
 def test_a_child_must_contain_its_parent(changes: dict[str, object]) -> None:
     parent = parent_of(Dependency.LABEL)
-    with pytest.raises(SpecError, match=r"`family` must contain .* at least 3 components"):
+    with pytest.raises(SpecError, match=r"`family` must contain .* at least 3"):
         grown(parent, parent.family.with_(**changes), CLASSES, FEATURES)

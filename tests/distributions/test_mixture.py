@@ -235,11 +235,18 @@ def test_temperatures_divide_what_they_name() -> None:
 
 def test_standardised_features_have_no_mean_and_unit_spread() -> None:
     made = shaken(Dependency.INPUT)
-    features = torch.randn(200, FEATURES) * torch.tensor([1.0, 10, 0.1, 5, 2, 1]) + 7
+    features = torch.randn(200, FEATURES) * torch.tensor([1.0, 10, 0.5, 5, 2, 1]) + 7
     made.standardise(features)
     seen = (features - made.feature_mean) * made.feature_scale
     assert torch.allclose(seen.mean(0), torch.zeros(FEATURES), atol=1e-4)
     assert torch.allclose(seen.std(0), torch.ones(FEATURES), atol=1e-4)
+
+
+def test_a_feature_that_hardly_varies_is_not_blown_up() -> None:
+    made = shaken(Dependency.INPUT)
+    features = torch.randn(200, FEATURES) * torch.tensor([1.0, 1, 0, 1, 1, 1e-6])
+    made.standardise(features)
+    assert float(made.feature_scale.max() / made.feature_scale.min()) < 20
 
 
 def test_the_unit_of_the_features_does_not_matter_once_standardised() -> None:
