@@ -156,6 +156,6 @@ def test_merged_ar_is_below_nppr_is_below_pr(report: Report) -> None:
 def test_every_child_of_the_walk_is_at_most_its_parents_on_select(report: Report) -> None:
     for stage in report.distributions[0]["fit"]["stages"]:
         values = stage["select_values"]
-        parents = [name for name in values if not name.startswith(stage["dependency"])]
+        parents = [name for name in values if not name.startswith(stage["stage"])]
         for parent in parents:
             assert values[stage["selected"]] <= values[parent] + 1e-6

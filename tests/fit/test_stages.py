@@ -18,6 +18,7 @@ def finished() -> Finished:
     torch.manual_seed(0)
     made = Distribution(Family(Dependency.JOINT, components=2, floor=0.25), (1, 4, 4), 3, 5)
     return Finished(
+        stage="some",
         name="joint, best per class",
         fitted=made,
         selected=made.sharpened(Rule.CHOSEN, torch.tensor([1, 0, 1])),

@@ -34,7 +34,7 @@ def stages(dependency: Dependency) -> dict[str, Stage]:
 
 
 def finished(made: Distribution, value: float, selected: Distribution | None = None) -> Finished:
-    return Finished("some", made, selected or made, History([], []), {}, {}, 0, 0, value)
+    return Finished("some", "some", made, selected or made, History([], []), {}, {}, 0, 0, value)
 
 
 def noise(made: Distribution, inputs: Found[Fit]) -> torch.Tensor:

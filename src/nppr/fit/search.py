@@ -182,6 +182,7 @@ class Search:
         fit_calls = stage.steps * stage.recipe.inputs * stage.recipe.draws
         if not self.settings.walks:
             return Finished(
+                stage=stage.name,
                 name=stage.name,
                 fitted=state.distribution,
                 selected=state.distribution,
@@ -208,6 +209,7 @@ class Search:
             if candidate is winner
         ]
         return Finished(
+            stage=stage.name,
             name=winner.name,
             fitted=_raised(kept[0], stage) if kept else state.distribution,
             selected=winner.distribution,

@@ -25,12 +25,13 @@ ROLES = ("fitted", "selected")
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A stage that is done: the values on select and what was selected.
+    """A stage that is done: the values on select and the name of what was selected.
 
     `fitted` is what was selected before it was sharpened: children start there. Where a parent was
     kept, both are the parent's.
     """
 
+    stage: str
     name: str
     fitted: Distribution
     selected: Distribution
@@ -44,6 +45,7 @@ class Finished:
     def record(self) -> dict[str, Any]:
         """The stage in the report."""
         return {
+            "stage": self.stage,
             "selected": self.name,
             "dependency": self.fitted.family.dependency.value,
             "components": self.fitted.family.components,
@@ -75,6 +77,7 @@ class StageFiles:
         if path is None:
             return
         stage = {
+            "stage": finished.stage,
             "name": finished.name,
             "fitted": _packed(finished.fitted),
             "selected": _packed(finished.selected),
@@ -153,6 +156,7 @@ def _finished(stage: dict[str, Any], tensors: dict[str, Tensor], device: torch.d
         made.rule = Rule(packed["rule"])
         roles[role] = made.to(device).eval()
     return Finished(
+        stage=stage["stage"],
         name=stage["name"],
         fitted=roles["fitted"],
         selected=roles["selected"],
