@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from helpers import Linear, Stray, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
 from nppr.checkpoint import Blocks, FileStore
-from nppr.classifiers import Classifier, prepare
-from nppr.data import Part
+from nppr.classifiers import Classifier, frozen, load_classifier, prepare
+from nppr.data import Part, load_data
 from nppr.errors import BudgetBreach, ClassifierError, DataError, SpecError
-from nppr.measure import measure
-from nppr.sources import PGD, Gaussian, Uniform
+from nppr.measure import measure, probe
+from nppr.sources import PGD, Clean, Gaussian, Uniform
 from nppr.types import Evaluate, Progress, Tally
 
 BUDGET = Budget.linf(0.3)
@@ -61,6 +61,28 @@ def test_all_inputs_are_kept_with_a_mask() -> None:
     )
     assert tally.clean_correct.tolist() == [True, False, True, False]
     assert tally.right.tolist() == [100, 0, 100, 0]
+
+
+def test_features_of_the_pass_without_noise_are_kept_by_index() -> None:
+    data = load_data("digits")
+    part = replace(
+        data.evaluate, indices=data.evaluate.indices[:9], labels=data.evaluate.labels[:9]
+    )
+    known = load_classifier("digits-cnn")
+    ready = prepare(known, probe(part), classes=10, micro_batch=4)
+    kept: dict[int, Tensor] = {}
+    plain = measure(Clean(), ready, part, clean_correct=np.ones(9, bool))
+    tally = measure(Clean(), ready, part, clean_correct=np.ones(9, bool), keep=kept)
+    assert np.array_equal(tally.right, plain.right)
+    assert tally.calls == plain.calls
+    assert sorted(kept) == sorted(part.indices.tolist())
+    with frozen(known) as seen, torch.inference_mode():
+        expected = seen.features(part.batch(np.arange(9))[0])
+    found = torch.stack([kept[int(index)] for index in part.indices])
+    assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
+    noisy: dict[int, Tensor] = {}
+    measure(Uniform(BUDGET), ready, part, draws=2, keep=noisy)
+    assert not noisy
 
 
 class NoGain(nn.Module):

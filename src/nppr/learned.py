@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
@@ -34,6 +36,10 @@ class Fitted:
         record = self.saved.model_dump(mode="json")
         kept = ("budget", "family", "rule", "features", "fit", "diagnostics")
         return {"source": self.source.name, **{name: record[name] for name in kept}}
+
+    def with_known(self, features: Mapping[int, Tensor] | None) -> Fitted:
+        """The same with features of inputs that were looked at before, by dataset index."""
+        return replace(self, source=replace(self.source, known=features))
 
     def compared(self, fingerprint: str) -> bool:
         """Whether it was compared with reference noises on this classifier and in this budget."""

@@ -54,11 +54,13 @@ def measure(
     quantise: bool = False,
     progress: ProgressCallback | None = None,
     store: Store | None = None,
+    keep: dict[int, Tensor] | None = None,
 ) -> Tally[S]:
     """Measure a source on all inputs of a part, `draws` times each.
 
     `classes` is needed only where `classifier` is not prepared yet. `clean_correct` is measured first
     where it is not given. Finished blocks go to `store`, and those found there are not run again.
+    A source of one draw leaves the features of the images it judged in `keep`, by dataset index.
     """
     if draws < 1:
         raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
@@ -74,7 +76,7 @@ def measure(
         clean_correct = clean.right == 1
     draws = source.fixed_draws or draws
     pixels = probe(part)[0].numel()
-    job = _Job(source, classifier, part, pixels, draws, seed, quantise)
+    job = _Job(source, classifier, part, pixels, draws, seed, quantise, keep)
     with classifier.frozen(quantise=quantise) as models:
         blocks, micro_batch = _run(job, models, progress, store)
     return Tally(
@@ -106,6 +108,7 @@ class _Job:
     draws: int
     seed: int
     quantise: bool
+    keep: dict[int, Tensor] | None = None
 
     @property
     def capacity(self) -> int:
@@ -208,8 +211,13 @@ def _judge(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBloc
     _check_perturbations(job.source, delta, (len(x), draws.size, *x.shape[1:]))
     moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise).flatten(0, 1)
     with torch.inference_mode():
+        wanted = job.keep is not None and draws.size == 1
         batches = moved.split(job.classifier.micro_batch)
-        logits = torch.cat([models.fast.logits(batch) for batch in batches])
+        judged = [models.fast.features_and_logits(batch, wanted=wanted) for batch in batches]
+        if job.keep is not None and wanted:
+            features = torch.cat([seen for seen, _ in judged])
+            job.keep.update(zip(draws.indices, features.unbind(), strict=True))
+        logits = torch.cat([found for _, found in judged])
         right = _right(models, logits, moved, y.repeat_interleave(draws.size))
     counts: IntArray = right.view(len(x), draws.size).sum(1).cpu().numpy()
     return counts

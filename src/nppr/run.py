@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from nppr.classifiers import Prepared
 from nppr.data import Data
@@ -115,11 +116,17 @@ class Run:
         # Before anything is measured: data that cannot be read must not cost a finished run.
         overlapping = overlap_flags(self.data)
         everything = np.ones(len(self.data.evaluate), bool)
-        clean = self._measure(Clean(), everything)
+        seen: dict[int, Tensor] | None = {} if self._looks(fitted, learner) else None
+        clean = self._measure(Clean(), everything, seen)
+        if seen is not None and len(seen) < len(everything):  # it was measured in another process
+            measure(Clean(), self.classifier, self.data.evaluate, clean_correct=everything,
+                    quantise=self.settings.quantise, keep=seen)  # fmt: skip
         self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
         for source in sources:
             self._add(source, clean.right == 1)
         for each in [*fitted, *self._learn(learner)]:
+            if each.source.feature_model is None:
+                each = each.with_known(seen)
             self.fitted.append(each)
             self._add(each.source, clean.right == 1)
             self._add_union(each, clean.right == 1)
@@ -128,6 +135,15 @@ class Run:
         if self.folder:
             self.folder.write(report, self.tallies)
         return report
+
+    def _looks(self, fitted: Sequence[Fitted], learner: Learner | None) -> bool:
+        """Whether learned noise will look at the features of this classifier, which has some."""
+        looks = any(
+            each.source.distribution.features and not each.source.feature_model for each in fitted
+        )
+        if learner is not None and learner.feature_model is None:
+            looks = looks or learner.settings.family.dependency.sees_input
+        return looks and self.facts.classifier["features"] is not None
 
     def _add(self, source: PerturbationSource, clean_correct: BoolArray) -> None:
         """The rows of one source."""
@@ -172,7 +188,12 @@ class Run:
         name = fitted.source.name + WITH_REFERENCES
         self.results += [result(name, row) for row in rows]
 
-    def _measure(self, source: PerturbationSource, clean_correct: BoolArray) -> Tally[Evaluate]:
+    def _measure(
+        self,
+        source: PerturbationSource,
+        clean_correct: BoolArray,
+        keep: dict[int, Tensor] | None = None,
+    ) -> Tally[Evaluate]:
         start = time.perf_counter()
         tally = measure(
             source,
@@ -184,6 +205,7 @@ class Run:
             quantise=self.settings.quantise,
             progress=self.progress,
             store=self.folder.store(source.name) if self.folder else None,
+            keep=keep,
         )
         self.seconds[source.name] = round(time.perf_counter() - start, 3)
         # Where memory ran out the next source begins with what was left.

@@ -52,8 +52,9 @@ def test_exact_draws_have_the_stated_covariance(name: str) -> None:
     for k in range(K):
         one = torch.eye(family.noise_size(1))[None]  # linear in the noise: A^T A is its covariance
         rows = one.shape[1]
-        drawn = family.exact(raw[:, k : k + 1].expand(1, rows, -1), growth[:, k : k + 1], one)[0]
-        assert torch.allclose(drawn.T @ drawn, sigma(family, raw, growth)[0, k], atol=1e-5)
+        for chosen in (torch.full((1, rows), k), torch.full((1, 1), k)):
+            drawn = family.exact(chosen, raw, growth, one)[0]
+            assert torch.allclose(drawn.T @ drawn, sigma(family, raw, growth)[0, k], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,7 +62,7 @@ def test_sample_covariance_of_exact_draws(name: str) -> None:
     family = shaped(name)
     raw, growth = numbers(1, 1, family.size), torch.full((1, 1, 1), 1.3)
     noise = numbers(1, 100_000, family.noise_size(1), seed=3)
-    drawn = family.exact(raw, growth, noise)[0]
+    drawn = family.exact(torch.zeros(1, 1, dtype=torch.int64), raw, growth, noise)[0]
     stated = sigma(family, raw, growth)[0, 0]
     assert torch.allclose(drawn.mean(0), torch.zeros(D), atol=0.03)
     assert float((torch.cov(drawn.T) - stated).abs().max()) < 0.02 * float(stated.abs().max())
@@ -134,7 +135,8 @@ def test_no_std_is_below_the_least(name: str, value: float, growth: float, min_s
     raw, grown = torch.full((1, 1, family.size), value), torch.full((1, 1, 1), growth)
     assert bool((family.std(raw, grown) >= min_std * (1 - 1e-6)).all())
     draws = family.noise_size(1)
-    drawn = family.exact(raw.expand(1, draws, -1), grown, torch.eye(draws)[None])[0]
+    first = torch.zeros(1, 1, dtype=torch.int64)
+    drawn = family.exact(first, raw, grown, torch.eye(draws)[None])[0]
     assert bool((drawn.norm(dim=0) >= min_std * (1 - 1e-5)).all())
 
 

@@ -124,12 +124,12 @@ def test_density_of_two_components_is_their_weighted_sum(dependency: Dependency)
     for b in range(4):
         for s in range(7):
             each = [
-                float(weights[b, k])
-                * math.exp(float(Normal(means[b, k], stds[b, k]).log_prob(latent[b, s]).sum()))
+                weights[b, k].log() + Normal(means[b, k], stds[b, k]).log_prob(latent[b, s]).sum()
                 for k in range(2)
             ]
             found = float(given.log_prob(latent)[b, s])
-            assert found == pytest.approx(math.log(sum(each)), rel=1e-3, abs=1e-3)
+            expected = float(torch.logaddexp(each[0], each[1]))
+            assert found == pytest.approx(expected, rel=1e-3, abs=1e-3)
 
 
 def test_density_integrates_to_one() -> None:
@@ -219,6 +219,25 @@ def test_relaxed_draws_are_finite_at_the_ends_of_the_uniform_numbers() -> None:
         assert bool(torch.isfinite(given.relaxed(gumbel, torch.zeros(1, 4, 1), tau)).all())
 
 
+@pytest.mark.parametrize("wide_heads", [False, True])
+def test_features_move_means_as_stated(wide_heads: bool) -> None:
+    made = shaken(Dependency.INPUT, wide_heads=wide_heads)
+    seen = made.shared(context().features)
+    moved = made.input_means(seen).unflatten(-1, (3, -1))
+    expected = made.means + (moved if wide_heads else moved @ made.basis)
+    given = made(context())
+    assert torch.allclose(given.means, expected, rtol=1e-4, atol=1e-4)
+    weights = torch.eye(3).expand(4, 3, 3)
+    zeros = torch.zeros(4, 3, given.covariance.noise_size(3))
+    certain = replace(given, log_weights=torch.zeros(1, 3))
+    sharp = certain.relaxed(weights.clamp(1e-30, 1 - 2.0**-24), zeros, 0.01)
+    assert torch.allclose(sharp, given.means, rtol=1e-3, atol=1e-3)
+    for k in range(3):
+        chosen = torch.full((4, 1), k)
+        drawn = given.exact(chosen, torch.zeros(4, 2, given.covariance.noise_size(1)))
+        assert torch.allclose(drawn[:, 1], given.means[:, k], rtol=1e-4, atol=1e-4)
+
+
 def test_temperatures_divide_what_they_name() -> None:
     made = shaken(Dependency.LABEL)
     plain, hot = made(context()), made(context(), Temperatures(2.0, 4.0, 8.0, 16.0))
@@ -227,7 +246,7 @@ def test_temperatures_divide_what_they_name() -> None:
     assert torch.allclose(hot.raw, plain.raw / 8)
     made = shaken(Dependency.INPUT)
     plain, hot = made(context()), made(context(), Temperatures(shared=2.0))
-    bias = made.input_means.bias.unflatten(0, (3, D)) + made.means
+    bias = made.input_means.bias.unflatten(0, (3, D)) @ made.basis + made.means
     assert torch.allclose(hot.means - bias, (plain.means - bias) / 2, atol=1e-5)
     for value, expected in zip(of(made(context(), Temperatures())), of(plain), strict=True):
         assert torch.equal(value, expected)

@@ -141,6 +141,10 @@ def test_known_features_need_no_classifier() -> None:
         assert seen.calls == 0
         expected = learned().perturb(seen, X, Y, block((10, 11, 12, 13, 14)))
     assert torch.equal(found, expected)
+    some = learned(known={10: rows[0]})  # not all are known: all are looked at
+    with frozen(model) as seen:
+        assert torch.equal(some.perturb(seen, X, Y, block((10, 11, 12, 13, 14))), expected)
+        assert seen.calls == 5
 
 
 def test_features_may_come_from_another_classifier() -> None:

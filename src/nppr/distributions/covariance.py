@@ -28,7 +28,7 @@ from torch.distributions import (
 
 from nppr.errors import SpecError
 
-__all__ = ["Covariance", "Diagonal", "Full", "LowRank", "covariance", "mix"]
+__all__ = ["Covariance", "Diagonal", "Full", "LowRank", "choose", "covariance", "mix"]
 
 MOST_FULL = 1024
 """Largest latent dimension of a full covariance: beyond it one component has half a million numbers."""
@@ -58,8 +58,8 @@ class Covariance(ABC):
         """
 
     @abstractmethod
-    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
-        """Centred draws of chosen components `(B, S, D)`: raw `(B, S, P)`, growth `(B, S, 1)`."""
+    def exact(self, chosen: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        """Centred draws of chosen components `(B, S|1)`, `(B, S, D)`."""
 
     @abstractmethod
     def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
@@ -76,6 +76,11 @@ class Covariance(ABC):
         """The diagonal `(..., D)` of the factor."""
         return self.min_std + growth * F.softplus(raw[..., : self.latent_dim])
 
+    def exact_std(self, chosen: Tensor, raw: Tensor, growth: Tensor) -> Tensor:
+        """The diagonals `(B, S|1, D)` of chosen components, whose softplus is taken once each."""
+        grown = choose(F.softplus(raw[..., : self.latent_dim]), chosen)
+        return self.min_std + choose(growth, chosen) * grown
+
     def relaxed_std(self, weights: Tensor, raw: Tensor, growth: Tensor) -> Tensor:
         """`sqrt(sum_k w_k^2 sigma_k^2)`, `(B, S, D)`.
 
@@ -83,13 +88,13 @@ class Covariance(ABC):
         product of inputs and components is ever as large as an image.
         """
         squares = weights.square()
-        if len(raw) > 1:
+        if len(raw) > 1 or len(growth) == 1:
             return mix(squares, self.std(raw, growth).square()).sqrt()
         a = F.softplus(raw[..., : self.latent_dim])
-        grown = growth.transpose(-1, -2)  # (B|1, 1, K)
-        linear = mix(squares * (2 * self.min_std * grown), a)
-        square = mix(squares * grown.square(), a.square())
-        return (self.min_std**2 * squares.sum(-1, keepdim=True) + linear + square).sqrt()
+        grown = growth.transpose(-1, -2)  # (B, 1, K)
+        shares = torch.cat([squares * (2 * self.min_std * grown), squares * grown.square()], -1)
+        moved = mix(shares, torch.cat([a, a.square()], -2))
+        return (moved + self.min_std**2 * squares.sum(-1, keepdim=True)).sqrt()
 
 
 @dataclass(frozen=True)
@@ -110,8 +115,8 @@ class Diagonal(Covariance):
     def relaxed(self, weights: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
         return self.relaxed_std(weights, raw, growth) * noise
 
-    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
-        return self.std(raw, growth) * noise
+    def exact(self, chosen: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        return self.exact_std(chosen, raw, growth) * noise
 
     def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
         return Independent(Normal(means, self.std(raw, growth)), 1)
@@ -138,10 +143,11 @@ class LowRank(Covariance):
         moved: Tensor = torch.einsum("bskr,bkdr->bsd", shared, directions)
         return own + moved
 
-    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+    def exact(self, chosen: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
         own, shared = noise[..., : self.latent_dim], noise[..., self.latent_dim :]
-        moved: Tensor = (self._directions(raw) @ shared[..., : self.rank].unsqueeze(-1)).squeeze(-1)
-        return self.std(raw, growth) * own + moved
+        directions = self._directions(choose(raw, chosen))
+        moved: Tensor = (directions @ shared[..., : self.rank].unsqueeze(-1)).squeeze(-1)
+        return self.exact_std(chosen, raw, growth) * own + moved
 
     def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
         return LowRankMultivariateNormal(
@@ -180,8 +186,9 @@ class Full(Covariance):
         drawn: Tensor = torch.einsum(rule, each, factor[0] if shared else factor)
         return drawn
 
-    def exact(self, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
-        drawn: Tensor = self.factor(raw, growth) @ noise[..., : self.latent_dim].unsqueeze(-1)
+    def exact(self, chosen: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
+        factor = self.factor(choose(raw, chosen), choose(growth, chosen))
+        drawn: Tensor = factor @ noise[..., : self.latent_dim].unsqueeze(-1)
         return drawn.squeeze(-1)
 
     def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
@@ -211,6 +218,14 @@ def covariance(text: str, latent_dim: int, min_std: float) -> Covariance:
             " Choose diag or lowrank:8, or a coarser grid with --upsampler bicubic."
         )
     return {"diag": Diagonal, "full": Full}[text](latent_dim, min_std)
+
+
+def choose(values: Tensor, chosen: Tensor) -> Tensor:
+    """Rows of the chosen components: `(B|1, K, N)`, `(B, S)` -> `(B, S, N)`."""
+    if len(values) == 1:
+        return values[0][chosen]
+    rows = torch.arange(len(chosen), device=chosen.device)
+    return values[rows[:, None], chosen]
 
 
 def mix(weights: Tensor, values: Tensor) -> Tensor:

@@ -105,14 +105,14 @@ class Distribution(nn.Module):
         return self._perturbation(latent, draws, budget)
 
     def choose(self, given: Given, context: Context, draws: DrawBlock) -> Tensor:
-        """The component of every draw, `(B, S)`."""
+        """The component of every draw, `(B, S)`, or `(B, 1)` where all draws of an input share it."""
         if self.rule is Rule.WEIGHTS:
             return given.choose(draws.uniform(COMPONENT, (1,)).squeeze(-1))
         if self.rule is Rule.LARGEST:
             largest = given.log_weights.argmax(-1).expand(len(context.labels))
         else:
             largest = self.chosen[context.labels]
-        return largest[:, None].expand(-1, draws.size)
+        return largest[:, None]
 
     def sharpened(self, rule: Rule, chosen: Tensor | None = None) -> Distribution:
         """A copy that chooses components by another rule."""

@@ -1,9 +1,11 @@
 """The latent mixture `e ~ sum_k pi_k N(mu_k, Sigma_k)` given a context.
 
 Every parameter is `free[k] + residual(context)`, and the last layer of every residual starts at zero:
-a family that sees more starts exactly at one that sees less. `mixture(context)` returns the
-distribution; relaxed draws (Gumbel-softmax at temperature tau) have gradients, exact draws are what
-is measured. Shapes: B inputs, S draws, K components, D latent dimensions, F features.
+a family that sees more starts exactly at one that sees less. Features move the means along J
+directions that all components share: `mu_k(x) = free[k] + c_k(x) basis` with c_k(x) in R^J, so that a
+draw mixes J numbers of each component and never D. `mixture(context)` returns the distribution;
+relaxed draws (Gumbel-softmax at temperature tau) have gradients, exact draws are what is measured.
+Shapes: B inputs, S draws, K components, D latent dimensions, F features.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr.distributions.covariance import Covariance, mix
+from nppr.distributions.covariance import Covariance, choose, mix
 from nppr.distributions.settings import Family
 
 __all__ = ["Context", "Given", "Mixture", "Temperatures"]
@@ -50,15 +52,24 @@ class Temperatures:
 class Given:
     """The mixture for a context.
 
-    Log weights `(B|1, K)`, means `(B|1, K, D)`, raw `(B|1, K, P)` and growth `(B|1, K, 1)` of the
-    covariances.
+    Log weights `(B|1, K)`, free means `(B|1, K, D)`, raw `(B|1, K, P)` and growth `(B|1, K, 1)` of
+    the covariances; where features are seen, coefficients `(B, K, J)` of the directions `(J, D)`.
     """
 
     log_weights: Tensor
-    means: Tensor
+    free: Tensor
     raw: Tensor
     growth: Tensor
     covariance: Covariance
+    coefficients: Tensor | None = None
+    basis: Tensor | None = None
+
+    @property
+    def means(self) -> Tensor:
+        """The means `(B|1, K, D)`."""
+        if self.coefficients is None or self.basis is None:
+            return self.free
+        return self.free + self.coefficients @ self.basis
 
     def relaxed(self, gumbel: Tensor, noise: Tensor, tau: float) -> Tensor:
         """Draws with gradients: uniform numbers `(B, S, K)` and normal noise -> `(B, S, D)`."""
@@ -66,13 +77,17 @@ class Given:
         gumbel = -(-gumbel.clamp_min(tiny).log()).clamp_min(tiny).log()
         weights = torch.softmax((self.log_weights.unsqueeze(1) + gumbel) / tau, -1)
         centred = self.covariance.relaxed(weights, self.raw, self.growth, noise)
-        return mix(weights, self.means) + centred
+        means = mix(weights, self.free)
+        if self.coefficients is not None and self.basis is not None:
+            means = means + mix(weights, self.coefficients) @ self.basis
+        return means + centred
 
     def exact(self, chosen: Tensor, noise: Tensor) -> Tensor:
-        """Draws of the chosen components: `(B, S)` and normal noise -> `(B, S, D)`."""
-        values = (self.means, self.raw, self.growth)
-        means, raw, growth = (_choose(value, chosen) for value in values)
-        return means + self.covariance.exact(raw, growth, noise)
+        """Draws of the chosen components: `(B, S|1)` and normal noise -> `(B, S, D)`."""
+        means = choose(self.free, chosen)
+        if self.coefficients is not None and self.basis is not None:
+            means = means + choose(self.coefficients, chosen) @ self.basis
+        return means + self.covariance.exact(chosen, self.raw, self.growth, noise)
 
     def choose(self, uniform: Tensor) -> Tensor:
         """Components by the weights: uniform numbers `(B, S)` -> `(B, S)`."""
@@ -115,7 +130,12 @@ class Mixture(nn.Module):
             self.shared = nn.Sequential(nn.Linear(features, family.hidden_dim), nn.ReLU())
             if not (family.label_only and family.dependency.sees_label):
                 self.input_weights = _zero(family.hidden_dim, k)
-            self.input_means = _zero(family.hidden_dim, k * d)
+            if family.wide_heads:
+                self.input_means = _zero(family.hidden_dim, k * d)
+            else:
+                directions = min(family.hidden_dim, d)
+                self.input_means = nn.Linear(family.hidden_dim, k * directions)
+                self.basis = nn.Parameter(torch.zeros(directions, d))
             self.input_raw = _zero(family.hidden_dim, k * (p if family.wide_heads else 1))
 
     def forward(self, context: Context, heat: Temperatures | None = None) -> Given:
@@ -123,6 +143,7 @@ class Mixture(nn.Module):
         heat = heat or Temperatures()
         k = self.family.components
         logits, means, raw = self.logits[None], self.means[None], self.raw[None]
+        coefficients = basis = None
         growth = raw.new_ones(1, k, 1)
         if self.family.dependency.sees_label:
             seen = F.normalize(self.embedding(context.labels), dim=-1)
@@ -133,14 +154,23 @@ class Mixture(nn.Module):
             seen = self.shared(standardised) / heat.shared
             if hasattr(self, "input_weights"):
                 logits = logits + self.input_weights(seen)
-            means = means + self.input_means(seen).unflatten(-1, (k, -1))
+            moved = self.input_means(seen).unflatten(-1, (k, -1))
             shift = self.input_raw(seen).unflatten(-1, (k, -1))
             if self.family.wide_heads:
-                raw = raw + shift
+                means, raw = means + moved, raw + shift
             else:
+                coefficients, basis = moved / heat.means, self.basis
                 growth = 2 * torch.sigmoid(shift)
         log_weights = torch.log_softmax(logits / heat.weights, -1)
-        return Given(log_weights, means / heat.means, raw / heat.stds, growth, self.covariance)
+        return Given(
+            log_weights,
+            means / heat.means,
+            raw / heat.stds,
+            growth,
+            self.covariance,
+            coefficients,
+            basis,
+        )
 
     def standardise(self, features: Tensor) -> None:
         """Take mean and spread of these features `(N, F)` as the scale the heads see."""
@@ -156,11 +186,3 @@ def _zero(inputs: int, outputs: int) -> nn.Linear:
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
-
-
-def _choose(values: Tensor, chosen: Tensor) -> Tensor:
-    """Rows of the chosen components: `(B|1, K, N)`, `(B, S)` -> `(B, S, N)`."""
-    if len(values) == 1:
-        return values[0][chosen]
-    rows = torch.arange(len(chosen), device=chosen.device)
-    return values[rows[:, None], chosen]

@@ -100,7 +100,8 @@ def optimiser(distribution: Distribution, recipe: Recipe) -> torch.optim.Adam:
             rate = recipe.rate if name in free else recipe.head_rate
         groups.setdefault(rate, []).append(parameter)
     return torch.optim.Adam(
-        [{"params": parameters, "lr": rate, "full": rate} for rate, parameters in groups.items()]
+        [{"params": parameters, "lr": rate, "full": rate} for rate, parameters in groups.items()],
+        fused=True,
     )
 
 

@@ -101,7 +101,7 @@ class Learned:
     def _features(self, model: FrozenModel, x: Tensor, draws: DrawBlock) -> Tensor | None:
         if not self.distribution.features:
             return None
-        if self.known is not None:
+        if self.known is not None and all(index in self.known for index in draws.indices):
             return torch.stack([self.known[index] for index in draws.indices]).to(x.device)
         inputs = (draws.split, draws.indices)
         last = self._last
