@@ -1,4 +1,4 @@
-"""The networks the benchmarks run on: the shipped digits classifier and a 32x32 residual network."""
+"""The networks the benchmarks run on: the shipped digits classifier and 32x32 residual networks."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def small_resnet() -> nn.Module:
 
 
 def case(name: str, *, fit: bool = False) -> tuple[Classifier, Data]:
-    """A classifier and data for it, half of them to fit on where that is wanted."""
+    """A classifier and data for it, four fifths of them to fit on where that is wanted."""
     if name == "digits":
         return load_classifier("digits-cnn"), load_data("digits")
-    generator = torch.Generator().manual_seed(0)
-    images = torch.rand(128, 3, 32, 32, generator=generator)
-    labels = torch.arange(128) % 10
-    return Classifier(small_resnet(), name="small-resnet"), from_arrays(
-        images, labels, shares=(0.5, 0.0) if fit else (0.0, 0.0)
-    )
+    number = 640 if fit else 128
+    images = torch.rand(number, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    data = from_arrays(images, torch.arange(number) % 10, shares=(0.8 if fit else 0.0, 0.0))
+    if name == "small-resnet":
+        return Classifier(small_resnet(), name=name), data
+    return load_classifier(name, weights="random", data=data), data
 
 
 CASES = ("digits", "small-resnet")

@@ -43,7 +43,7 @@ class Norm(ABC):
         """The nearest point of the ball (in this norm's usual projection)."""
 
     @abstractmethod
-    def squash(self, v: Tensor, r: float) -> Tensor:
+    def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
         """A smooth map of all of R^D into the ball."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Linf(Norm):
     def clip(self, delta: Tensor, r: float) -> Tensor:
         return delta.clamp(-r, r)
 
-    def squash(self, v: Tensor, r: float) -> Tensor:
+    def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
         return r * torch.tanh(v)
 
     def steepest(self, gradient: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class L2(Norm):
         length = _lengths(delta)
         return delta * (r / length.clamp_min(r))
 
-    def squash(self, v: Tensor, r: float) -> Tensor:
+    def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
         """`r v/|v| tanh(|v| / sqrt(D))`: into the ball, not onto its sphere."""
         dimension = math.prod(v.shape[-3:])
         length = _lengths(v).clamp_min(torch.finfo(v.dtype).tiny)
@@ -178,9 +178,9 @@ class Budget:
         """Uniform draws in the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
         return self.norm.uniform(draws, stream, shape, self.radius)
 
-    def squash(self, v: Tensor) -> Tensor:
-        """g_B of the paper: a smooth map of all of R^D into the ball."""
-        return self.norm.squash(v, self.radius)
+    def squash(self, v: Tensor, scale: Tensor | None = None) -> Tensor:
+        """g_B of the paper: a smooth map of all of R^D into the ball, or into `scale` <= 1 of it."""
+        return self.norm.squash(v, self.radius if scale is None else self.radius * scale)
 
     def require(self, delta: Tensor, source: str) -> None:
         """Raise `BudgetBreach` unless every perturbation lies in the ball."""

@@ -79,6 +79,8 @@ class Metric(StrEnum):
     AR = "AR"
     NPPR = "NPPR"
     NORMALISED_ACCURACY = "normalised_accuracy"
+    CORRUPTION = "corruption"
+    STRESS = "stress"
 
 
 class Claim(StrEnum):

@@ -156,7 +156,7 @@ def test_every_input_is_met_once_an_epoch(micro_batch: int, fitting: Fitting) ->
     met: Counter[tuple[int, int]] = Counter()
     for number in range(3 * inputs):  # 16 epochs times 3, and steps cross their ends
         before = sum(met.values())
-        for epoch, positions in _positions(some, number):
+        for epoch, positions in _positions(some, number, 64):
             met.update((epoch, position) for position in positions.tolist())
         assert sum(met.values()) - before == RECIPE.inputs
     epochs = 3 * RECIPE.inputs
@@ -165,7 +165,7 @@ def test_every_input_is_met_once_an_epoch(micro_batch: int, fitting: Fitting) ->
 
 def test_a_step_may_be_larger_than_the_fit_part(fitting: Fitting) -> None:
     large = replace(fitting, recipe=replace(RECIPE, inputs=100))
-    met = np.concatenate([positions for _, positions in _positions(large, 0)])
+    met = np.concatenate([positions for _, positions in _positions(large, 0, 64)])
     counts = np.bincount(met, minlength=len(fitting.inputs))
     assert counts.sum() == 100
     assert counts.max() - counts.min() <= 1

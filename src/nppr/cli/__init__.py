@@ -15,6 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from nppr import console
+from nppr.allocator import keep_freed_memory
 from nppr.cli.assess import assess, evaluate
 from nppr.cli.fit import fit
 from nppr.cli.spectrum import spectrum
@@ -96,4 +97,5 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """The `nppr` command."""
+    keep_freed_memory()
     sys.exit(run())

@@ -116,7 +116,7 @@ class FitOptions:
     upsampler: options.Upsampler = None
     latent_dim: options.LatentDim = None
     grid: options.Grid = None
-    hidden_dim: options.HiddenDim = 256
+    hidden_dim: options.HiddenDim = None
     label_dim: options.LabelDim = 64
     min_std: options.MinStd = 0.05
     floor: options.Floor = None
@@ -144,7 +144,7 @@ class FitOptions:
             upsampler=self.upsampler or ("bicubic" if paper else "none"),
             latent_dim=self.latent_dim,
             grid=self.grid,
-            hidden_dim=self.hidden_dim,
+            hidden_dim=(256 if paper else 128) if self.hidden_dim is None else self.hidden_dim,
             label_dim=self.label_dim,
             min_std=self.min_std,
         )

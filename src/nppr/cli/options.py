@@ -166,7 +166,11 @@ Grid = Annotated[
     ),
 ]
 HiddenDim = Annotated[
-    int, typer.Option("--hidden-dim", help="Width of the network that sees the features.")
+    int | None,
+    typer.Option(
+        "--hidden-dim",
+        help="Width of the network that sees the features. Default: 128, with --preset paper 256.",
+    ),
 ]
 LabelDim = Annotated[int, typer.Option("--label-dim", help="Size of the label embedding.")]
 MinStd = Annotated[

@@ -145,7 +145,7 @@ class Distribution(nn.Module):
         return other
 
     def _perturbation(self, latent: Tensor, draws: DrawBlock, budget: Budget) -> Tensor:
-        delta = budget.squash(self.upsampler(latent)) * self.scale
+        delta = budget.squash(self.upsampler(latent), self.scale)
         rho = self.family.floor
         if rho == 0:
             return delta

@@ -22,9 +22,11 @@ class Family:
 
     `grid` is the side of the coarse grid of `bicubic` and `trainable`, by default 4 for images of up
     to 32 pixels and 7 for larger ones. `floor` is rho: the share of Uniform noise in every draw.
-    `label_only` (the paper's preset) hides the features from the weights of JOINT; `scaled` is
-    whether the scale s is learned; `wide_heads` whether features move every number of a covariance
-    or only its size.
+    `hidden_dim` is the width of what sees the features, and the number of directions in which they
+    move the means. `label_only` (the paper's preset) hides the features from the weights of JOINT;
+    `scaled` is whether the scale s is learned; `wide_heads` whether features move every mean and
+    every number of a covariance by themselves, or means along shared directions and the size of a
+    covariance.
     """
 
     dependency: Dependency = Dependency.JOINT
@@ -33,7 +35,7 @@ class Family:
     upsampler: str = "none"
     latent_dim: int | None = None
     grid: int | None = None
-    hidden_dim: int = 256
+    hidden_dim: int = 128
     label_dim: int = 64
     min_std: float = 0.05
     floor: float = 0.0

@@ -1,8 +1,8 @@
 """The only loop that fits a distribution (Algorithm 1 of the paper).
 
-Mixture, up-sampler and frozen classifier go through a step in micro-batches together. The classifier
-gives the gradient in the perturbation only, and the perturbation hands it on to the distribution, so
-memory does not grow with the step. The numbers of an input depend on (seed, index, epoch) only.
+Mixture, up-sampler and frozen classifier go through a step together, a few micro-batches at a time.
+The classifier gives the gradient in the perturbation only, and the perturbation hands it on to the
+distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index, epoch) only.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from nppr.types import Fit, IntArray
 __all__ = ["FitProgress", "Fitting", "History", "Step", "fit", "optimiser"]
 
 logger = logging.getLogger(__name__)
+
+NUMBERS_AT_ONCE = 2**20
+"""Numbers in the perturbations that are made together, unless a micro-batch has more."""
 
 SLOWER = ("log_scales", "raw_scale")
 SLOWER_BY = 0.1
@@ -191,21 +194,22 @@ def _gradients(
     loss_of = LOSSES[recipe.loss]
     images = recipe.inputs * recipe.draws
     loss, right = 0.0, 0
-    for epoch, positions in _positions(fitting, number):
+    for epoch, positions in _positions(fitting, number, math.prod(distribution.shape)):
         x, y = fitting.inputs.batch(positions, classifier.device)
         context = Context(y, fitting.inputs.seen(positions, classifier.device))
         draws = _draws(fitting, positions, epoch)
         delta, given = distribution.relaxed(context, draws, fitting.budget, tau, heat)
         labels = y.repeat_interleave(recipe.draws)
         moved = (x.unsqueeze(1) + delta.detach()).flatten(0, 1)
-        inside = (moved >= 0) & (moved <= 1)
+        clipped = moved.clamp(0, 1)
+        inside = moved == clipped
         gradient, logits = _in_pieces(
-            model, moved.clamp_(0, 1), labels, classifier.micro_batch,
-            lambda z, y: loss_of(z, y, recipe.kappa),
+            model, clipped, labels, classifier.micro_batch,
+            lambda z, y: loss_of(z, y, recipe.kappa) / images,
         )  # fmt: skip
         loss += float(loss_of(logits, labels, recipe.kappa).sum())
         right += int((logits.argmax(1) == labels).sum())
-        ends, slopes = [delta], [gradient.mul_(inside).mul_(1 / images).view_as(delta)]
+        ends, slopes = [delta], [gradient.mul_(inside).view_as(delta)]
         if recipe.entropy or recipe.diversity:
             ends.append(regulariser(given, recipe.entropy, recipe.diversity))
             slopes.append(torch.full_like(ends[1], len(positions) / recipe.inputs))
@@ -229,13 +233,14 @@ def _in_pieces(
     return torch.cat(gradients), torch.cat(logits)
 
 
-def _positions(fitting: Fitting, number: int) -> Iterator[tuple[int, IntArray]]:
-    """The inputs of a step in micro-batches, each with the epoch it belongs to.
+def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int, IntArray]]:
+    """The inputs of a step in parts, each with the epoch it belongs to.
 
     All inputs come once an epoch in an order of their own; a step may end one and begin the next.
     """
     inputs, recipe = len(fitting.inputs), fitting.recipe
-    size = max(1, fitting.classifier.micro_batch // recipe.draws)
+    images = max(fitting.classifier.micro_batch, NUMBERS_AT_ONCE // pixels)
+    size = max(1, images // recipe.draws)
     first, last = number * recipe.inputs, (number + 1) * recipe.inputs
     for epoch in range(first // inputs, (last - 1) // inputs + 1):
         seed = key(fitting.seed, "fit/order", 0, epoch) & 0xFFFFFFFF

@@ -163,7 +163,7 @@ def paper_settings(
     Adam at 5e-4, except for noise that depends on nothing with a fixed up-sampler: 2e-2, 20 of 50
     epochs of warm-up and a cosine down to 2e-6.
     """
-    family = (family or Family(covariance="full", upsampler="bicubic")).with_(
+    family = (family or Family(covariance="full", upsampler="bicubic", hidden_dim=256)).with_(
         kernel=TORCH, label_only=True, scaled=False, wide_heads=True
     )
     fixed = family.dependency is Dependency.INDEPENDENT and family.upsampler != "trainable"
