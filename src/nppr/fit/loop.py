@@ -2,7 +2,8 @@
 
 Mixture, up-sampler and frozen classifier go through a step together, a few micro-batches at a time.
 The classifier gives the gradient in the perturbation only, and the perturbation hands it on to the
-distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index, epoch) only.
+distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index,
+epoch) only.
 """
 
 from __future__ import annotations
