@@ -1,21 +1,36 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
 
+from nppr import flags
 from nppr.data import from_arrays
-from nppr.flags import FLAGS, NO_GRADIENTS, OVERLAP, overlap_flags, result_flags
+from nppr.flags import FLAGS, NO_GRADIENTS, OVERLAP, SEVERITY, overlap_flags, result_flags
 from nppr.report.schema import failed
 from nppr.statistics.estimates import APPROXIMATE
 from nppr.types import Metric
 
+DOCUMENTED = (Path(__file__).parents[1] / "docs" / "flags.md").read_text()
+ROWS = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| ([a-z]+) \|$", DOCUMENTED, re.MULTILINE))
 
-def test_every_flag_is_explained_and_documented() -> None:
-    assert APPROXIMATE in FLAGS
-    documented = (Path(__file__).parents[1] / "docs" / "flags.md").read_text()
-    for flag in (*FLAGS, OVERLAP):
-        assert f"`{flag}`" in documented
+
+def test_every_flag_is_explained_documented_and_weighed() -> None:
+    constants = {
+        getattr(flags, name) for name in flags.__all__ if name.isupper()
+        and isinstance(getattr(flags, name), str)
+    }  # fmt: skip
+    assert constants | {APPROXIMATE} == set(FLAGS)
+    assert {name: severity.value for name, severity in SEVERITY.items()} == ROWS
+    assert set(SEVERITY) == set(FLAGS)
+
+
+def test_a_flag_says_what_was_found_and_what_it_means() -> None:
+    found = flags.flag(flags.FEW_INPUTS, "3 inputs are right", "uniform")
+    assert found.message == "3 inputs are right: " + FLAGS[flags.FEW_INPUTS]
+    assert (found.id, found.source) == (flags.FEW_INPUTS, "uniform")
+    assert flags.flag(flags.FEW_INPUTS).message == FLAGS[flags.FEW_INPUTS]
 
 
 def test_a_flag_of_many_results_is_told_once_a_source() -> None:

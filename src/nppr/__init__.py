@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     from nppr.learned import Fitted, load_fitted
     from nppr.measure import measure
     from nppr.report import Report, read_report
-    from nppr.sources import PGD, Gaussian, Laplace, Learned, Uniform
+    from nppr.sources import CW, PGD, CustomAttack, CustomNoise, Gaussian, Laplace, Learned, Uniform
     from nppr.types import Estimate, PerturbationSource, Tally
 
 __all__ = [
+    "CW",
     "PGD",
     "Budget",
     "Classifier",
+    "CustomAttack",
+    "CustomNoise",
     "Data",
     "Dependency",
     "Distribution",
@@ -82,7 +85,10 @@ _HOMES = {
     "measure": "nppr.measure",
     "Report": "nppr.report",
     "read_report": "nppr.report",
+    "CW": "nppr.sources",
     "PGD": "nppr.sources",
+    "CustomAttack": "nppr.sources",
+    "CustomNoise": "nppr.sources",
     "Gaussian": "nppr.sources",
     "Laplace": "nppr.sources",
     "Learned": "nppr.sources",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +19,8 @@ from nppr.measure import ProgressCallback
 from nppr.report.schema import Report
 from nppr.run import Run, Settings
 from nppr.setup import Setup, limited, set_up, stated_budget
-from nppr.sources import DEFAULT_SOURCES, learned_name, parse_sources
+from nppr.sources import DEFAULT_SOURCES, Universal, learned_name, parse_sources
+from nppr.sources.corruptions import Corruption
 from nppr.sources.naming import all_options
 from nppr.sources.spec import NPPR, check_unique, split_nppr
 from nppr.types import PerturbationSource
@@ -45,7 +47,7 @@ def assess(
     data: DataSpec = "digits",
     *,
     budget: Budget | None = None,
-    sources: str | Sequence[PerturbationSource] | None = None,
+    sources: str | Sequence[str | PerturbationSource] | None = None,
     fit: FitSettings | None = None,
     distributions: Sequence[Fitted] = (),
     feature_model: ModelSpec | None = None,
@@ -56,6 +58,7 @@ def assess(
     confidence: float = 0.95,
     seed: int = 0,
     quantise: bool = False,
+    only_merged: bool = False,
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     out: str | Path | None = None,
@@ -69,23 +72,27 @@ def assess(
 
     `model` is a module, a callable, a name (docs/models.md) or a `Classifier`, which also holds a
     normalisation; `data` are tensors, a name or path (docs/data.md), a data set of PyTorch or a
-    `Data`. `budget` must be stated, except for the digits demo. `fit` says which noise the source
-    `nppr` may learn and how; `distributions` were learned before. `feature_model` gives the features
-    that input-dependent noise may see, by default `model` itself. With `out` the run is kept in a
-    folder and can be resumed.
+    `Data`. `budget` must be stated, except for the digits demo. `sources` are names with options
+    (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
+    `CustomNoise`). `fit` says which noise the source `nppr` may learn and how; `distributions` were
+    learned before. `feature_model` gives the features that input-dependent noise may see, by default
+    `model` itself. With `only_merged` attacks skip what is broken already, and only AR over all of
+    them is reported. With `out` the run is kept in a folder and can be resumed.
 
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results]
     ['accuracy', 'PR', 'PR', 'PR', 'PR', 'normalised_accuracy']
     """
-    settings = Settings(draws, inputs, fit_inputs, select_inputs, confidence, seed, quantise)
+    settings = Settings(
+        draws, inputs, fit_inputs, select_inputs, confidence, seed, quantise, only_merged
+    )
     loaded = limited(data, settings)
     budget = stated_budget(budget, loaded)
     wanted, chosen = _sources(sources, budget, distributions)
     fit = (fit or FitSettings()) if wanted else None
     work = {
         "sources": [*([NPPR] if wanted else []), *(source.name for source in chosen)],
-        "options": {source.name: all_options(source) for source in chosen},
+        "options": {source.name: _options(source, loaded.shape) for source in chosen},
         "fit": fit.as_dict() if fit else None,
         "distributions": {each.source.name: each.saved.checksum for each in distributions},
     }
@@ -118,19 +125,19 @@ def assess(
 
 
 def _sources(
-    sources: str | Sequence[PerturbationSource] | None,
+    sources: str | Sequence[str | PerturbationSource] | None,
     budget: Budget,
     distributions: Sequence[Fitted],
 ) -> tuple[bool, list[PerturbationSource]]:
     """Whether NPPR is to be fitted, and the sources that are known already."""
     learned = [each.source for each in distributions]
-    if sources is None or isinstance(sources, str):
-        wanted, rest = split_nppr(DEFAULT_SOURCES if sources is None else sources)
-        parsed = parse_sources(rest, budget) if rest or not (wanted or learned) else []
-        # Distributions that were learned before take the place of the search.
-        wanted, given = wanted and not learned, parsed
-    else:
-        wanted, given = False, list(sources)
+    listed = [DEFAULT_SOURCES] if sources is None else sources
+    listed = [listed] if isinstance(listed, str) else list(listed)
+    wanted, rest = split_nppr(",".join(each for each in listed if isinstance(each, str)))
+    given = [each for each in listed if not isinstance(each, str)]
+    if rest or not (given or wanted or learned):
+        given = [*parse_sources(rest, budget), *given]
+    wanted = wanted and not learned  # what was learned before takes the place of the search
     if given or not (wanted or learned):
         check_unique(given)
     for source in (*given, *learned):
@@ -142,11 +149,21 @@ def _sources(
     return wanted, given
 
 
+def _options(source: PerturbationSource, shape: tuple[int, ...]) -> dict[str, Any]:
+    """All options of a source; of a corruption also which set of constants `auto` stands for."""
+    found = all_options(source)
+    if isinstance(source, Corruption):
+        found["constants"] = source.constants_for(shape)
+    return found
+
+
 def _plan(ready: Setup, sources: Sequence[PerturbationSource], fit: FitSettings | None) -> Plan:
     inputs, asked = len(ready.data.evaluate), ready.settings.draws
     names = [source.name for source in sources]
     draws = [source.cost * (source.fixed_draws or asked) for source in sources]
     passes = inputs * (1 + sum(draws))
+    fitted = [source for source in sources if isinstance(source, Universal)]
+    passes += sum(source.epochs for source in fitted) * len(ready.data.fit) * PASSES_OF_A_CALL
     if fit is not None:
         names = [*(learned_name(floor) for floor in fit.floors), *names]
         passes += inputs * asked * len(fit.floors)

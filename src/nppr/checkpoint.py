@@ -13,18 +13,22 @@ from safetensors import SafetensorError, safe_open
 
 from nppr.errors import RunFolderError
 from nppr.tensor_files import write_tensors
-from nppr.types import IntArray
+from nppr.types import FloatArray, IntArray
 
 __all__ = ["Blocks", "FileStore", "Store"]
 
 
 @dataclass(eq=False)
 class Blocks:
-    """How far a measurement is: per input the right draws and the finished draw blocks."""
+    """How far a measurement is: per input the right draws and the finished draw blocks.
+
+    `sums` `(N, M)` are logarithms of what was added up from the logits, M = 0 unless a source looks.
+    """
 
     right: IntArray
     finished: IntArray
     calls: int = 0
+    sums: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     @classmethod
     def none(cls, inputs: int) -> Blocks:
@@ -60,6 +64,7 @@ class FileStore:
         try:
             with safe_open(self.path, framework="np") as file:
                 right, finished = file.get_tensor("right"), file.get_tensor("finished")
+                sums = file.get_tensor("sums") if "sums" in file.keys() else np.empty((0, 0))  # noqa: SIM118
                 metadata = file.metadata()
                 calls, identity = int(metadata["calls"]), metadata["identity"]
         except (SafetensorError, KeyError, ValueError, OSError) as error:
@@ -72,13 +77,15 @@ class FileStore:
                 f"`resume` must find blocks of this run, {self.path} is of another one."
                 " Delete it to measure that source again."
             )
-        return Blocks(right, finished, calls)
+        return Blocks(right, finished, calls, sums)
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
             return
         arrays = {"right": blocks.right, "finished": blocks.finished}
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if blocks.sums.size:
+            tensors["sums"] = torch.from_numpy(blocks.sums)
         metadata = {"calls": str(blocks.calls), "identity": self.identity}
         write_tensors(self.path, tensors, metadata)
         self._saved = time.monotonic()

@@ -29,7 +29,17 @@ from nppr.data.base import PROBE_INPUTS
 from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.errors import DataError, SpecError
 from nppr.sources import Clean
-from nppr.types import BoolArray, IntArray, PerturbationSource, Progress, Split, Tally
+from nppr.types import (
+    BoolArray,
+    FloatArray,
+    Grouping,
+    IntArray,
+    Observing,
+    PerturbationSource,
+    Progress,
+    Split,
+    Tally,
+)
 
 __all__ = ["ProgressCallback", "measure", "probe"]
 
@@ -55,12 +65,14 @@ def measure(
     progress: ProgressCallback | None = None,
     store: Store | None = None,
     keep: dict[int, Tensor] | None = None,
+    skip: BoolArray | None = None,
 ) -> Tally[S]:
     """Measure a source on all inputs of a part, `draws` times each.
 
     `classes` is needed only where `classifier` is not prepared yet. `clean_correct` is measured first
     where it is not given. Finished blocks go to `store`, and those found there are not run again.
     A source of one draw leaves the features of the images it judged in `keep`, by dataset index.
+    Inputs in `skip` are not run and count as wrong.
     """
     if draws < 1:
         raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
@@ -78,7 +90,7 @@ def measure(
     pixels = probe(part)[0].numel()
     job = _Job(source, classifier, part, pixels, draws, seed, quantise, keep)
     with classifier.frozen(quantise=quantise) as models:
-        blocks, micro_batch = _run(job, models, progress, store)
+        blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
         kind=part.kind,
         indices=part.indices,
@@ -88,6 +100,7 @@ def measure(
         draws=draws,
         calls=blocks.calls,
         micro_batch=micro_batch,
+        sums=blocks.sums if blocks.sums.size else None,
     )
 
 
@@ -125,6 +138,8 @@ class _Job:
         The classifier meets micro-batches all the same; what is around it then costs little. A source
         that calls the classifier itself gets a micro-batch.
         """
+        if isinstance(self.source, Grouping):
+            return self.source.inputs_at_once
         images = micro_batch = self.classifier.micro_batch
         draws = min(self.capacity, self.draws)
         if self.source.cost <= 1:
@@ -145,11 +160,17 @@ class _Job:
 
 
 def _run(
-    job: _Job, models: FrozenForms, progress: ProgressCallback | None, store: Store | None
+    job: _Job,
+    models: FrozenForms,
+    progress: ProgressCallback | None,
+    store: Store | None,
+    skip: BoolArray | None,
 ) -> tuple[Blocks, int]:
     """All blocks of all inputs, in chunks of inputs; and the micro-batch it ended with."""
     inputs = len(job.part)
     blocks = (store.load(inputs) if store else None) or Blocks.none(inputs)
+    if skip is not None:
+        blocks.finished[skip] = job.blocks
     committing = False
     start = 0
     try:
@@ -160,6 +181,7 @@ def _run(
                 for done in _chunk(job, models, np.arange(start, end), blocks):
                     committing = True
                     blocks.right[done.positions] += done.right
+                    _add(blocks, done)
                     blocks.finished[done.positions] = done.block + 1
                     blocks.calls += done.calls
                     committing = False
@@ -187,6 +209,7 @@ class _Done:
     block: int
     right: IntArray
     calls: int
+    sums: FloatArray | None = None
 
 
 def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
@@ -201,12 +224,23 @@ def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> I
             rows = torch.from_numpy(todo).to(images.device)
             draws = job.draw_block(chunk[todo], block)
             before = models.fast.calls
-            right = _judge(job, models, images[rows], labels[rows], draws)
-            yield _Done(chunk[todo], block, right, models.fast.calls - before)
+            right, sums = _judge(job, models, images[rows], labels[rows], draws)
+            yield _Done(chunk[todo], block, right, models.fast.calls - before, sums)
 
 
-def _judge(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock) -> IntArray:
-    """How many of the draws of each input are right, `(B,)`."""
+def _add(blocks: Blocks, done: _Done) -> None:
+    """Add what was observed, as logarithms."""
+    if done.sums is None:
+        return
+    if not blocks.sums.size:
+        blocks.sums = np.full((len(blocks.right), done.sums.shape[1]), -np.inf)
+    blocks.sums[done.positions] = np.logaddexp(blocks.sums[done.positions], done.sums)
+
+
+def _judge(
+    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+) -> tuple[IntArray, FloatArray | None]:
+    """How many of the draws of each input are right, `(B,)`, and what the source observed."""
     delta = job.source.perturb(models.fast, x, y, draws)
     _check_perturbations(job.source, delta, (len(x), draws.size, *x.shape[1:]))
     moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise).flatten(0, 1)
@@ -219,8 +253,11 @@ def _judge(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBloc
             job.keep.update(zip(draws.indices, features.unbind(), strict=True))
         logits = torch.cat([found for _, found in judged])
         right = _right(models, logits, moved, y.repeat_interleave(draws.size))
+        sums = None
+        if isinstance(job.source, Observing):
+            sums = job.source.observe(logits.view(len(x), draws.size, -1), y).double().cpu().numpy()
     counts: IntArray = right.view(len(x), draws.size).sum(1).cpu().numpy()
-    return counts
+    return counts, sums
 
 
 def _right(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import logging
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -14,25 +14,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nppr.checks import check_model, check_results, grade
 from nppr.classifiers import Prepared
 from nppr.data import Data
 from nppr.errors import GradientError, NoFitDataError, SpecError
 from nppr.flags import FLAGS, NO_FEATURES, NO_FIT_DATA, NO_GRADIENTS, overlap_flags, result_flags
 from nppr.learned import Fitted, Learner, references, save_fitted
 from nppr.measure import ProgressCallback, measure
+from nppr.report.rows import rows_of
 from nppr.report.schema import SCHEMA_VERSION, WITH_REFERENCES, Flag, Report, Result, failed, result
 from nppr.run_folder import RunFolder
-from nppr.sources import Clean
+from nppr.sources import Clean, Universal
 from nppr.sources.spec import NPPR
 from nppr.statistics.estimates import (
     accuracy,
     adversarial,
     check_confidence,
     merged,
-    normalised,
     probabilistic,
 )
-from nppr.types import BoolArray, Estimate, Evaluate, Metric, PerturbationSource, Tally
+from nppr.types import BoolArray, Evaluate, Metric, PerturbationSource, Tally
 
 __all__ = ["Facts", "Run", "Settings"]
 
@@ -52,6 +53,7 @@ class Settings:
     confidence: float = 0.95
     seed: int = 0
     quantise: bool = False
+    only_merged: bool = False
 
     def __post_init__(self) -> None:
         check_confidence(self.confidence)
@@ -88,7 +90,8 @@ class Facts:
 class Run:
     """The measurements of one assessment as they come in.
 
-    `blind` is whether learned noise had to do without features.
+    `blind` is whether learned noise had to do without features; `inside` are the sources measured so
+    far that stay in the budget.
     """
 
     facts: Facts
@@ -100,8 +103,10 @@ class Run:
     blind: bool = False
     results: list[Result] = field(default_factory=list)
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
+    inside: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     fitted: list[Fitted] = field(default_factory=list)
+    _clean: Tally[Evaluate] | None = None
 
     def complete(
         self,
@@ -114,14 +119,15 @@ class Run:
         Distributions that are fitted already, and those `learner` finds, come last.
         """
         # Before anything is measured: data that cannot be read must not cost a finished run.
-        overlapping = overlap_flags(self.data)
+        found = [*overlap_flags(self.data), *self._examined()]
         everything = np.ones(len(self.data.evaluate), bool)
         seen: dict[int, Tensor] | None = {} if self._looks(fitted, learner) else None
-        clean = self._measure(Clean(), everything, seen)
+        clean = self._clean = self._measure(Clean(), everything, seen)
         if seen is not None and len(seen) < len(everything):  # it was measured in another process
             measure(Clean(), self.classifier, self.data.evaluate, clean_correct=everything,
                     quantise=self.settings.quantise, keep=seen)  # fmt: skip
         self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
+        sources = [self._ready(source) for source in self._in_order(sources)]
         for source in sources:
             self._add(source, clean.right == 1)
         for each in [*fitted, *self._learn(learner)]:
@@ -131,10 +137,44 @@ class Run:
             self._add(each.source, clean.right == 1)
             self._add_union(each, clean.right == 1)
         self._merge([*sources, *(each.source for each in self.fitted)])
-        report = self._report(overlapping)
+        measured = [*sources, *(each.source for each in self.fitted)]
+        report = self._report([*found, *self._blind(), *self._reviewed(measured)])
         if self.folder:
             self.folder.write(report, self.tallies)
         return report
+
+    @property
+    def clean(self) -> Tally[Evaluate]:
+        """The measurement without noise, which comes first."""
+        assert self._clean is not None
+        return self._clean
+
+    def _in_order(self, sources: Sequence[PerturbationSource]) -> list[PerturbationSource]:
+        """As they were given, or the cheap ones first where only merged AR is wanted."""
+        if not self.settings.only_merged:
+            return list(sources)
+        return sorted(sources, key=lambda source: source.cost)
+
+    def _ready(self, source: PerturbationSource) -> PerturbationSource:
+        """The source with the data it must be fitted on, if it must."""
+        if not isinstance(source, Universal) or not len(self.data.fit):
+            return source
+        return source.on(
+            self.classifier.reference,
+            self.data.fit,
+            seed=self.settings.seed,
+            device=self.classifier.device,
+            progress=self.progress,
+        )
+
+    def _broken(self, source: PerturbationSource) -> BoolArray | None:
+        """Inputs that need not be attacked, where only merged AR is wanted."""
+        if not self.settings.only_merged or source.metric is not Metric.AR:
+            return None
+        broken: BoolArray = self.clean.right == 0
+        for name in self.inside:
+            broken = broken | ~self.tallies[name].unbroken
+        return broken
 
     def _looks(self, fitted: Sequence[Fitted], learner: Learner | None) -> bool:
         """Whether learned noise will look at the features of this classifier, which has some."""
@@ -149,8 +189,13 @@ class Run:
         """The rows of one source."""
         try:
             tally = self._measure(source, clean_correct)
-            self.results += [result(source.name, row) for row in self._read(source, tally)]
+            if not (self.settings.only_merged and source.metric is Metric.AR):
+                self.results += rows_of(
+                    source, tally, self.clean, self.settings.confidence, self.settings.seed
+                )
             self.tallies[source.name] = tally
+            if source.budget is not None:
+                self.inside.append(source.name)
         except Exception as error:  # whatever a source does, the others' results are kept
             logger.debug("source %s failed", source.name, exc_info=True)
             self.results.append(self._failed(source.name, source.metric, error))
@@ -206,6 +251,7 @@ class Run:
             progress=self.progress,
             store=self.folder.store(source.name) if self.folder else None,
             keep=keep,
+            skip=self._broken(source) if self._clean is not None else None,
         )
         self.seconds[source.name] = round(time.perf_counter() - start, 3)
         # Where memory ran out the next source begins with what was left.
@@ -218,19 +264,13 @@ class Run:
         flags = tuple(flag for kind, flag in reasons.items() if isinstance(error, kind))
         return failed(name, metric, self.settings.confidence, why, flags)
 
-    def _read(self, source: PerturbationSource, tally: Tally[Evaluate]) -> list[Estimate]:
-        confidence, seed = self.settings.confidence, self.settings.seed
-        if source.metric is Metric.AR:
-            headline = [adversarial(tally, confidence)]
-        else:
-            headline = probabilistic(tally, confidence, source.metric, seed)
-        return [*headline, normalised(tally, confidence, source.metric, seed)]
-
     def _merge(self, sources: Sequence[PerturbationSource]) -> None:
         """AR over all sources of the budget, where there is an attack and something to merge."""
-        measured = [source for source in sources if source.name in self.tallies and source.budget]
-        if len(measured) > 1 and any(source.metric is Metric.AR for source in measured):
-            tally = merged([self.tallies[source.name] for source in measured])
+        attacked = any(
+            source.metric is Metric.AR for source in sources if source.name in self.inside
+        )
+        if attacked and (len(self.inside) > 1 or self.settings.only_merged):
+            tally = merged([self.tallies[name] for name in self.inside])
             self.results.append(result(MERGED, adversarial(tally, self.settings.confidence)))
 
     def _described(self, fitted: Fitted) -> dict[str, Any]:
@@ -247,12 +287,32 @@ class Run:
             seeds = {"values": values, "minimum": lowest, "spread": highest - lowest}
         return {**fitted.described(), "fit_seeds": seeds}
 
+    def _examined(self) -> tuple[Flag, ...]:
+        """What the doctor says about the classifier."""
+        return check_model(self.classifier.reference, self.data, seed=self.settings.seed)
+
+    def _reviewed(self, sources: Sequence[PerturbationSource]) -> tuple[Flag, ...]:
+        """What the results say about themselves."""
+        described = [each.described() for each in self.fitted]
+        return (
+            *result_flags(self.results),
+            *check_results(
+                self.results,
+                self.tallies,
+                [source for source in sources if source.name in self.tallies],
+                described,
+                self.clean,
+                self.data.classes,
+                self.settings.confidence,
+            ),
+        )
+
     def _blind(self) -> tuple[Flag, ...]:
         if not self.blind:
             return ()
         return (Flag(id=NO_FEATURES, source=NPPR, message=FLAGS[NO_FEATURES]),)
 
-    def _report(self, flags: tuple[Flag, ...]) -> Report:
+    def _report(self, flags: Sequence[Flag]) -> Report:
         return Report(
             schema_version=SCHEMA_VERSION,
             nppr_version=version("nppr"),
@@ -263,7 +323,8 @@ class Run:
             settings=self.facts.settings,
             results=tuple(self.results),
             distributions=tuple(self._described(each) for each in self.fitted),
-            flags=(*flags, *self._blind(), *result_flags(self.results)),
+            flags=tuple(flags),
+            grade=asdict(grade(flags)),
             timing={
                 "seconds": self.seconds,
                 "total_seconds": round(sum(self.seconds.values()), 3),

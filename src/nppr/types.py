@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,10 @@ __all__ = [
     "Fit",
     "FloatArray",
     "FrozenModel",
+    "Grouping",
     "IntArray",
     "Metric",
+    "Observing",
     "PerturbationSource",
     "Progress",
     "Select",
@@ -81,6 +83,7 @@ class Metric(StrEnum):
     NORMALISED_ACCURACY = "normalised_accuracy"
     CORRUPTION = "corruption"
     STRESS = "stress"
+    NORMALISED_STRESS = "normalised_stress"
 
 
 class Claim(StrEnum):
@@ -103,7 +106,7 @@ class Tally(Generic[S]):
 
     All inputs of the part are kept, with a `clean_correct` mask, so that every reading comes from one
     measurement. Arrays have one entry per input, in the order of the part. `micro_batch` is the one
-    the measurement ended with.
+    the measurement ended with; `sums` `(N, M)` is what an `Observing` source saw, as logarithms.
     """
 
     kind: type[S]
@@ -114,6 +117,7 @@ class Tally(Generic[S]):
     draws: int
     calls: int
     micro_batch: int
+    sums: FloatArray | None = None
 
     @property
     def rates(self) -> FloatArray:
@@ -198,6 +202,23 @@ class PerturbationSource(Protocol):
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations of B inputs, `(B, S, C, H, W)`; the caller adds, clips and checks them."""
+
+
+@runtime_checkable
+class Observing(Protocol):
+    """A source whose logits are read too: `observe` gives logarithms that are added up by input."""
+
+    def observe(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Logs of sums over draws, `(B, S, classes), (B,) -> (B, M)`."""
+
+
+@runtime_checkable
+class Grouping(Protocol):
+    """A source that gets the same inputs together whatever the micro-batch."""
+
+    @property
+    def inputs_at_once(self) -> int:
+        """How many inputs it gets together."""
 
 
 @dataclass(frozen=True)

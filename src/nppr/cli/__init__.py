@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 from nppr import console
 from nppr.allocator import keep_freed_memory
 from nppr.cli.assess import assess, evaluate
+from nppr.cli.doctor import doctor
 from nppr.cli.fit import fit
 from nppr.cli.spectrum import spectrum
 from nppr.cli.train import train
@@ -44,6 +45,10 @@ Examples:
       learn the noise once, measure it again at another radius or on another classifier
   nppr spectrum --dependency independent
       from attack-like to noise-like: NPPR against the least randomness rho
+  nppr assess --sources all --inputs 500 --eps 8/255
+      the paper's table: noise, attacks, AutoAttack, corruptions, stress
+  nppr doctor --model my_model.py:make --data photos/
+      can the numbers of this model on these data be trusted?
   nppr assess --draws 1000 --out runs/mine --resume
       continue an interrupted run: the same command with --resume
   nppr train digits-cnn --out digits.safetensors
@@ -62,7 +67,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (assess, fit, evaluate, spectrum):
+for command in (assess, fit, evaluate, spectrum, doctor):
     app.command(epilog=EXAMPLES)(command)
 app.command(epilog=EXAMPLES)(train)
 

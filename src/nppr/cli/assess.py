@@ -36,14 +36,20 @@ def assess(
     confidence: options.Confidence = 0.95,
     fit: FitOptions = FitOptions(),  # noqa: B008
     distribution: options.Distribution = None,
+    only_merged: options.OnlyMerged = False,
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure a classifier under the worst noise found, fixed noise and attacks, on the same inputs.
+    """Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
+
+    All sources meet the same inputs.
 
     Writes report.json and per_input.csv to the run folder and prints the results as a table.
     """
-    report, path = assessed(model, data, budget, sources, draws, confidence, fit, distribution, run)
+    report, path = assessed(
+        model, data, budget, sources, draws, confidence, fit, distribution, run,
+        only_merged=only_merged,
+    )  # fmt: skip
     show(report, path, quiet=run.quiet, as_json=as_json)
 
 
@@ -85,12 +91,14 @@ def assessed(
     distribution: options.Distribution,
     run: RunOptions,
     floors: str | None = None,
+    *,
+    only_merged: bool = False,
 ) -> tuple[Report, str]:
     """The report, and the path it was written to."""
     options.budget_text(budget.norm, budget.eps)
     for name in ("mean", "std"):
         options.numbers(name, getattr(model, name))
-    work = (budget, sources, draws, confidence, fit, distribution, floors)
+    work = (budget, sources, draws, confidence, fit, distribution, floors, only_merged)
     folder = run_folder(run, model, data, *work)
 
     from nppr.assess import assess as assess_classifier
@@ -119,6 +127,7 @@ def assessed(
             confidence=confidence,
             seed=run.seed,
             quantise=run.quantise,
+            only_merged=only_merged,
             batch_size=run.batch_size,
             device=run.device,
             out=folder,

@@ -88,8 +88,11 @@ Sources = Annotated[
         "--sources",
         help="Sources separated by commas, their options by colons."
         " gaussian, uniform, laplace: scale."
-        " pgd: steps, step (relative to the radius), restarts, random-start."
-        " nppr: the worst noise found by a fit, see --dependency to --preset."
+        " pgd, cw: steps, step (relative to the radius), restarts, random-start; pgd-3, pgd-10,"
+        " pgd-20, cw-3, cw-10, cw-20 are presets. autoattack: batch (needs the extra attacks)."
+        " universal: epochs, step. weak-adversary: variance, step. stress: q."
+        " salt-and-pepper, motion-blur, brightness, jpeg: severity, constants."
+        " all: every one of them. nppr: the worst noise found by a fit, see --dependency to --preset."
         " Default: nppr,gaussian,uniform,laplace,pgd.",
     ),
 ]
@@ -110,6 +113,14 @@ SelectInputs = Annotated[
 ]
 Confidence = Annotated[float, typer.Option("--confidence", help="Confidence of the intervals.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of subsets, draws and resampling.")]
+OnlyMerged = Annotated[
+    bool,
+    typer.Option(
+        "--only-merged",
+        help="Report AR over all sources together and not of each attack: what is broken already is"
+        " not attacked again.",
+    ),
+]
 Quantise = Annotated[bool, typer.Option("--quantise", help="Round perturbed inputs to 8 bits.")]
 BatchSize = Annotated[
     int | None, typer.Option("--batch-size", help="Micro-batch. Default: found by a short search.")

@@ -76,6 +76,7 @@ class Report(_Record):
     results: tuple[Result, ...]
     distributions: tuple[dict[str, Any], ...]
     flags: tuple[Flag, ...]
+    grade: dict[str, str]
     timing: dict[str, Any]
     environment: dict[str, Any]
 

@@ -17,17 +17,29 @@ from nppr.types import Direction, Metric
 
 __all__ = ["as_text", "console_table", "notes"]
 
-ORDER = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR)
-RELATIVE = (Metric.AR, Metric.NPPR, Metric.PR)
+ORDER = (
+    Metric.ACCURACY,
+    Metric.AR,
+    Metric.NPPR,
+    Metric.PR,
+    Metric.CORRUPTION,
+    Metric.STRESS,
+)
+RELATIVE = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics over the inputs that are right without noise."""
 
 GUARANTEED = ("empirical-bernstein", "clopper-pearson")
 BAR = 20
-LEGEND = """\
-PR       share of right draws, mean over the inputs that are right without noise
-NPPR     the same under the worst noise found in the admissible set: an upper bound
-AR       share of those inputs that no perturbation broke: an upper bound
-/ clean  accuracy under the source over all inputs / clean accuracy, in %"""
+LEGEND = {
+    Metric.PR: "share of right draws, mean over the inputs that are right without noise",
+    Metric.NPPR: "PR under the worst noise found in the admissible set: an upper bound",
+    Metric.AR: "share of those inputs that no perturbation broke: an upper bound",
+    Metric.CORRUPTION: "share of those inputs that are right under the corruption; no budget",
+    Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: by the standard loss",
+}
+SHORT = {Metric.CORRUPTION: "corrupted"}
+"""Names that would not leave room for the others on a line of 80 letters."""
+
 WIDE = 104
 """Console width from which there is room for the bars."""
 
@@ -71,11 +83,16 @@ def notes(report: Report) -> str:
     """What the rows and marks of the table mean."""
     flags = {flag.id: flag.message for flag in report.flags}
     marks = {APPROXIMATE: "*"}
+    present = {row.metric for row in report.results}
+    legend = {_label(metric): words for metric, words in LEGEND.items() if metric in present}
+    legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
+    width = max(len(name) for name in legend)
     return "\n".join(
         [
-            LEGEND,
+            *(f"{name:{width}}  {words}" for name, words in legend.items()),
             *_learned(report),
             *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items()),
+            f"grade {report.grade['letter']}: {report.grade['reason']}",
         ]
     )
 
@@ -131,7 +148,7 @@ def _rows(report: Report) -> list[Result]:
     firsts: dict[tuple[str, Metric], Result] = {}
     repeated = _repeated(report)
     for row in report.results:
-        if row.metric is not Metric.NORMALISED_ACCURACY and row.source not in repeated:
+        if row.metric in ORDER and row.source not in repeated:
             firsts.setdefault((row.source, row.metric), row)
     return sorted(
         firsts.values(),
@@ -142,11 +159,13 @@ def _rows(report: Report) -> list[Result]:
 def _cells(report: Report, row: Result) -> list[Text]:
     if row.value is None or row.low is None or row.high is None:
         outcome = Text("skipped" if row.flags else "failed", style="red")
-        return [Text(row.metric.value), Text(row.source), outcome, *[Text("-")] * 5]
+        return [Text(_label(row.metric)), Text(row.source), outcome, *[Text("-")] * 5]
+    if row.metric is Metric.STRESS:
+        return [Text(cell) for cell in _stress_cells(report, row, row.value, row.low, row.high)]
     ratio = report.headline(row.source, Metric.NORMALISED_ACCURACY)
     at_most = "<= " if row.direction is Direction.UPPER_BOUND else ""
     cells = [
-        row.metric.value,
+        _label(row.metric),
         row.source,
         at_most + _percent(row.value),
         _range(row.low, row.high) + ("*" if row.flags else " "),
@@ -158,6 +177,23 @@ def _cells(report: Report, row: Result) -> list[Text]:
     return [Text(cell) for cell in cells]
 
 
+def _stress_cells(report: Report, row: Result, value: float, low: float, high: float) -> list[str]:
+    """A loss is no share: it has no axis, and its ratio is to the loss without noise."""
+    ratio = report.headline(row.source, Metric.NORMALISED_STRESS)
+    by_clean = "" if ratio is None or ratio.value is None else f"x {ratio.value:.3g}"
+    interval = f"{low:.3g}-{high:.3g} "
+    return [
+        row.metric.value,
+        row.source,
+        f"{value:.3g}",
+        interval,
+        "",
+        by_clean,
+        f"{row.draws:,}",
+        "",
+    ]
+
+
 def _guaranteed(report: Report, row: Result) -> str:
     """The interval of this number that holds at any size of sample.
 
@@ -166,9 +202,13 @@ def _guaranteed(report: Report, row: Result) -> str:
     for other in report.results:
         same = (other.source, other.metric) == (row.source, row.metric)
         if same and other.method in GUARANTEED and other.low is not None and other.high is not None:
-            bound = row.metric is not Metric.ACCURACY and row.direction is Direction.UPPER_BOUND
+            bound = row.direction is Direction.UPPER_BOUND
             return f"<= {_percent(other.high)}" if bound else _range(other.low, other.high)
     return ""
+
+
+def _label(metric: Metric) -> str:
+    return SHORT.get(metric, metric.value)
 
 
 def _range(low: float, high: float) -> str:

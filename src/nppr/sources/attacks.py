@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -12,15 +13,16 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.sources.losses import margin
 from nppr.sources.naming import spelled
 from nppr.types import FrozenModel, Metric
 
-__all__ = ["PGD"]
+__all__ = ["CW", "PGD", "Climb"]
 
 
 @dataclass(frozen=True)
-class PGD:
-    """Projected gradient ascent of the cross-entropy (Madry et al., 2018).
+class Climb(ABC):
+    """Projected gradient ascent of a loss.
 
     `step` is relative to the radius. An input is done with at its first wrong answer, so that an
     input is broken if *any* visited point breaks it; each restart begins at another random point of
@@ -58,6 +60,10 @@ class PGD:
     def cost(self) -> float:
         return 1.0 + self.restarts * (3.0 * self.steps + 1.0)
 
+    @abstractmethod
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """What is increased, `(B, classes), (B,) -> (B,)`."""
+
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The first perturbation that breaks each input, else the last one tried, `(B, 1, C, H, W)`."""
         found = torch.zeros_like(x)
@@ -81,7 +87,7 @@ class PGD:
             inputs, labels = x[rows[active]], y[rows[active]]
             if turn < self.steps:
                 gradient, logits = model.gradient(
-                    lambda logits, labels=labels: F.cross_entropy(logits, labels, reduction="none"),  # type: ignore[misc]
+                    lambda logits, labels=labels: self.loss(logits, labels),  # type: ignore[misc]
                     inputs + delta,
                 )
             else:
@@ -109,3 +115,22 @@ class PGD:
         The second projection only shortens a perturbation; clipping again undoes its rounding.
         """
         return self.budget.clip((x + self.budget.clip(delta)).clamp_(0.0, 1.0) - x)
+
+
+@dataclass(frozen=True)
+class PGD(Climb):
+    """Ascent of the cross-entropy (Madry et al., 2018)."""
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels, reduction="none")
+
+
+@dataclass(frozen=True)
+class CW(Climb):
+    """Ascent of the margin `max_{j != y} h_j - h_y` (Carlini and Wagner, 2017), in the budget.
+
+    It does not flatten where the classifier is sure of itself, as the cross-entropy does.
+    """
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return margin(logits, labels)

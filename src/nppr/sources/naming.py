@@ -22,12 +22,15 @@ def all_options(source: Any) -> dict[str, Any]:
     return {name: getattr(source, name) for name in options(type(source))}
 
 
-def spelled(source: Any) -> str:
-    """The source as it is written on a command line, such as `uniform:scale=0.5`."""
-    parts = [type(source).__name__.lower()]
+def spelled(source: Any, name: str | None = None) -> str:
+    """The source as it is written on a command line, such as `uniform:scale=0.5`.
+
+    `name` is that of its type in lower case unless given.
+    """
+    parts = [name or type(source).__name__.lower()]
     for name, default in options(type(source)).items():
         value = getattr(source, name)
         if value != default:
-            text = repr(value).removesuffix(".0").lower()
+            text = str(value).removesuffix(".0").lower()
             parts.append(f"{name.replace('_', '-')}={text}")
     return ":".join(parts)

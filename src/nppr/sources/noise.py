@@ -19,6 +19,7 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.sources.losses import log_loss
 from nppr.sources.naming import spelled
 from nppr.types import FrozenModel, Metric
 
@@ -122,3 +123,7 @@ class Clean:
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Zeros, `(B, 1, C, H, W)`."""
         return x.new_zeros(x.shape).unsqueeze(1)
+
+    def observe(self, logits: Tensor, y: Tensor) -> Tensor:
+        """The logarithm of the standard loss, `(B, 1, classes), (B,) -> (B, 1)`."""
+        return log_loss(logits, y)

@@ -20,6 +20,7 @@ from nppr.statistics.intervals import (
     hoeffding,
     normal,
     ratio_bootstrap,
+    resampled_means,
 )
 from nppr.types import (
     Claim,
@@ -37,15 +38,18 @@ __all__ = [
     "accuracy",
     "adversarial",
     "check_confidence",
+    "corrupted",
     "merged",
     "normalised",
     "per_input",
     "probabilistic",
+    "stressed",
 ]
 
 APPROXIMATE = "approximate-interval"
 """Flag: an approximate interval outside the regime in which it was tested."""
 
+TINY = float(np.finfo(np.float64).tiny)
 FEWEST_INPUTS = 400
 MOST_CONFIDENT = 0.99
 
@@ -68,6 +72,54 @@ def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
     """
     unbroken = tally.unbroken[tally.clean_correct]
     return _binomial(Metric.AR, Direction.UPPER_BOUND, tally, unbroken, confidence)
+
+
+def corrupted(tally: Tally[Evaluate], confidence: float) -> Estimate:
+    """Share of clean-correct inputs that are right under a corruption too, exact interval."""
+    right = tally.unbroken[tally.clean_correct]
+    return _binomial(Metric.CORRUPTION, Direction.ESTIMATE, tally, right, confidence)
+
+
+def stressed(
+    tally: Tally[Evaluate],
+    losses: FloatArray,
+    standard: FloatArray,
+    confidence: float,
+    seed: int = 0,
+) -> list[Estimate]:
+    """Mean over all inputs of their stress `(N,)`, raw and divided by the mean standard loss.
+
+    Both intervals are percentiles over resampled inputs: approximate. They speak about the stress that
+    this many draws show, which for large q is below the truth.
+    """
+    require_evaluate(tally)
+    check_confidence(confidence)
+    means = resampled_means(np.stack([losses, standard]), seed)
+    found = {
+        Metric.STRESS: (float(losses.mean()), means[0], "bootstrap"),
+        Metric.NORMALISED_STRESS: (
+            float(losses.mean() / max(standard.mean(), TINY)),
+            means[0] / np.maximum(means[1], TINY),
+            "paired-bootstrap",
+        ),
+    }
+    tail = (1 - confidence) / 2
+    return [
+        Estimate(
+            metric=metric,
+            value=value,
+            low=float(np.quantile(spread, tail)),
+            high=float(np.quantile(spread, 1 - tail)),
+            confidence=confidence,
+            method=method,
+            claim=Claim.POPULATION,
+            direction=Direction.ESTIMATE,
+            inputs=len(losses),
+            draws=tally.draws,
+            calls=tally.calls,
+        )
+        for metric, (value, spread, method) in found.items()
+    ]
 
 
 def probabilistic(
@@ -192,7 +244,8 @@ def _require_inputs(x: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Non
 
 
 def _direction(metric: Metric) -> Direction:
-    return Direction.ESTIMATE if metric is Metric.PR else Direction.UPPER_BOUND
+    searched = metric in (Metric.AR, Metric.NPPR)
+    return Direction.UPPER_BOUND if searched else Direction.ESTIMATE
 
 
 def _flags(x: FloatArray, confidence: float) -> tuple[str, ...]:

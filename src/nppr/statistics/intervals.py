@@ -22,6 +22,7 @@ __all__ = [
     "hoeffding",
     "normal",
     "ratio_bootstrap",
+    "resampled_means",
 ]
 
 RESAMPLES = 2000
@@ -86,6 +87,14 @@ def ratio_bootstrap(
     )
     above, below = (_resampled(counts, seed) @ pairs.T).T
     return _percentiles(above[below > 0] / below[below > 0], confidence, most=math.inf)
+
+
+def resampled_means(x: FloatArray, seed: int = 0) -> FloatArray:
+    """Means of the rows of x `(M, N)` over the same resampled inputs, `(M, RESAMPLES)`."""
+    random = np.random.default_rng(seed)
+    n = x.shape[1]
+    means = [x[:, random.integers(n, size=n)].mean(1) for _ in range(RESAMPLES)]
+    return np.stack(means, 1)
 
 
 def empirical_bernstein(x: FloatArray, confidence: float) -> Interval:

@@ -1,0 +1,57 @@
+"""From the tally of a source to its rows in the report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nppr.report.schema import Result, result
+from nppr.sources import Stress
+from nppr.sources.stress import NAME as STRESS
+from nppr.statistics.estimates import (
+    adversarial,
+    corrupted,
+    normalised,
+    probabilistic,
+    stressed,
+)
+from nppr.types import Estimate, Evaluate, Metric, PerturbationSource, Tally
+
+__all__ = ["rows_of"]
+
+
+def rows_of(
+    source: PerturbationSource,
+    tally: Tally[Evaluate],
+    clean: Tally[Evaluate],
+    confidence: float,
+    seed: int,
+) -> list[Result]:
+    """Every reading of a tally; `clean` is the measurement without noise."""
+    if isinstance(source, Stress):
+        return _stress(source, tally, clean, confidence, seed)
+    if source.metric is Metric.AR:
+        headline: list[Estimate] = [adversarial(tally, confidence)]
+    elif source.metric is Metric.CORRUPTION:
+        headline = [corrupted(tally, confidence)]
+    else:
+        headline = probabilistic(tally, confidence, source.metric, seed)
+    relative = normalised(tally, confidence, source.metric, seed)
+    return [result(source.name, row) for row in (*headline, relative)]
+
+
+def _stress(
+    source: Stress,
+    tally: Tally[Evaluate],
+    clean: Tally[Evaluate],
+    confidence: float,
+    seed: int,
+) -> list[Result]:
+    """Two rows for every q."""
+    assert tally.sums is not None
+    assert clean.sums is not None
+    standard = np.exp(clean.sums[:, 0])
+    return [
+        result(f"{STRESS}:q={q:g}", row)
+        for q, losses in source.values(tally.sums, tally.draws).items()
+        for row in stressed(tally, losses, standard, confidence, seed)
+    ]

@@ -1,0 +1,126 @@
+"""AutoAttack (Croce and Hein, 2020) through pyautoattack, the reference's code as a package."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.draws import DrawBlock
+from nppr.errors import SpecError
+from nppr.sources.custom import AsModule
+from nppr.sources.naming import spelled
+from nppr.types import FrozenModel, Metric
+
+__all__ = ["AutoAttack"]
+
+AT_ONCE = 1000
+"""Inputs it gets together: up to so many, the result is that of pyautoattack alone on all of them."""
+
+TARGETS = 9
+"""Classes that the standard version aims at."""
+
+PASSES = 1000.0
+"""Forward passes of an input, about: 300 where the first part breaks it, 9,000 where nothing does."""
+
+PARTS = ("apgd-ce", "apgd-t", "fab-t", "square")
+FEWEST = {"apgd-t": 4}
+"""Classes that a part needs: the targeted loss looks at the four largest logits."""
+
+
+@dataclass(frozen=True)
+class AutoAttack:
+    """The standard version: APGD-CE, targeted APGD, targeted FAB, Square.
+
+    `batch` images go through an attack together, whatever the micro-batch, because its random numbers
+    depend on them; its seed is that of the run. With fewer than ten classes it aims at all others;
+    with fewer than four, targeted APGD is left out.
+    """
+
+    budget: Budget
+    batch: int = 100
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise SpecError(f"`batch` must be a whole number >= 1, got {self.batch}.")
+        if importlib.util.find_spec("pyautoattack") is None:
+            raise SpecError(
+                "`sources` names autoattack, which needs the extra attacks."
+                " Install it with: pip install 'nppr[attacks]'"
+            )
+
+    @property
+    def name(self) -> str:
+        return spelled(self)
+
+    @property
+    def metric(self) -> Metric:
+        return Metric.AR
+
+    @property
+    def fixed_draws(self) -> int | None:
+        return 1
+
+    @property
+    def cost(self) -> float:
+        return PASSES
+
+    @property
+    def inputs_at_once(self) -> int:
+        return AT_ONCE
+
+    def parts(self, classes: int) -> tuple[str, ...]:
+        """The attacks that run on a classifier of this many classes."""
+        return tuple(part for part in PARTS if classes >= FEWEST.get(part, 2))
+
+    def left_out(self, classes: int) -> tuple[str, ...]:
+        """The attacks that need more classes than there are."""
+        return tuple(part for part in PARTS if part not in self.parts(classes))
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """A perturbation that breaks each input, or none where nothing did, `(B, 1, C, H, W)`."""
+        with torch.no_grad():
+            classes = model.logits(x[:2]).shape[1]
+        with _quietly(x.device):
+            attack = self._standard(model, classes, draws.seed, x.device)
+            found: Tensor = attack.run_standard_evaluation(
+                x.contiguous(), y, batch_size=self.batch
+            )[0]
+        return (found - x).unsqueeze(1)
+
+    def _standard(self, model: FrozenModel, classes: int, seed: int, device: torch.device) -> Any:
+        """Pyautoattack's standard version, aimed at the classes there are."""
+        import pyautoattack
+
+        made = pyautoattack.AutoAttack(
+            AsModule(model),
+            norm={"linf": "Linf", "l2": "L2"}[self.budget.norm.name],
+            eps=self.budget.radius,
+            seed=seed,
+            version="standard",
+            device=device,
+        )
+        made.attacks_to_run = list(self.parts(classes))
+        made.apgd_targeted.n_target_classes = min(TARGETS, classes - 1)
+        made.fab.n_target_classes = min(TARGETS, classes - 1)
+        return made
+
+
+@contextmanager
+def _quietly(device: torch.device) -> Iterator[None]:
+    """PyTorch's generators as they were, and no log: the doctor has checks of its own."""
+    log = logging.getLogger("auto-attack")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            yield
+    finally:
+        log.setLevel(level)

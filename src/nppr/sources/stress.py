@@ -1,0 +1,87 @@
+"""Intermediate stress (Rice et al., 2021): between the mean loss under noise and the worst.
+
+With loss l and Uniform noise delta, `E_x (E_delta[l(x + delta)^q])^(1/q)`: q = 1 is the mean, and a
+growing q weighs the worst draws more and more. An input's moments are sums over its draws of
+`l^q = exp(q log l)`, added up as logarithms, so that q = 1000 does not overflow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.draws import DrawBlock
+from nppr.errors import SpecError
+from nppr.sources.losses import log_loss
+from nppr.sources.noise import Uniform
+from nppr.types import FloatArray, FrozenModel, Metric
+
+__all__ = ["Stress"]
+
+NAME = "stress"
+ORDERS = "1+10+100+1000"
+LARGEST = 1e6
+
+
+@dataclass(frozen=True)
+class Stress:
+    """Uniform noise whose losses are read instead of its answers; `q` lists the orders with `+`."""
+
+    budget: Budget
+    q: str = ORDERS
+
+    def __post_init__(self) -> None:
+        _ = self.orders
+
+    @property
+    def orders(self) -> tuple[float, ...]:
+        """The values of q."""
+        try:
+            values = tuple(float(part) for part in str(self.q).split("+"))
+        except ValueError:
+            values = ()
+        if not values or not all(1 <= value <= LARGEST for value in values):
+            raise SpecError(
+                f"`q` of {NAME} must hold numbers from 1 to {LARGEST:g}, got {self.q!r}."
+                f" Example: q={ORDERS}"
+            )
+        if len(set(values)) < len(values):
+            raise SpecError(f"`q` of {NAME} must name every order once, got {self.q!r}.")
+        return values
+
+    @property
+    def name(self) -> str:
+        return NAME if self.q == ORDERS else f"{NAME}:q={self.q}"
+
+    @property
+    def metric(self) -> Metric:
+        return Metric.STRESS
+
+    @property
+    def fixed_draws(self) -> int | None:
+        return None
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """The draws of the source `uniform`, `(B, S, C, H, W)`."""
+        return Uniform(self.budget).perturb(model, x, y, draws)
+
+    def observe(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Log of the sum over draws of l^q for each q: `(B, S, classes), (B,) -> (B, Q)`."""
+        logs = log_loss(logits, y)
+        return torch.stack([torch.logsumexp(q * logs, 1) for q in self.orders], 1)
+
+    def values(self, sums: FloatArray, draws: int) -> dict[float, FloatArray]:
+        """`(E_delta l^q)^(1/q)` of every input, by q, from sums `(N, Q)` over `draws` draws."""
+        return {
+            q: np.exp((sums[:, column] - math.log(draws)) / q)
+            for column, q in enumerate(self.orders)
+        }

@@ -1,0 +1,156 @@
+"""A universal perturbation: one delta for all inputs, the attack that sees no input.
+
+It is fitted on the fit part and measured on the evaluate part: the unconditional AR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.classifiers import Classifier, frozen
+from nppr.data import Part
+from nppr.draws import DrawBlock, key
+from nppr.errors import NoFitDataError, SpecError
+from nppr.sources.losses import margin
+from nppr.sources.naming import spelled
+from nppr.types import Fit, FrozenModel, IntArray, Metric, Progress
+
+__all__ = ["Universal"]
+
+AT_ONCE = 64
+"""Inputs of a step."""
+
+
+@dataclass(frozen=True)
+class Universal:
+    """Ascent of the mean margin over inputs of the fit part, in the budget.
+
+    Steps of `AT_ONCE` inputs go once through the part an epoch, in an order of its own. A step's size
+    falls in a straight line from `step` radii to nothing. Each input counts until it is wrong by a
+    margin of 1, so that those that are broken leave the direction to the others.
+    """
+
+    budget: Budget
+    epochs: int = 5
+    step: float = 0.25
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise SpecError(f"`epochs` must be a whole number >= 1, got {self.epochs}.")
+        if not 0 < self.step <= 2:
+            raise SpecError(f"`step` must lie in (0, 2], got {self.step}. Example: step=0.25")
+
+    @property
+    def name(self) -> str:
+        return spelled(self)
+
+    @property
+    def metric(self) -> Metric:
+        return Metric.AR
+
+    @property
+    def fixed_draws(self) -> int | None:
+        return 1
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Refuse: it must be fitted first."""
+        raise NoFitDataError(
+            "`universal` must be fitted before it is measured."
+            " Example: Universal(budget).on(classifier, data.fit)"
+        )
+
+    def on(
+        self,
+        classifier: Classifier,
+        part: Part[Fit],
+        *,
+        seed: int = 0,
+        device: torch.device | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> UniversalOn:
+        """The source for a classifier; it is fitted when it is first asked for a perturbation."""
+        if not len(part):
+            raise NoFitDataError(
+                "the fit part must hold inputs for a universal perturbation, got none."
+            )
+        return UniversalOn(self, classifier, part, seed, device, progress)
+
+
+@dataclass(frozen=True, eq=False)
+class UniversalOn:
+    """A universal perturbation of one classifier."""
+
+    settings: Universal
+    classifier: Classifier
+    part: Part[Fit]
+    seed: int = 0
+    device: torch.device | None = None
+    progress: Callable[[Progress], None] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    @property
+    def metric(self) -> Metric:
+        return self.settings.metric
+
+    @property
+    def budget(self) -> Budget | None:
+        return self.settings.budget
+
+    @property
+    def fixed_draws(self) -> int | None:
+        return self.settings.fixed_draws
+
+    @property
+    def cost(self) -> float:
+        return self.settings.cost
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """The same perturbation for all, `(B, 1, C, H, W)`."""
+        return self.delta.to(x).expand(len(x), 1, *self.delta.shape)
+
+    @cached_property
+    def delta(self) -> Tensor:
+        """The perturbation `(C, H, W)`."""
+        budget, epochs = self.settings.budget, self.settings.epochs
+        inputs = len(self.part)
+        steps = epochs * -(-inputs // AT_ONCE)
+        delta = torch.zeros(self.part.batch(np.arange(1))[0].shape[1:], device=self.device)
+        broken = 0
+        with frozen(self.classifier) as model:
+            for number, positions in enumerate(self._positions()):
+                x, y = self.part.batch(positions)
+                x, y = x.to(delta.device), y.to(delta.device)
+                gradient, logits = model.gradient(
+                    lambda logits, y=y: margin(logits, y).clamp_max(1.0),  # type: ignore[misc]
+                    (x + delta).clamp(0, 1),
+                )
+                size = self.settings.step * budget.radius * (1 - number / steps)
+                delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
+                broken += int((logits.argmax(1) != y).sum())
+                if self.progress:
+                    total = epochs * inputs
+                    done = min(total, (number + 1) * AT_ONCE)
+                    self.progress(Progress(f"fit {self.name}", done, total, done - broken))
+        return delta
+
+    def _positions(self) -> Iterator[IntArray]:
+        """The inputs of every step."""
+        for epoch in range(self.settings.epochs):
+            seed = key(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
+            order = np.random.default_rng(seed).permutation(len(self.part))
+            for start in range(0, len(order), AT_ONCE):
+                yield order[start : start + AT_ONCE]
