@@ -193,6 +193,112 @@ def test_quantise_and_confidence_are_settings() -> None:
     assert all(row.confidence == 0.8 for row in report.results)
 
 
+ATTACKS = "pgd:steps=5,uniform:scale=3,cw:steps=3,pgd-20,gaussian"
+
+
+def test_only_merged_is_the_merged_ar_of_a_full_run_for_fewer_calls(tmp_path: Path) -> None:
+    whole, quick = (
+        nppr.assess(
+            inputs=100, draws=20, sources=ATTACKS, only_merged=only, out=tmp_path / str(only)
+        )
+        for only in (False, True)
+    )
+    full, merged = (each.headline("merged", Metric.AR) for each in (whole, quick))
+    assert full is not None
+    assert merged is not None
+    assert full.value is not None
+    assert 0 < full.value < 1
+    assert (merged.value, merged.low, merged.high) == (full.value, full.low, full.high)
+    assert merged.inputs == full.inputs
+    assert merged.calls < 0.8 * full.calls
+    assert [row.source for row in quick.results if row.metric is Metric.AR] == ["merged"]
+    # What is no attack is measured as ever.
+    for noise in ("uniform:scale=3", "gaussian"):
+        assert quick.headline(noise, Metric.PR) == whole.headline(noise, Metric.PR)
+    assert quick.settings["only_merged"] is True
+
+
+def test_only_merged_of_one_attack_is_its_ar() -> None:
+    attack = nppr.assess(inputs=60, draws=4, sources="pgd").headline("pgd", Metric.AR)
+    report = nppr.assess(inputs=60, draws=4, sources="pgd", only_merged=True)
+    assert [row.source for row in report.results] == ["clean", "merged"]
+    assert attack is not None
+    assert report.results[1].value == attack.value
+
+
+def test_only_merged_resumes(tmp_path: Path) -> None:
+    def run(out: str, resume: bool = False, stop: str = "") -> Report:
+        def tell(state: object) -> None:
+            if stop and getattr(state, "source", "") == stop:
+                raise KeyboardInterrupt
+
+        return nppr.assess(
+            inputs=60, draws=8, sources="pgd-20,cw:steps=3,uniform", only_merged=True,
+            out=tmp_path / out, resume=resume, progress=tell,
+        )  # fmt: skip
+
+    whole = run("whole")
+    with pytest.raises(KeyboardInterrupt):
+        run("parts", stop="pgd:steps=20:restarts=5")
+    assert comparable(run("parts", resume=True)) == comparable(whole)
+
+
+def test_sources_are_texts_and_objects_in_one_list() -> None:
+    mixed = nppr.assess(
+        inputs=20, draws=4, budget=BUDGET,
+        sources=["uniform, pgd-3", nppr.Gaussian(BUDGET), "brightness", nppr.CW(BUDGET, steps=2)],
+    )  # fmt: skip
+    text = nppr.assess(
+        inputs=20, draws=4, sources="uniform,pgd:steps=3,brightness,gaussian,cw:steps=2"
+    )
+    named = {row.source for row in mixed.results}
+    assert named == {
+        "clean", "uniform", "pgd:steps=3", "gaussian", "brightness", "cw:steps=2", "merged",
+    }  # fmt: skip
+    for row in mixed.results:
+        assert row in text.results
+
+
+def test_corruptions_are_not_merged() -> None:
+    """They know no budget, so what they break is no adversarial example."""
+    report = nppr.assess(inputs=60, draws=4, sources="pgd:steps=1,salt-and-pepper:severity=5")
+    assert report.headline("merged", Metric.AR) is None
+    share = report.headline("salt-and-pepper:severity=5", Metric.CORRUPTION)
+    assert share is not None
+    assert share.value is not None
+    assert report.settings["options"]["salt-and-pepper:severity=5"] == {
+        "severity": 5, "constants": "cifar-c",
+    }  # fmt: skip
+    more = nppr.assess(
+        inputs=60, draws=4, sources="pgd:steps=1,uniform,salt-and-pepper:severity=5:constants=imagenet-c"
+    )
+    worse = more.headline("salt-and-pepper:severity=5:constants=imagenet-c", Metric.CORRUPTION)
+    merged, pgd = more.headline("merged", Metric.AR), more.headline("pgd:steps=1", Metric.AR)
+    assert worse is not None
+    assert merged is not None
+    assert pgd is not None
+    assert worse.value is not None
+    assert merged.value is not None
+    assert worse.value < merged.value <= (pgd.value or 0)
+
+
+def test_stress_is_reported_with_its_ratio() -> None:
+    report = nppr.assess(inputs=60, draws=20, sources="stress:q=1+100,uniform")
+    values = {
+        (row.source, row.metric): row.value for row in report.results if "stress" in row.source
+    }
+    assert list(values) == [
+        ("stress:q=1", Metric.STRESS),
+        ("stress:q=1", Metric.NORMALISED_STRESS),
+        ("stress:q=100", Metric.STRESS),
+        ("stress:q=100", Metric.NORMALISED_STRESS),
+    ]
+    raw, ratio, raw_100, ratio_100 = (value or 0.0 for value in values.values())
+    assert 0 < raw < raw_100
+    assert raw / ratio == pytest.approx(raw_100 / ratio_100)  # the loss without noise
+    assert report.table()
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
@@ -205,6 +311,9 @@ def test_quantise_and_confidence_are_settings() -> None:
         ({"inputs": 0}, SpecError, "`inputs`"),
         ({"confidence": 1.0}, SpecError, "`confidence`"),
         ({"sources": []}, SpecError, "`sources`"),
+        ({"sources": ["uniform", "uniform"]}, SpecError, "'uniform' twice"),
+        ({"sources": ["nppr", "nppr"]}, SpecError, "'nppr' twice"),
+        ({"sources": ["unifrom", nppr.PGD(BUDGET)]}, SpecError, "Did you mean 'uniform'"),
         ({"sources": [nppr.Uniform(nppr.Budget.linf(0.2))]}, BudgetError, "linf 0.2"),
         ({"data": two_class_data()}, BudgetError, "must be stated"),
         ({"data": two_class_data(), "budget": BUDGET}, ClassifierError, "expected 2 classes"),

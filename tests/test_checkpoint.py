@@ -18,6 +18,21 @@ def test_round_trip(tmp_path: Path) -> None:
     assert loaded.calls == 7
 
 
+def test_sums_are_kept_to_the_last_bit(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks")
+    sums = np.array([[-27631.021115928547, 690.7755278982137], [-np.inf, 1 / 3], [0.0, -0.0]])
+    store.save(Blocks(np.arange(3), np.arange(3), 5, sums), now=True)
+    loaded = store.load(3)
+    assert loaded is not None
+    assert loaded.sums.dtype == np.float64
+    assert loaded.sums.tobytes() == sums.tobytes()
+    loaded.sums[0] += 1  # what is loaded is added to
+    store.save(Blocks.none(3), now=True)
+    empty = store.load(3)
+    assert empty is not None
+    assert empty.sums.size == 0
+
+
 def test_saves_now_and_then(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blocks", seconds=1000)
     store.save(Blocks.none(2), now=False)

@@ -3,30 +3,85 @@
 from __future__ import annotations
 
 import copy
+import logging
+import random
 import sys
+from functools import cache
 
 import numpy as np
+import pyautoattack
 import pytest
 import torch
 from torch import nn
 
 from nppr.budget import Budget, perturbed
-from nppr.classifiers import Classifier, load_classifier, prepare
+from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
 from nppr.classifiers.wrap import frozen
 from nppr.data import load_data
 from nppr.distributions import Dependency, Distribution, Family
 from nppr.draws import DrawBlock
 from nppr.measure import measure
-from nppr.sources import SOURCES, Clean, Learned, parse_sources
-from nppr.types import Metric, PerturbationSource
+from nppr.sources import (
+    CORRUPTIONS,
+    JPEG,
+    SOURCES,
+    AutoAttack,
+    Brightness,
+    Clean,
+    CustomAttack,
+    CustomNoise,
+    Learned,
+    Universal,
+    parse_sources,
+)
+from nppr.types import FrozenModel, Grouping, Metric, PerturbationSource
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.8)]
-SPECS = [*SOURCES, "gaussian:scale=3", "uniform:scale=2", "pgd:steps=3:restarts=2"]
+SPECS = [
+    "gaussian",
+    "uniform",
+    "laplace",
+    "pgd",
+    "cw",
+    "autoattack",
+    "universal",
+    "weak-adversary",
+    "stress",
+    "gaussian:scale=3",
+    "uniform:scale=2",
+    "pgd:steps=3:restarts=2",
+    "cw:steps=3:restarts=2",
+    "weak-adversary:variance=0.001:step=1",
+    "stress:q=2+7",
+]
+WITHOUT_BUDGET = [
+    "salt-and-pepper",
+    "motion-blur",
+    "brightness",
+    "jpeg",
+    "salt-and-pepper:severity=5",
+    "jpeg:severity=5:constants=imagenet-c",
+]
 
 
 def all_sources() -> list[PerturbationSource]:
     parsed = [source for spec in SPECS for b in BUDGETS for source in parse_sources(spec, b)]
-    return [*parsed, *(learned(each, b) for each in Dependency for b in BUDGETS)]
+    corruptions = parse_sources(",".join(WITHOUT_BUDGET), BUDGETS[0])
+    custom = [made for b in BUDGETS for made in (CustomAttack(b, jump), CustomNoise(b, shake))]
+    noises = [learned(each, b) for each in Dependency for b in BUDGETS]
+    return [*parsed, *corruptions, *custom, *noises]
+
+
+def jump(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """An attack of a user's: a random step against the gradient's sign."""
+    moved = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(moved).gather(1, y[:, None]).sum(), moved)
+    return x - 0.1 * torch.rand(1) * gradient.sign() / 8
+
+
+def shake(x: torch.Tensor, y: torch.Tensor, draws: int) -> torch.Tensor:
+    """Noise of a user's."""
+    return x[:, None] + 0.01 * torch.rand(1, draws, *x.shape[1:])
 
 
 def learned(dependency: Dependency, budget: Budget) -> Learned:
@@ -42,7 +97,21 @@ def learned(dependency: Dependency, budget: Budget) -> Learned:
 sources = pytest.mark.parametrize(
     "source", all_sources(), ids=lambda source: f"{source.name}-{source.budget}"
 )
-DATA = load_data("digits").limit(inputs=40)
+DATA = load_data("digits").limit(inputs=40, fit_inputs=130)
+
+
+@pytest.fixture(autouse=True)
+def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AutoAttack with all its parts, but few steps of each."""
+    standard = pyautoattack.AutoAttack._set_version
+
+    def quick(self: pyautoattack.AutoAttack, version: str = "standard") -> None:
+        standard(self, version)
+        self.square.n_queries = 3
+        for part in (self.apgd, self.apgd_targeted, self.fab):
+            part.n_iter = 3
+
+    monkeypatch.setattr(pyautoattack.AutoAttack, "_set_version", quick)
 
 
 def module() -> nn.Module:
@@ -51,9 +120,16 @@ def module() -> nn.Module:
     return loaded
 
 
+@cache
 def classifier() -> Classifier:
     known = load_classifier("digits-cnn")
     return Classifier(module(), mean=known.mean, std=known.std)
+
+
+@cache
+def prepared(micro_batch: int) -> Prepared:
+    x, _ = DATA.evaluate.batch(np.arange(8))
+    return prepare(classifier(), x, classes=10, micro_batch=micro_batch)
 
 
 def block(source: PerturbationSource, indices: tuple[int, ...], seed: int = 0) -> DrawBlock:
@@ -62,23 +138,38 @@ def block(source: PerturbationSource, indices: tuple[int, ...], seed: int = 0) -
     return DrawBlock(seed, "evaluate", indices, 0, size, torch.device("cpu"), capacity)
 
 
-def perturbations(source: PerturbationSource, rows: list[int], seed: int = 0) -> torch.Tensor:
+def ready(source: PerturbationSource, known: Classifier, seed: int = 0) -> PerturbationSource:
+    """The source, with the data it must be fitted on if it must."""
+    return source.on(known, DATA.fit, seed=seed) if isinstance(source, Universal) else source
+
+
+def perturb(
+    source: PerturbationSource, model: FrozenModel, rows: list[int], seed: int = 0
+) -> torch.Tensor:
     x, y = DATA.evaluate.batch(np.array(rows))
-    with frozen(classifier()) as model:
-        return source.perturb(model, x, y, block(source, tuple(rows), seed))
+    return source.perturb(model, x, y, block(source, tuple(rows), seed))
+
+
+def perturbations(source: PerturbationSource, rows: list[int], seed: int = 0) -> torch.Tensor:
+    known = classifier()
+    with frozen(known) as model:
+        return perturb(ready(source, known, seed), model, rows, seed)
 
 
 def test_every_registered_source_is_here() -> None:
-    kinds = {type(source).__name__.lower() for source in all_sources()}
-    assert kinds == {*SOURCES, "learned"}
+    assert {spec.split(":")[0] for spec in SPECS} == set(SOURCES)
+    assert {spec.split(":")[0] for spec in WITHOUT_BUDGET} == set(CORRUPTIONS)
+    made = {type(source) for source in all_sources()}
+    assert made == {*SOURCES.values(), *CORRUPTIONS.values(), CustomAttack, CustomNoise, Learned}
 
 
 @sources
 def test_budget_range_and_shape(source: PerturbationSource) -> None:
     delta = perturbations(source, list(range(6)))
     assert delta.shape == (6, source.fixed_draws or 5, 1, 8, 8)
-    assert source.budget is not None
-    assert bool(source.budget.contains(delta).all())
+    assert bool(torch.isfinite(delta).all())
+    if source.budget is not None:
+        assert bool(source.budget.contains(delta).all())
     x, _ = DATA.evaluate.batch(np.arange(6))
     moved = perturbed(x[:, None], delta)
     assert float(moved.min()) >= 0
@@ -98,11 +189,15 @@ def test_the_seed_decides(source: PerturbationSource) -> None:
     rows = list(range(6))
     first = perturbations(source, rows)
     assert torch.equal(first, perturbations(source, rows))
-    assert not torch.equal(first, perturbations(source, rows, seed=1))
+    drawn = not isinstance(source, Brightness | JPEG)  # these two have no random numbers
+    assert torch.equal(first, perturbations(source, rows, seed=1)) != drawn
 
 
 @sources
 def test_an_input_does_not_see_its_batch(source: PerturbationSource) -> None:
+    if isinstance(source, Grouping):  # which gets the same batch whatever the micro-batch instead
+        assert isinstance(source, AutoAttack | CustomAttack)
+        return
     together = perturbations(source, [3, 4, 5])
     alone = perturbations(source, [4])
     assert torch.allclose(together[1], alone[0], atol=1e-6)
@@ -114,16 +209,15 @@ def test_counts_do_not_depend_on_the_batch_size(
 ) -> None:
     # Otherwise such small images would all be made together, whatever the micro-batch.
     monkeypatch.setattr(sys.modules["nppr.measure"], "NUMBERS_AT_ONCE", 1)
-    x, _ = DATA.evaluate.batch(np.arange(8))
-    tallies = [
-        measure(
-            source, prepare(classifier(), x, classes=10, micro_batch=size), DATA.evaluate, draws=20
-        )
-        for size in (1, 7, 64)
-    ]
+    source = ready(source, classifier())
+    tallies = [measure(source, prepared(size), DATA.evaluate, draws=20) for size in (1, 7, 64)]
     for tally in tallies[1:]:
         assert np.array_equal(tally.right, tallies[0].right)
         assert tally.calls == tallies[0].calls
+        if tallies[0].sums is not None:
+            assert tally.sums is not None
+            # Another batch rounds logits otherwise, and tiny losses are all rounding.
+            assert np.allclose(tally.sums, tallies[0].sums, rtol=1e-3, atol=1e-2)
 
 
 @sources
@@ -132,31 +226,46 @@ def test_mode_and_weights_are_left_alone(source: PerturbationSource) -> None:
     network.get_submodule("head").eval()
     modes = [layer.training for layer in network.modules()]
     weights = copy.deepcopy(network.state_dict())
-    x, y = DATA.evaluate.batch(np.arange(4))
-    with frozen(Classifier(network)) as model:
-        source.perturb(model, x, y, block(source, (0, 1, 2, 3)))
+    known = Classifier(network)
+    with frozen(known) as model:
+        perturb(ready(source, known), model, [0, 1, 2, 3])
     assert [layer.training for layer in network.modules()] == modes
     assert all(torch.equal(weights[name], value) for name, value in network.state_dict().items())
     assert all(parameter.grad is None for parameter in network.parameters())
+    assert all(parameter.requires_grad for parameter in network.parameters())
 
 
 @sources
 def test_the_input_is_left_alone(source: PerturbationSource) -> None:
     x, y = DATA.evaluate.batch(np.arange(4))
-    before = x.clone()
-    with frozen(classifier()) as model:
-        source.perturb(model, x, y, block(source, (0, 1, 2, 3)))
+    before, labels = x.clone(), y.clone()
+    known = classifier()
+    with frozen(known) as model:
+        ready(source, known).perturb(model, x, y, block(source, (0, 1, 2, 3)))
     assert torch.equal(x, before)
+    assert torch.equal(y, labels)
     assert not x.requires_grad
 
 
 @sources
+def test_the_callers_random_numbers_and_loggers_are_left_alone(source: PerturbationSource) -> None:
+    known, log = classifier(), logging.getLogger("auto-attack")
+    with frozen(known) as model:
+        before = torch.get_rng_state(), random.getstate(), log.level
+        perturb(ready(source, known), model, [0, 1])
+        after = torch.get_rng_state(), random.getstate(), log.level
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+
+
+@sources
 def test_it_says_what_it_is(source: PerturbationSource) -> None:
-    assert source.metric in (Metric.PR, Metric.AR, Metric.NPPR)
+    without = source.metric is Metric.CORRUPTION
+    assert (source.budget is None) == without
+    assert without or source.metric in (Metric.PR, Metric.AR, Metric.NPPR, Metric.STRESS)
     assert source.cost >= 1
-    assert source.budget is not None
-    if source.metric is not Metric.NPPR:  # which is not written but fitted
-        (again,) = parse_sources(source.name, source.budget)
+    if not isinstance(source, Learned | CustomAttack | CustomNoise):  # which are not written
+        (again,) = parse_sources(source.name, source.budget or BUDGETS[0])
         assert again == source
 
 

@@ -361,3 +361,92 @@ def test_the_users_model_is_left_as_it_was() -> None:
     assert model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_inputs_to_skip_are_not_run_and_count_as_wrong() -> None:
+    inputs = len(DATA.evaluate)
+    skip = np.arange(inputs) % 3 == 0
+    seen: list[Tensor] = []
+
+    def watch(x: Tensor) -> Tensor:
+        seen.append(x.clone())
+        return half_classifier().forward(x)
+
+    ready = prepare(Classifier(watch), torch.rand(4, 1, 4, 4), classes=2, micro_batch=16)
+    clean = np.ones(inputs, bool)
+    whole = measure(Gaussian(BUDGET), ready, DATA.evaluate, draws=20, clean_correct=clean)
+    tally = measure(
+        Gaussian(BUDGET), ready, DATA.evaluate, draws=20, clean_correct=clean, skip=skip
+    )
+    assert (whole.right[skip] > 0).any()
+    assert (tally.right[skip] == 0).all()
+    assert np.array_equal(tally.right[~skip], whole.right[~skip])
+    assert tally.calls == 20 * int((~skip).sum())
+    assert tally.clean_correct.all()
+    seen.clear()
+    still = Stray(None, 0.0)
+    measure(still, ready, DATA.evaluate, draws=1, clean_correct=clean, skip=skip)
+    images, _ = DATA.evaluate.batch(np.flatnonzero(~skip))
+    assert torch.equal(torch.cat(seen), images)
+
+
+def test_where_all_inputs_are_skipped_nothing_is_run() -> None:
+    everything = np.ones(len(DATA.evaluate), bool)
+    tally = measure(
+        PGD(BUDGET), Classifier(half_classifier()), DATA.evaluate, clean_correct=everything,
+        skip=everything,
+    )  # fmt: skip
+    assert (tally.calls, tally.right.sum()) == (0, 0)
+
+
+class Grouped(Stray):
+    """A source that gets seven inputs together, and remembers which."""
+
+    def __init__(self, inputs_at_once: int = 7) -> None:
+        super().__init__(None, 0.0, name="grouped")
+        self.inputs_at_once = inputs_at_once
+        self.groups: list[tuple[int, ...]] = []
+
+    def perturb(self, model, x, y, draws):  # type: ignore[no-untyped-def]
+        self.groups.append(draws.indices)
+        return super().perturb(model, x, y, draws)
+
+
+@pytest.mark.parametrize("micro_batch", [1, 5, 64, 1000])
+@pytest.mark.parametrize("cost", [1.0, 60.0])
+def test_a_grouping_source_gets_its_groups_whatever_the_micro_batch(
+    micro_batch: int, cost: float
+) -> None:
+    images = torch.rand(4, 1, 4, 4)
+    known = Classifier(half_classifier())
+    ready = prepare(known, images, classes=2, micro_batch=micro_batch, form=())
+    source = Grouped()
+    source.cost = cost
+    tally = measure(source, ready, DATA.evaluate, draws=3)
+    indices = DATA.evaluate.indices.tolist()
+    groups = [tuple(indices[start : start + 7]) for start in range(0, len(indices), 7)]
+    assert source.groups == groups
+    assert tally.right.tolist() == [3] * len(indices)
+
+
+def test_a_grouping_source_does_not_see_memory_run_out() -> None:
+    """The classifier gets less at once, the source the same."""
+    model = TooLarge(most=5)
+    ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64, form=())
+    ready.fast.model.allowed = model.allowed = 5  # type: ignore[attr-defined]
+    source = Grouped(20)
+    tally = measure(source, ready, DATA.evaluate, draws=2)
+    assert {len(group) for group in source.groups} == {20}
+    assert tally.micro_batch == 4
+    assert tally.right.tolist() == [2] * len(DATA.evaluate)
+
+
+def test_clean_observes_the_logarithm_of_the_standard_loss() -> None:
+    known = Classifier(half_classifier())
+    clean = measure(Clean(), known, DATA.evaluate)
+    x, y = DATA.evaluate.batch(np.arange(len(DATA.evaluate)))
+    expected = nn.functional.cross_entropy(known.forward(x).double(), y, reduction="none")
+    assert clean.sums is not None
+    assert clean.sums.shape == (len(DATA.evaluate), 1)
+    assert np.allclose(np.exp(clean.sums[:, 0]), expected.detach().numpy(), rtol=1e-5)
+    assert measure(Gaussian(BUDGET), known, DATA.evaluate, draws=2).sums is None

@@ -11,6 +11,7 @@ from nppr.statistics.estimates import APPROXIMATE
 
 __all__ = [
     "ATTACK_FAILS",
+    "ATTACK_PARTS",
     "ATTACK_TOO_WEAK",
     "BATCH_DEPENDENT",
     "CLASS_IMBALANCE",
@@ -78,6 +79,7 @@ NPPR_ABOVE_PR = "nppr-above-pr"
 NPPR_ABOVE_PARENT = "nppr-above-parent"
 ONE_COMPONENT = "one-component"
 NEARLY_DETERMINISTIC = "nearly-deterministic"
+ATTACK_PARTS = "attack-parts"
 
 FLAGS = {
     APPROXIMATE: "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the"
@@ -116,7 +118,9 @@ FLAGS = {
     NPPR_ABOVE_PR: "the search stopped early; read the row 'nppr or noise', or give --fit-calls",
     NPPR_ABOVE_PARENT: "less noise was admitted there, so the search stopped early; read the lower"
     " number for both, or give --fit-calls",
-    ONE_COMPONENT: "one component of the mixture has all the weight: fewer would do",
+    ONE_COMPONENT: "nearly all noise of an input comes from one component of the mixture, which may be"
+    " another for another input",
+    ATTACK_PARTS: "that part of AutoAttack needs more classes; the others ran",
     NEARLY_DETERMINISTIC: "the noise is one pattern an input, close to an attack; a floor asks for"
     " randomness",
 }
@@ -125,6 +129,7 @@ FLAGS = {
 SEVERITY = {
     ONE_COMPONENT: Severity.INFORMATION,
     NEARLY_DETERMINISTIC: Severity.INFORMATION,
+    ATTACK_PARTS: Severity.INFORMATION,
     APPROXIMATE: Severity.NOTE,
     NO_GRADIENTS: Severity.NOTE,
     NO_FEATURES: Severity.NOTE,

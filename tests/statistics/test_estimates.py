@@ -2,16 +2,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from nppr.errors import SpecError, SplitError
 from nppr.statistics.estimates import (
     APPROXIMATE,
     accuracy,
     adversarial,
+    corrupted,
     merged,
     normalised,
     per_input,
     probabilistic,
+    stressed,
 )
 from nppr.types import Claim, Direction, Evaluate, Fit, Metric, Tally
 
@@ -132,3 +135,70 @@ def test_approximate_intervals_outside_their_regime_are_flagged() -> None:
         assert flags["normal"] == flags["bootstrap"] == (APPROXIMATE,)
         assert flags["empirical-bernstein"] == flags["hoeffding"] == ()
         assert normalised(outside, confidence).flags == (APPROXIMATE,)
+
+
+def test_corrupted_is_the_exact_share_of_clean_correct_inputs() -> None:
+    once = tally([1, 0, 1, 1, 1], [True, True, True, True, False], draws=1)
+    row = corrupted(once, 0.9)
+    exact = stats.binomtest(3, 4).proportion_ci(0.9, method="exact")
+    assert row.value == 0.75
+    assert (row.low, row.high) == pytest.approx((exact.low, exact.high))
+    assert (row.metric, row.method) == (Metric.CORRUPTION, "clopper-pearson")
+    assert row.direction is Direction.ESTIMATE
+    assert row.claim is Claim.POPULATION
+    assert (row.inputs, row.draws, row.calls) == (4, 1, 5)
+    with pytest.raises(SpecError, match="right without noise"):
+        corrupted(tally([1], [False], draws=1), 0.9)
+    with pytest.raises(SplitError, match="'fit'"):
+        corrupted(replace(once, kind=Fit), 0.9)  # type: ignore[arg-type]
+
+
+def of_losses(inputs: int) -> Tally[Evaluate]:
+    return tally([3] * inputs, [i % 2 == 0 for i in range(inputs)])
+
+
+def test_stressed_is_the_mean_over_all_inputs_and_its_ratio() -> None:
+    rng = np.random.default_rng(0)
+    losses, standard = rng.gamma(2.0, 1.5, 200), rng.gamma(2.0, 0.5, 200)
+    raw, ratio = stressed(of_losses(200), losses, standard, 0.95)
+    assert (raw.metric, ratio.metric) == (Metric.STRESS, Metric.NORMALISED_STRESS)
+    assert raw.value == pytest.approx(losses.mean())
+    assert ratio.value == pytest.approx(losses.mean() / standard.mean())
+    assert (raw.method, ratio.method) == ("bootstrap", "paired-bootstrap")
+    for row in (raw, ratio):
+        assert row.low < row.value < row.high
+        assert (row.inputs, row.draws, row.calls) == (200, 10, 2000)
+        assert row.claim is Claim.POPULATION
+        assert row.direction is Direction.ESTIMATE
+    # As wide as plus and minus 1.96 standard errors.
+    half = 1.96 * losses.std() / np.sqrt(200)
+    assert raw.high - raw.low == pytest.approx(2 * half, rel=0.1)
+    narrow = stressed(of_losses(200), losses, standard, 0.5)[0]
+    assert raw.low < narrow.low < narrow.high < raw.high
+
+
+def test_the_ratio_of_stress_is_paired() -> None:
+    """Twice the loss of every input is twice as much in every resample."""
+    standard = np.random.default_rng(1).gamma(1.0, 1.0, 50)
+    _, ratio = stressed(of_losses(50), 2 * standard, standard, 0.95)
+    assert (ratio.low, ratio.value, ratio.high) == pytest.approx((2, 2, 2))
+
+
+def test_stress_is_seeded_and_survives_losses_of_zero() -> None:
+    losses = np.random.default_rng(2).random(40)
+    standard = np.full(40, 0.5)
+    first, again, other = (
+        stressed(of_losses(40), losses, standard, 0.9, seed)[0] for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert (first.low, first.high) != (other.low, other.high)
+    for row in stressed(of_losses(40), losses, np.zeros(40), 0.9):
+        assert np.isfinite([row.low, row.value, row.high]).all()
+
+
+def test_bad_readings_of_stress_are_named() -> None:
+    ones = np.ones(5)
+    with pytest.raises(SpecError, match="`confidence`"):
+        stressed(KNOWN, ones, ones, 1.0)
+    with pytest.raises(SplitError, match="'fit'"):
+        stressed(replace(KNOWN, kind=Fit), ones, ones, 0.95)  # type: ignore[arg-type]

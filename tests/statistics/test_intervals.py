@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from nppr.statistics.intervals import (
+    RESAMPLES,
     Interval,
     bootstrap,
     clopper_pearson,
@@ -16,6 +17,7 @@ from nppr.statistics.intervals import (
     hoeffding,
     normal,
     ratio_bootstrap,
+    resampled_means,
 )
 from nppr.types import FloatArray
 
@@ -166,3 +168,21 @@ def test_resampling_is_seeded() -> None:
     x = np.random.default_rng(6).random(50)
     assert bootstrap(x, 0.95, seed=1) == bootstrap(x, 0.95, seed=1)
     assert bootstrap(x, 0.95, seed=1) != bootstrap(x, 0.95, seed=2)
+
+
+def test_resampled_means_have_the_mean_and_its_standard_error() -> None:
+    x = np.random.default_rng(8).gamma(2.0, 3.0, (2, 300))
+    means = resampled_means(x)
+    assert means.shape == (2, RESAMPLES)
+    error = x.std(1) / np.sqrt(300)
+    assert means.std(1) == pytest.approx(error, rel=5 / np.sqrt(2 * RESAMPLES))
+    assert np.abs((means.mean(1) - x.mean(1)) / error).max() < 5 / np.sqrt(RESAMPLES)
+
+
+def test_rows_are_resampled_together() -> None:
+    x = np.random.default_rng(9).random(60)
+    means = resampled_means(np.stack([x, 1 - x, np.ones(60)]))
+    assert np.allclose(means[0] + means[1], 1.0)
+    assert np.allclose(means[2], 1.0)
+    assert np.array_equal(means, resampled_means(np.stack([x, 1 - x, np.ones(60)])))
+    assert not np.array_equal(means[0], resampled_means(x[None], seed=1)[0])

@@ -20,13 +20,11 @@ BY_GRADIENTS = ("pgd", "cw")
 WITHOUT_GRADIENTS = ("square",)
 """How the names of attacks begin that follow none."""
 
-BY_MORE = ("autoattack", "universal", "weak-adversary")
+BY_MORE = ("autoattack", "universal", "weak-adversary", "stress")
 """How the names of sources begin that follow gradients in another way, or something else too."""
 
 FEWEST = 3
-LEAST_SHARE = 0.01
-"""Inputs, and share of those right without noise, that must be broken in spite of the attack: at the
-border of a ball a few are broken by chance."""
+"""Inputs that must be broken in spite of the attack: at the border of a ball some are by chance."""
 
 
 def check_attacks(
@@ -34,9 +32,8 @@ def check_attacks(
 ) -> tuple[Flag, ...]:
     """Sources that break, in the same budget, inputs that no attack by gradients broke.
 
-    Noise, and an attack without gradients, do so only where gradients mislead; learned noise, and
-    sources that follow gradients in another way, where the attack is too weak. One input is enough for
-    learned noise: it has seen none of the evaluated inputs.
+    Noise, and an attack without gradients, do so only where gradients mislead; learned noise where all
+    attacks are too weak. One input is enough for learned noise: it has seen none of the evaluated ones.
     """
     return tuple(_found(sources, tallies))
 
@@ -47,31 +44,34 @@ def _found(
     measured = [source for source in sources if source.name in tallies]
     for source in measured:
         name = _flag_of(source)
-        standing = _standing(measured, tallies, source.budget)
+        learned = source.metric is Metric.NPPR
+        attacks = (*BY_GRADIENTS, "autoattack") if learned else BY_GRADIENTS
+        standing = _standing(measured, tallies, source.budget, attacks)
         if name is None or standing is None:
             continue
         tally = tallies[source.name]
         broken = int((standing & ~tally.unbroken).sum())
-        fewest = max(FEWEST, LEAST_SHARE * int(tally.clean_correct.sum()))
-        if broken >= (1 if source.metric is Metric.NPPR else fewest):
-            what = "a learned draw" if source.metric is Metric.NPPR else source.name
+        if broken >= (1 if learned else FEWEST):
+            what = "a learned draw" if learned else source.name
             inputs = "1 input" if broken == 1 else f"{broken:,} inputs"
-            yield flag(name, f"{what} breaks {inputs} that no gradient attack broke", source.name)
+            which = "attack" if learned else "gradient attack"
+            yield flag(name, f"{what} breaks {inputs} that no {which} broke", source.name)
 
 
 def _standing(
     sources: Sequence[PerturbationSource],
     tallies: Mapping[str, Tally[Evaluate]],
     budget: Budget | None,
+    names: tuple[str, ...],
 ) -> BoolArray | None:
-    """Inputs right without noise that no attack by gradients of this budget broke; None without one."""
+    """Inputs right without noise that no attack of these names and budget broke; None without one."""
     attacks = [
         tallies[source.name]
         for source in sources
         if source.budget is not None
         and source.budget == budget
         and source.metric is Metric.AR
-        and source.name.startswith(BY_GRADIENTS)
+        and source.name.startswith(names)
     ]
     if not attacks:
         return None
@@ -82,8 +82,10 @@ def _standing(
 
 def _flag_of(source: PerturbationSource) -> str | None:
     """What it says about the attack if this source breaks more; None if nothing."""
-    if source.metric is Metric.NPPR or source.name.startswith(BY_MORE):
+    if source.metric is Metric.NPPR:
         return ATTACK_TOO_WEAK
+    if source.name.startswith(BY_MORE):
+        return None
     if source.metric is Metric.PR or source.name.startswith(WITHOUT_GRADIENTS):
         return GRADIENT_MASKING
     return None

@@ -20,6 +20,9 @@ __all__ = ["check_nesting"]
 REFERENCES = ("gaussian", "uniform", "laplace")
 """Noises of scale 1, which NPPR is compared with."""
 
+REPEATED = ":fit-seed="
+"""In the names of fits that were repeated and not the lowest on select: nobody quotes them."""
+
 CRITICAL = 1.645
 """Standard errors that a normal variable exceeds with a probability of 5 %."""
 
@@ -43,7 +46,7 @@ def _above_noise(
     measured: Mapping[str, PerturbationSource],
     tallies: Mapping[str, Tally[Evaluate]],
 ) -> Iterator[Flag]:
-    for name in (entry["source"] for entry in learned if entry["family"]["floor"] == 0):
+    for name in (entry["source"] for entry in _quoted(learned) if entry["family"]["floor"] == 0):
         for noise in REFERENCES:
             if noise not in measured or measured[noise].budget != measured[name].budget:
                 continue
@@ -58,7 +61,7 @@ def _above_floors(
     tallies: Mapping[str, Tally[Evaluate]],
 ) -> Iterator[Flag]:
     """Noise with a larger floor is also noise with a smaller one, in the same family."""
-    for child in learned:
+    for child in _quoted(learned):
         for parent in learned:
             name, other = child["source"], parent["source"]
             nested = (
@@ -71,6 +74,10 @@ def _above_floors(
                 yield flag(NPPR_ABOVE_PARENT, f"{points} above {other}", name)
 
 
+def _quoted(learned: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [entry for entry in learned if REPEATED not in entry["source"]]
+
+
 def _higher(first: Tally[Evaluate], second: Tally[Evaluate]) -> str | None:
     """By how many points the first is higher, where it is so beyond chance."""
     difference = first.headline_rates - second.headline_rates
@@ -78,4 +85,4 @@ def _higher(first: Tally[Evaluate], second: Tally[Evaluate]) -> str | None:
         return None
     mean = float(difference.mean())
     error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    return f"{100 * mean:.1f} points" if mean > 0 and mean > CRITICAL * error else None
+    return f"{100 * mean:.1f} points" if mean > CRITICAL * error else None

@@ -8,6 +8,7 @@ from typing import Any
 from nppr.checks.masking import check_attacks
 from nppr.checks.nesting import check_nesting
 from nppr.flags import (
+    ATTACK_PARTS,
     FEW_DRAWS,
     FEW_INPUTS,
     NEAR_CHANCE,
@@ -16,6 +17,7 @@ from nppr.flags import (
     flag,
 )
 from nppr.report.schema import Flag, Result
+from nppr.sources import AutoAttack
 from nppr.statistics.estimates import accuracy
 from nppr.types import Evaluate, Metric, PerturbationSource, Tally
 
@@ -49,6 +51,7 @@ def check_results(
     return (
         *_check_clean(clean, classes, confidence),
         *_check_draws(results),
+        *_check_parts(sources, classes),
         *check_attacks(sources, tallies),
         *check_nesting(sources, tallies, distributions),
         *_check_distributions(distributions),
@@ -80,6 +83,15 @@ def _check_draws(results: Sequence[Result]) -> Iterator[Flag]:
         and row.draws < FEWEST_DRAWS
     )
     return (flag(FEW_DRAWS, source=source) for source in few)
+
+
+def _check_parts(sources: Sequence[PerturbationSource], classes: int) -> Iterator[Flag]:
+    """Attacks that were left out because there are too few classes for them."""
+    for source in sources:
+        if isinstance(source, AutoAttack) and source.left_out(classes):
+            yield flag(
+                ATTACK_PARTS, f"left out: {', '.join(source.left_out(classes))}", source.name
+            )
 
 
 def _check_distributions(distributions: Sequence[Mapping[str, Any]]) -> Iterator[Flag]:

@@ -33,7 +33,7 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import DataError, SpecError, unknown
-from nppr.sources.naming import options
+from nppr.sources.naming import spelled
 from nppr.types import FrozenModel, Metric
 
 __all__ = ["JPEG", "Brightness", "Corruption", "MotionBlur", "SaltAndPepper"]
@@ -77,10 +77,7 @@ class Corruption(ABC):
 
     @property
     def name(self) -> str:
-        defaults = options(type(self)).items()
-        given = [(name, getattr(self, name), default) for name, default in defaults]
-        changed = [f"{name}={value}" for name, value, default in given if value != default]
-        return ":".join([self.kind, *changed])
+        return spelled(self, self.kind)
 
     @property
     def metric(self) -> Metric:

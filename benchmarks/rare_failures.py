@@ -1,0 +1,124 @@
+"""Multilevel splitting beside closed forms: failure probabilities of 1e-3, 1e-6 and 1e-9.
+
+    python benchmarks/rare_failures.py [CALLS]
+
+Each line is 50 estimates of the same probability, of a linear classifier, with at most CALLS calls each
+(100,000 by default): the share within a factor 1.5, the spread of log p, the ratio of the mean estimate
+to the truth, the share of 95 % intervals that hold the truth, and the calls an estimate took.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.stats import beta, norm
+from torch import Tensor, nn
+
+from nppr.budget import Budget
+from nppr.classifiers import Classifier, prepare
+from nppr.data import Part, TensorImages
+from nppr.rare import rare_failures
+from nppr.sources import Gaussian, Uniform
+from nppr.types import Evaluate, PerturbationSource
+
+ESTIMATES = 50
+FACTOR = 1.5
+GREY = 0.5
+
+
+class Linear(nn.Module):
+    """Two classes: class 0 where `threshold - w . (x - 1/2) > 0`."""
+
+    def __init__(self, w: Tensor, threshold: float) -> None:
+        super().__init__()
+        self.w = nn.Parameter(w)
+        self.threshold = threshold
+
+    def forward(self, x: Tensor) -> Tensor:
+        margin = self.threshold - (x.flatten(1) - GREY) @ self.w
+        return torch.stack([margin, torch.zeros_like(margin)], dim=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source, the side of its square images, and the threshold of w . delta for a probability."""
+
+    name: str
+    source: PerturbationSource
+    side: int
+    threshold: Callable[[float], float]
+
+
+def directions(side: int) -> Tensor:
+    """Weights of unit length that differ from pixel to pixel in sign."""
+    w = torch.ones(side * side)
+    w[1::2] = -1
+    return w / side
+
+
+def irwin_hall(p: float) -> float:
+    """Four uniform numbers in [-r, r], r = 1/5, with signs: `P(sum > 4 r - 2 r t) = t^4 / 24`."""
+    t = (24 * p) ** 0.25
+    return (0.8 - 0.4 * t) / 2  # the weights have unit length: half the sum
+
+
+def in_the_ball(p: float) -> float:
+    """One coordinate of a uniform point of the ball of radius 0.4 in 64 dimensions."""
+    return 0.4 * (2 * float(beta.isf(p, 32.5, 32.5)) - 1)
+
+
+# The Gaussian noise is so small that neither the budget nor [0, 1] is ever met.
+CASES = [
+    Case("gaussian linf 1x8x8", Gaussian(Budget.linf(0.5), 0.02), 8,
+         lambda p: 0.01 * float(norm.isf(p))),
+    Case("gaussian linf 1x1x1", Gaussian(Budget.linf(0.5), 0.02), 1,
+         lambda p: 0.01 * float(norm.isf(p))),
+    Case("gaussian l2   1x8x8", Gaussian(Budget.l2(0.8), 0.1), 8,
+         lambda p: 0.01 * float(norm.isf(p))),
+    Case("uniform  linf 1x2x2", Uniform(Budget.linf(0.2)), 2, irwin_hall),
+    Case("uniform  l2   1x8x8", Uniform(Budget.l2(0.4)), 8, in_the_ball),
+]  # fmt: skip
+
+
+def measured(case: Case, p: float, calls: int) -> bool:
+    """Print a line; whether it is good enough."""
+    began = time.perf_counter()
+    images = torch.full((ESTIMATES, 1, case.side, case.side), GREY)
+    labels = np.zeros(ESTIMATES, dtype=np.int64)
+    part = Part(Evaluate, TensorImages(images), np.arange(ESTIMATES), labels)
+    model = Classifier(Linear(directions(case.side), case.threshold(p)))
+    ready = prepare(model, images[:2], classes=2, micro_batch=1024)
+    found = rare_failures(
+        case.source, ready, part, np.arange(ESTIMATES), calls=calls * ESTIMATES, seed=1
+    )
+    error = found.log_p - math.log(p)
+    within = float((np.abs(error) <= math.log(FACTOR)).mean())
+    held = (found.log_low <= math.log(p)) & (math.log(p) <= found.log_high)
+    print(
+        f"{case.name}  {p:.0e}  {100 * within:6.0f} %  {error.std(ddof=1):9.3f}"
+        f"  {np.exp(error).mean():9.3f}  {100 * held.mean():6.0f} %  {found.calls.mean():9,.0f}"
+        f"  {time.perf_counter() - began:7.1f}",
+        flush=True,
+    )
+    return within >= 0.9 and found.calls.max() <= calls
+
+
+def main(calls: int) -> None:
+    """One line a source and probability."""
+    print(f"{ESTIMATES} estimates each, at most {calls:,} calls an estimate")
+    print(
+        "source               p       within 1.5  sd(log p)  mean/true  held by 95 %  calls  seconds"
+    )
+    good = [measured(case, p, calls) for case in CASES for p in (1e-3, 1e-6, 1e-9)]
+    print(f"{sum(good)} of {len(good)} have at least 90 % within a factor {FACTOR}")
+    sys.exit(not all(good))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)

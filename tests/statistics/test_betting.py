@@ -1,0 +1,197 @@
+"""The betting interval: guaranteed, and never wider than empirical Bernstein where compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nppr.errors import SpecError
+from nppr.statistics.betting import (
+    CAP,
+    betting,
+    betting_lower,
+    betting_upper,
+    capital_bound,
+    log_capital,
+    plug_in_bets,
+    predictions,
+)
+from nppr.statistics.intervals import Interval, empirical_bernstein
+from nppr.types import FloatArray
+
+Population = Callable[[np.random.Generator, int], FloatArray]
+
+
+def bernoulli(p: float) -> Population:
+    return lambda rng, n: rng.binomial(1, p, n).astype(float)
+
+
+def clustered(a: float, b: float) -> Population:
+    """Shares of 16 draws, of inputs that are mostly robust or mostly not."""
+    return lambda rng, n: rng.binomial(16, rng.beta(a, b, n)) / 16
+
+
+POPULATIONS: dict[str, tuple[Population, float]] = {
+    "bernoulli-0.01": (bernoulli(0.01), 0.01),
+    "bernoulli-0.1": (bernoulli(0.1), 0.1),
+    "bernoulli-0.5": (bernoulli(0.5), 0.5),
+    "bernoulli-0.9": (bernoulli(0.9), 0.9),
+    "bernoulli-0.99": (bernoulli(0.99), 0.99),
+    "beta-0.2": (lambda rng, n: rng.beta(0.2, 0.2, n), 0.5),
+    "beta-5-1": (lambda rng, n: rng.beta(5, 1, n), 5 / 6),
+    "constant-0": (lambda _, n: np.zeros(n), 0.0),
+    "constant-0.3": (lambda _, n: np.full(n, 0.3), 0.3),
+    "constant-1": (lambda _, n: np.ones(n), 1.0),
+    "bimodal-0.5": (clustered(0.1, 0.1), 0.5),
+    "bimodal-0.9": (clustered(0.27, 0.03), 0.9),
+}
+
+
+def width(found: Interval) -> float:
+    return found.high - found.low
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_it_covers_at_least_95_percent(population: str) -> None:
+    """Each of the two ends misses at most 2.5 %, judged at three standard errors."""
+    draw, truth = POPULATIONS[population]
+    rng = np.random.default_rng(1)
+    for n in (10, 100):
+        repeats = 800
+        found = [betting(draw(rng, n), 0.95, seed) for seed in range(repeats)]
+        slack = 3 * math.sqrt(0.025 * 0.975 / repeats)
+        assert np.mean([at.low > truth for at in found]) <= 0.025 + slack
+        assert np.mean([at.high < truth for at in found]) <= 0.025 + slack
+
+
+def test_bets_that_look_ahead_would_not_cover() -> None:
+    """That the coverage above is a test: bets that know what they bet on win always."""
+    rng = np.random.default_rng(2)
+    x = rng.binomial(1, 0.5, 100).astype(float)
+    knowing = np.where(x > 0.5, 1.0, 0.0)
+    assert capital_bound(x, knowing, 0.025) > 0.5
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+@pytest.mark.parametrize("n", [2, 5, 12, 20, 50, 100, 400, 2000, 10_000])
+def test_it_is_never_wider_than_empirical_bernstein(population: str, n: int) -> None:
+    rng = np.random.default_rng(n)
+    for seed in range(8 if n <= 400 else 2):
+        x = POPULATIONS[population][0](rng, n)
+        for confidence in (0.9, 0.99):
+            assert width(betting(x, confidence, seed)) <= width(empirical_bernstein(x, confidence))
+
+
+def test_it_is_far_narrower_on_few_or_steady_numbers() -> None:
+    x = np.random.default_rng(3).beta(5, 1, 100)
+    assert width(betting(x, 0.95)) < 0.4 * width(empirical_bernstein(x, 0.95))
+
+
+@pytest.mark.parametrize("n", [10, 1000])
+def test_all_ones_by_hand(n: int) -> None:
+    """All bets are won, so the capital is a product of known factors at the bound it gives."""
+    low = betting(np.ones(n), 0.95).low
+    left, mean = 0.25, 0.5
+    capital = 1.0
+    for seen in range(1, n + 1):
+        bet = min(math.sqrt(2 * math.log(40) / (left / seen * n)), CAP / low)
+        capital *= 1 + bet * (1 - low)
+        mean = (0.5 + seen) / (seen + 1)
+        left += (1 - mean) ** 2
+    assert capital == pytest.approx(40, rel=1e-6)
+    assert betting(np.ones(n), 0.95).high == 1.0
+    assert betting(np.zeros(n), 0.95) == Interval(0.0, 1 - low)
+
+
+def test_the_end_is_rounded_outwards() -> None:
+    """At the bound the capital suffices, just above it does not."""
+    x = np.random.default_rng(4).random(300)
+    bets = plug_in_bets(x, 0.05)
+    low = capital_bound(x, bets, 0.05)
+    assert log_capital(x, bets, low).max() >= math.log(20)
+    assert log_capital(x, bets, low + 1e-6).max() < math.log(20)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.floats(1e-3, 0.5))
+def test_the_capital_falls_in_the_candidate(numbers: list[float], error: float) -> None:
+    x = np.array(numbers)
+    for every in (False, True):
+        bets = plug_in_bets(x, error, every)
+        capital = np.stack([log_capital(x, bets, m) for m in np.linspace(0.01, 1, 60)])
+        assert np.all(np.diff(capital, axis=0) <= 1e-9)
+
+
+def test_bets_know_the_past_only() -> None:
+    x = np.random.default_rng(5).random(50)
+    for at in (0, 20, 49):
+        changed = x.copy()
+        changed[at:] = 1 - changed[at:]
+        for before, after in zip(predictions(x), predictions(changed), strict=True):
+            assert np.array_equal(before[: at + 1], after[: at + 1])
+        assert np.array_equal(plug_in_bets(x, 0.1)[: at + 1], plug_in_bets(changed, 0.1)[: at + 1])
+
+
+def test_one_sided_bounds_are_tighter_and_the_ends_at_half_the_error() -> None:
+    x = np.random.default_rng(6).beta(2, 3, 200)
+    both = betting(x, 0.95)
+    assert both.low < betting_lower(x, 0.95) < x.mean() < betting_upper(x, 0.95) < both.high
+    assert both.low == pytest.approx(betting_lower(x, 0.975), abs=1e-9)
+    assert both.high == pytest.approx(betting_upper(x, 0.975), abs=1e-9)
+
+
+def test_one_sided_bounds_cover() -> None:
+    draw, truth = POPULATIONS["bimodal-0.9"]
+    rng = np.random.default_rng(7)
+    samples = [draw(rng, 100) for _ in range(1500)]
+    slack = 3 * math.sqrt(0.1 * 0.9 / len(samples))
+    assert np.mean([betting_lower(x, 0.9) > truth for x in samples]) <= 0.1 + slack
+    assert np.mean([betting_upper(x, 0.9) < truth for x in samples]) <= 0.1 + slack
+
+
+def test_a_sorted_table_does_no_harm() -> None:
+    """In sorted order the bets would win by knowing what comes; in a drawn order they do not."""
+    rng = np.random.default_rng(8)
+    repeats = 500
+    missed_sorted = missed = 0
+    for seed in range(repeats):
+        x = np.sort(rng.binomial(1, 0.5, 100).astype(float))
+        missed_sorted += capital_bound(1 - x, plug_in_bets(1 - x, 0.025), 0.025) > 0.5
+        found = betting(x, 0.95, seed)
+        missed += not found.low <= 0.5 <= found.high
+    assert missed_sorted / repeats > 0.5
+    assert missed / repeats <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / repeats)
+
+
+def test_it_holds_the_mean_and_grows_with_confidence() -> None:
+    rng = np.random.default_rng(9)
+    for seed in range(50):
+        x = rng.random(60) ** 2
+        narrow, wide = betting(x, 0.5, seed), betting(x, 0.99, seed)
+        assert 0 <= wide.low <= narrow.low <= x.mean() <= narrow.high <= wide.high <= 1
+
+
+def test_it_mirrors() -> None:
+    x = np.random.default_rng(10).beta(0.5, 2, 70)
+    there, back = betting(x, 0.95), betting(1 - x, 0.95)
+    assert there.low == pytest.approx(1 - back.high, abs=1e-9)
+    assert there.high == pytest.approx(1 - back.low, abs=1e-9)
+
+
+def test_ten_thousand_inputs_take_less_than_a_second() -> None:
+    x = np.random.default_rng(11).random(10_000)
+    start = perf_counter()
+    betting(x, 0.95)
+    assert perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("x", [[], [1.5], [-0.1, 0.5], [float("nan")]])
+def test_numbers_outside_are_named(x: list[float]) -> None:
+    with pytest.raises(SpecError, match="`x`"):
+        betting(np.array(x), 0.95)
