@@ -64,13 +64,13 @@ def directions(side: int) -> Tensor:
 
 def irwin_hall(p: float) -> float:
     """Four uniform numbers in [-r, r], r = 1/5, with signs: `P(sum > 4 r - 2 r t) = t^4 / 24`."""
-    t = (24 * p) ** 0.25
+    t: float = (24 * p) ** 0.25
     return (0.8 - 0.4 * t) / 2  # the weights have unit length: half the sum
 
 
 def in_the_ball(p: float) -> float:
     """One coordinate of a uniform point of the ball of radius 0.4 in 64 dimensions."""
-    return 0.4 * (2 * float(beta.isf(p, 32.5, 32.5)) - 1)
+    return 0.4 * float(2 * beta.isf(p, 32.5, 32.5) - 1)
 
 
 # The Gaussian noise is so small that neither the budget nor [0, 1] is ever met.

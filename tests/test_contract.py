@@ -79,7 +79,7 @@ def jump(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x - 0.1 * torch.rand(1) * gradient.sign() / 8
 
 
-def shake(x: torch.Tensor, y: torch.Tensor, draws: int) -> torch.Tensor:
+def shake(x: torch.Tensor, y: torch.Tensor, draws: int) -> torch.Tensor:  # noqa: ARG001
     """Noise of a user's."""
     return x[:, None] + 0.01 * torch.rand(1, draws, *x.shape[1:])
 

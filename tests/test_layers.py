@@ -13,9 +13,9 @@ import nppr
 ROOT = Path(nppr.__file__).parent
 ORDER = [
     "errors", "allocator", "interrupts", "draws", "budget", "types", "tensor_files", "data",
-    "classifiers", "distributions", "sources", "checkpoint", "measure", "fit", "learned", "statistics",
-    "report", "flags", "checks", "run_folder", "run", "setup", "learn", "assess", "console", "cli",
-    "__init__", "__main__",
+    "classifiers", "distributions", "sources", "checkpoint", "measure", "rare", "fit", "learned",
+    "statistics", "report", "flags", "checks", "run_folder", "run", "setup", "learn", "assess",
+    "certify", "console", "cli", "__init__", "__main__",
 ]  # fmt: skip
 """From the ground up: a module imports from its own room or from those before it."""
 

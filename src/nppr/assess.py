@@ -12,7 +12,7 @@ import torch
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
 from nppr.data.load import DataSpec
-from nppr.errors import BudgetError
+from nppr.errors import BudgetError, SpecError
 from nppr.fit import FitProgress, FitSettings
 from nppr.learned import Fitted
 from nppr.measure import ProgressCallback
@@ -133,10 +133,16 @@ def _sources(
     learned = [each.source for each in distributions]
     listed = [DEFAULT_SOURCES] if sources is None else sources
     listed = [listed] if isinstance(listed, str) else list(listed)
-    wanted, rest = split_nppr(",".join(each for each in listed if isinstance(each, str)))
-    given = [each for each in listed if not isinstance(each, str)]
-    if rest or not (given or wanted or learned):
-        given = [*parse_sources(rest, budget), *given]
+    wanted, given = False, []
+    for each in listed:
+        if not isinstance(each, str):
+            given.append(each)
+            continue
+        found, rest = split_nppr(each)
+        if wanted and found:
+            raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
+        wanted = wanted or found
+        given += parse_sources(rest, budget) if rest else []
     wanted = wanted and not learned  # what was learned before takes the place of the search
     if given or not (wanted or learned):
         check_unique(given)

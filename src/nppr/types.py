@@ -84,6 +84,8 @@ class Metric(StrEnum):
     CORRUPTION = "corruption"
     STRESS = "stress"
     NORMALISED_STRESS = "normalised_stress"
+    BOUND = "bound"
+    INFIMUM = "infimum"
 
 
 class Claim(StrEnum):
@@ -98,6 +100,7 @@ class Direction(StrEnum):
 
     ESTIMATE = "estimate"
     UPPER_BOUND = "upper bound"
+    LOWER_BOUND = "lower bound"
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ def test_ar_of_a_linear_classifier_is_exact(kind: type[Climb], norm: str) -> Non
     assert float((images - 0.5).abs().max()) < 0.4  # no clipping
     classifier = Classifier(Linear(w, -0.5 * float(w.sum())))
     for options in ({}, {"steps": 40, "step": 0.1}, {"random_start": False}):
-        source = kind(budget, **options)  # type: ignore[arg-type]
+        source = kind(budget, **options)
         tally = measure(source, classifier, evaluate_part(images, [0] * 7), classes=2)
         assert tally.clean_correct.all()
         assert (tally.right == 0).tolist() == (shares < 1).tolist(), source.name
@@ -56,7 +56,11 @@ def test_cw_breaks_a_saturated_classifier_that_pgd_cannot(norm: str) -> None:
     part = evaluate_part(image[None].expand(5, -1, -1, -1), [0] * 5)
     budget = Budget.parse(norm, 0.1)
     attempts = {"steps": 20, "restarts": 3}
-    for kind, known, right in ((PGD, Classifier(plain), 0), (PGD, saturated, 1), (CW, saturated, 0)):
+    for kind, known, right in (
+        (PGD, Classifier(plain), 0),
+        (PGD, saturated, 1),
+        (CW, saturated, 0),
+    ):
         source = kind(budget, **attempts)  # type: ignore[arg-type]
         tally = measure(source, known, part, classes=2)
         assert tally.clean_correct.all()

@@ -72,13 +72,15 @@ def alone(known: Classifier, budget: Budget, batch: int, seed: int) -> Tensor:
     with torch.random.fork_rng():
         moved, _ = attack.run_standard_evaluation(x, y, batch_size=batch)
     with torch.no_grad():
-        return module(moved).argmax(1) == y
+        survived: Tensor = module(moved).argmax(1) == y
+    return survived
 
 
 def ours(known: Classifier, budget: Budget, batch: int, seed: int, micro_batch: int) -> list[int]:
     x, _ = DATA.evaluate.batch(np.arange(4))
     ready = prepare(known, x, classes=10, micro_batch=micro_batch, form=())
-    return measure(AutoAttack(budget, batch), ready, DATA.evaluate, seed=seed).right.tolist()
+    tally = measure(AutoAttack(budget, batch), ready, DATA.evaluate, seed=seed)
+    return [int(right) for right in tally.right]
 
 
 @pytest.mark.usefixtures("few_steps")

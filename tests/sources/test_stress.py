@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -93,7 +94,7 @@ def test_power_means_rise_with_q_from_the_mean_to_the_largest(values: list[float
     assert all(math.isfinite(mean) for mean in means)
     # A cross-entropy of 1e-12 keeps four digits in double precision.
     assert means[0] == pytest.approx(math.fsum(values) / len(values), rel=1e-3)
-    for low, high in zip(means, means[1:], strict=False):
+    for low, high in itertools.pairwise(means):
         assert low <= high * (1 + 1e-9)
     assert means[-1] <= max(values) * (1 + 1e-3)
     assert means[-1] >= max(values) * len(values) ** (-1 / 1000) * (1 - 1e-3)
@@ -167,9 +168,7 @@ def run(model: Callable[[Tensor], Tensor], store: FileStore | None) -> Tally[Eva
     ready = prepare(Classifier(half_classifier()), probe, classes=2, micro_batch=16, form=())
     ready = replace(ready, fast=Classifier(model))
     clean = np.ones(len(DATA.evaluate), bool)
-    return measure(
-        Stress(BUDGET), ready, DATA.evaluate, draws=70, clean_correct=clean, store=store
-    )
+    return measure(Stress(BUDGET), ready, DATA.evaluate, draws=70, clean_correct=clean, store=store)
 
 
 @pytest.mark.parametrize("at", [1, 2, 40, 100])

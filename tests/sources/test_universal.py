@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 import nppr
-from helpers import Linear, evaluate_part, two_class_data
+from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
 from nppr.checkpoint import FileStore
-from nppr.classifiers import Classifier, load_classifier
+from nppr.classifiers import Classifier, load_classifier, prepare
 from nppr.data import Data, Part, TensorImages, load_data
 from nppr.errors import NoFitDataError, SpecError
 from nppr.flags import NO_FIT_DATA
 from nppr.measure import measure
 from nppr.sources import Universal
 from nppr.sources.universal import UniversalOn
-from nppr.types import Evaluate, Fit, Metric, Progress, Select
+from nppr.types import Evaluate, Fit, IntArray, Metric, Progress, Select
 
 W = torch.tensor([1.0, -2.0, 0.5, 1.5]).view(1, 2, 2)
 
@@ -78,7 +78,7 @@ def test_it_breaks_one_class_where_the_two_ask_for_opposite_directions() -> None
     assert not (broken[0].any() and broken[1].any())
 
 
-def digits(inputs: int = 60, fit_inputs: int = 130) -> Data:
+def digits(inputs: int = 60, fit_inputs: int = 70) -> Data:
     return load_data("digits").limit(inputs=inputs, fit_inputs=fit_inputs)
 
 
@@ -91,8 +91,9 @@ def test_one_delta_in_the_budget_for_all_and_the_seed_decides(budget: Budget) ->
     assert first.shape == (1, 8, 8)
     assert bool(budget.contains(first))
     assert float(budget.size(first)) > 0.9 * budget.radius
-    tally = measure(Universal(budget).on(known, data.fit), known, data.evaluate)
-    random = measure(nppr.Uniform(budget), known, data.evaluate, draws=1)
+    ready = prepare(known, data.evaluate.batch(np.arange(8))[0], classes=10, micro_batch=64)
+    tally = measure(Universal(budget).on(known, data.fit), ready, data.evaluate)
+    random = measure(nppr.Uniform(budget), ready, data.evaluate, draws=1)
     assert tally.right.sum() < random.right.sum()
 
 
@@ -128,7 +129,7 @@ def test_fitted_on_fit_and_measured_on_evaluate() -> None:
     told: list[Progress] = []
 
     class Watched(TensorImages):
-        def load(self, positions: nppr.types.IntArray) -> Tensor:
+        def load(self, positions: IntArray) -> Tensor:
             asked.append("fit" if (positions < 130).all() else "evaluate")
             return super().load(positions)
 
@@ -141,7 +142,7 @@ def test_fitted_on_fit_and_measured_on_evaluate() -> None:
     assert tally.kind is Evaluate
     assert (tally.right == 0).all()
     assert told[-1].source == "fit universal"
-    assert told[-1].done == told[-1].total == 5 * 130
+    assert told[-1].done == told[-1].total == 14 * 130
     assert [each.done for each in told] == sorted(each.done for each in told)
 
 
@@ -163,8 +164,6 @@ def test_without_a_fit_part_it_says_so() -> None:
         Universal(Budget.linf(0.1)).on(linear(), data.fit)
     with pytest.raises(NoFitDataError, match="must be fitted before it is measured"):
         measure(Universal(Budget.linf(0.1)), linear(), separate().evaluate, classes=2)
-    from helpers import half_classifier
-
     report = nppr.assess(
         half_classifier(), data, budget=Budget.linf(0.1), draws=4, sources="universal,uniform"
     )
@@ -193,12 +192,12 @@ def test_it_is_fitted_once_and_not_for_a_finished_measurement(tmp_path: Path) ->
     source = Universal(Budget.linf(0.1)).on(Classifier(network), data.fit)
     assert network.gradients == 0
     first = measure(source, linear(), data.evaluate, classes=2, store=store)
-    assert network.gradients == 5 * 130
+    assert network.gradients == 14 * 130
     measure(source, linear(), data.evaluate, classes=2)
-    assert network.gradients == 5 * 130
+    assert network.gradients == 14 * 130
     again = Universal(Budget.linf(0.1)).on(Classifier(network), data.fit)
     second = measure(again, linear(), data.evaluate, classes=2, store=store)
-    assert network.gradients == 5 * 130
+    assert network.gradients == 14 * 130
     assert np.array_equal(first.right, second.right)
 
 

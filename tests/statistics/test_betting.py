@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nppr.errors import SpecError
 from nppr.statistics.betting import (
     CAP,
+    anytime_bets,
     betting,
     betting_lower,
     betting_upper,
@@ -63,7 +64,7 @@ def test_it_covers_at_least_95_percent(population: str) -> None:
     draw, truth = POPULATIONS[population]
     rng = np.random.default_rng(1)
     for n in (10, 100):
-        repeats = 800
+        repeats = 500
         found = [betting(draw(rng, n), 0.95, seed) for seed in range(repeats)]
         slack = 3 * math.sqrt(0.025 * 0.975 / repeats)
         assert np.mean([at.low > truth for at in found]) <= 0.025 + slack
@@ -82,7 +83,7 @@ def test_bets_that_look_ahead_would_not_cover() -> None:
 @pytest.mark.parametrize("n", [2, 5, 12, 20, 50, 100, 400, 2000, 10_000])
 def test_it_is_never_wider_than_empirical_bernstein(population: str, n: int) -> None:
     rng = np.random.default_rng(n)
-    for seed in range(8 if n <= 400 else 2):
+    for seed in range(4 if n <= 400 else 1):
         x = POPULATIONS[population][0](rng, n)
         for confidence in (0.9, 0.99):
             assert width(betting(x, confidence, seed)) <= width(empirical_bernstein(x, confidence))
@@ -112,7 +113,7 @@ def test_all_ones_by_hand(n: int) -> None:
 def test_the_end_is_rounded_outwards() -> None:
     """At the bound the capital suffices, just above it does not."""
     x = np.random.default_rng(4).random(300)
-    bets = plug_in_bets(x, 0.05)
+    bets = plug_in_bets(x, 0.05, 300)
     low = capital_bound(x, bets, 0.05)
     assert log_capital(x, bets, low).max() >= math.log(20)
     assert log_capital(x, bets, low + 1e-6).max() < math.log(20)
@@ -122,10 +123,16 @@ def test_the_end_is_rounded_outwards() -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.floats(1e-3, 0.5))
 def test_the_capital_falls_in_the_candidate(numbers: list[float], error: float) -> None:
     x = np.array(numbers)
-    for every in (False, True):
-        bets = plug_in_bets(x, error, every)
+    for bets in (plug_in_bets(x, error, len(x)), anytime_bets(x, error)):
         capital = np.stack([log_capital(x, bets, m) for m in np.linspace(0.01, 1, 60)])
         assert np.all(np.diff(capital, axis=0) <= 1e-9)
+
+
+def test_players_share_the_capital() -> None:
+    x = np.random.default_rng(12).random(200)
+    bets = anytime_bets(x, 0.05)
+    alone = np.stack([np.exp(log_capital(x, each, 0.45)) for each in bets])
+    assert np.exp(log_capital(x, bets, 0.45)) == pytest.approx(alone.mean(0))
 
 
 def test_bets_know_the_past_only() -> None:
@@ -135,7 +142,8 @@ def test_bets_know_the_past_only() -> None:
         changed[at:] = 1 - changed[at:]
         for before, after in zip(predictions(x), predictions(changed), strict=True):
             assert np.array_equal(before[: at + 1], after[: at + 1])
-        assert np.array_equal(plug_in_bets(x, 0.1)[: at + 1], plug_in_bets(changed, 0.1)[: at + 1])
+        before, after = anytime_bets(x, 0.1), anytime_bets(changed, 0.1)
+        assert np.array_equal(before[:, : at + 1], after[:, : at + 1])
 
 
 def test_one_sided_bounds_are_tighter_and_the_ends_at_half_the_error() -> None:
@@ -149,7 +157,7 @@ def test_one_sided_bounds_are_tighter_and_the_ends_at_half_the_error() -> None:
 def test_one_sided_bounds_cover() -> None:
     draw, truth = POPULATIONS["bimodal-0.9"]
     rng = np.random.default_rng(7)
-    samples = [draw(rng, 100) for _ in range(1500)]
+    samples = [draw(rng, 100) for _ in range(800)]
     slack = 3 * math.sqrt(0.1 * 0.9 / len(samples))
     assert np.mean([betting_lower(x, 0.9) > truth for x in samples]) <= 0.1 + slack
     assert np.mean([betting_upper(x, 0.9) < truth for x in samples]) <= 0.1 + slack
@@ -162,7 +170,7 @@ def test_a_sorted_table_does_no_harm() -> None:
     missed_sorted = missed = 0
     for seed in range(repeats):
         x = np.sort(rng.binomial(1, 0.5, 100).astype(float))
-        missed_sorted += capital_bound(1 - x, plug_in_bets(1 - x, 0.025), 0.025) > 0.5
+        missed_sorted += capital_bound(1 - x, plug_in_bets(1 - x, 0.025, 100), 0.025) > 0.5
         found = betting(x, 0.95, seed)
         missed += not found.low <= 0.5 <= found.high
     assert missed_sorted / repeats > 0.5

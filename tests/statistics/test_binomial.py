@@ -50,7 +50,8 @@ def test_wilson_covers_nearly_where_it_was_tested(p: float) -> None:
 def test_wilson_falls_short_outside() -> None:
     """Why it is flagged there: the docstring's number."""
     low, high = wilson(np.arange(401), 400, 0.95)
-    assert coverage(low, high, 0.1766 / 400) == pytest.approx(0.838, abs=2e-3)
+    assert float(low[1]) * 400 == pytest.approx(0.177, abs=1e-3)
+    assert coverage(low, high, float(low[1]) - 1e-9) == pytest.approx(0.838, abs=2e-3)
     assert not wilson_tested(np.array([0, 4, 396, 400]), 400).any()
     assert wilson_tested(np.array([6, 200, 394]), 400).all()
 

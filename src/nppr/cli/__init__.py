@@ -1,6 +1,7 @@
 """The command line: parses, calls the library, sets the exit code, nothing else.
 
-Exit codes: 0 all is well, 1 a source failed (its row says why), 2 bad input, 130 interrupted.
+Exit codes: 0 all is well, 1 a source failed (its row says why), 2 bad input, 130 interrupted;
+of certify 0 holds, 1 violated, 3 undecided.
 PyTorch is imported by the commands when they run, so that help answers at once.
 """
 
@@ -17,6 +18,7 @@ from typer.exceptions import TyperException
 from nppr import console
 from nppr.allocator import keep_freed_memory
 from nppr.cli.assess import assess, evaluate
+from nppr.cli.certify import certify
 from nppr.cli.doctor import doctor
 from nppr.cli.fit import fit
 from nppr.cli.spectrum import spectrum
@@ -49,6 +51,8 @@ Examples:
       the paper's table: noise, attacks, AutoAttack, corruptions, stress
   nppr doctor --model my_model.py:make --data photos/
       can the numbers of this model on these data be trusted?
+  nppr certify --source uniform --at-least 0.9
+      is robustness at least 90 %? Draws until that is settled (exit code 0, 1 or 3)
   nppr assess --draws 1000 --out runs/mine --resume
       continue an interrupted run: the same command with --resume
   nppr train digits-cnn --out digits.safetensors
@@ -67,7 +71,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (assess, fit, evaluate, spectrum, doctor):
+for command in (assess, fit, evaluate, spectrum, certify, doctor):
     app.command(epilog=EXAMPLES)(command)
 app.command(epilog=EXAMPLES)(train)
 

@@ -117,7 +117,7 @@ class _Moved(DrawBlock):
 
     def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
         slot = self.slots[stream]
-        z = self.z[..., slot.coordinates].unflatten(-1, shape)
+        z: Tensor = self.z[..., slot.coordinates].unflatten(-1, shape)
         if normal:
             return z.clone()  # sources work in place
         uniform: Tensor = _folded(z) if self.folded else torch.special.ndtr(z)
@@ -132,4 +132,5 @@ def _folded(z: Tensor) -> Tensor:
     """
     wide = z if z.device.type == "mps" else z.double()
     uniform: Tensor = 0.5 + torch.special.ndtr(-wide.abs()).copysign(wide)
-    return uniform
+    below = 0.5 - torch.finfo(wide.dtype).eps / 4  # the number before 1/2: it keeps the sign of z
+    return torch.where(wide < 0, uniform.clamp_max(below), uniform)

@@ -51,7 +51,7 @@ def _stress(
     assert clean.sums is not None
     standard = np.exp(clean.sums[:, 0])
     return [
-        result(f"{STRESS}:q={q:g}", row)
+        result(f"{STRESS}:q={q:.15g}", row)
         for q, losses in source.values(tally.sums, tally.draws).items()
         for row in stressed(tally, losses, standard, confidence, seed)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,12 +116,16 @@ class AutoAttack:
 
 @contextmanager
 def _quietly(device: torch.device) -> Iterator[None]:
-    """PyTorch's generators as they were, and no log: the doctor has checks of its own."""
+    """PyTorch's generators as they were, and no log: the doctor has checks of its own.
+
+    One of its checks takes a debugger's or a coverage tool's place and leaves it empty.
+    """
     log = logging.getLogger("auto-attack")
-    level = log.level
+    level, trace = log.level, sys.gettrace()
     log.setLevel(logging.CRITICAL)
     try:
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             yield
     finally:
+        sys.settrace(trace)
         log.setLevel(level)

@@ -59,8 +59,9 @@ class CustomAttack:
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, 1, C, H, W)`."""
-        with _seeded(draws, self.name, draws.indices[0], x.device):
-            moved = self.attack(AsModule(model), x.clone(), y.clone())
+        module = AsModule(model)
+        with _seeded(draws, self.name, draws.indices[0], x.device), module.kept():
+            moved = self.attack(module, x.clone(), y.clone())
         return _difference(self.name, moved, x).unsqueeze(1)
 
 
@@ -114,6 +115,20 @@ class AsModule(nn.Module):
             self.inner = inner
         self._logits = model.logits
         nn.Module.train(self, False)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """No gradients in the parameters meanwhile, and all layers back in eval mode after."""
+        wanted = [each for each in self.parameters() if each.requires_grad]
+        for each in wanted:
+            each.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for each in wanted:
+                each.requires_grad_(True)
+            for layer in self.modules():
+                layer.training = False
 
     def train(self, mode: bool = True) -> AsModule:
         """Stay in eval mode: a source must not change how the classifier answers."""

@@ -27,14 +27,17 @@ __all__ = ["Universal"]
 AT_ONCE = 64
 """Inputs of a step."""
 
+FEWEST_STEPS = 40
+
 
 @dataclass(frozen=True)
 class Universal:
     """Ascent of the mean margin over inputs of the fit part, in the budget.
 
-    Steps of `AT_ONCE` inputs go once through the part an epoch, in an order of its own. A step's size
-    falls in a straight line from `step` radii to nothing. Each input counts until it is wrong by a
-    margin of 1, so that those that are broken leave the direction to the others.
+    Steps of `AT_ONCE` inputs go once through the part an epoch, in an order of its own; of a small
+    part there are more epochs, for at least 40 steps. A step's size falls in a straight line from `step`
+    radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that are broken
+    leave the direction to the others.
     """
 
     budget: Budget
@@ -125,9 +128,8 @@ class UniversalOn:
     @cached_property
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
-        budget, epochs = self.settings.budget, self.settings.epochs
-        inputs = len(self.part)
-        steps = epochs * -(-inputs // AT_ONCE)
+        budget, epochs, inputs = self.settings.budget, self._epochs, len(self.part)
+        steps = epochs * self._steps
         delta = torch.zeros(self.part.batch(np.arange(1))[0].shape[1:], device=self.device)
         broken = 0
         with frozen(self.classifier) as model:
@@ -147,9 +149,19 @@ class UniversalOn:
                     self.progress(Progress(f"fit {self.name}", done, total, done - broken))
         return delta
 
+    @property
+    def _steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-len(self.part) // AT_ONCE)
+
+    @property
+    def _epochs(self) -> int:
+        """As many as were asked for, or more where they would have too few steps to get anywhere."""
+        return max(self.settings.epochs, -(-FEWEST_STEPS // self._steps))
+
     def _positions(self) -> Iterator[IntArray]:
         """The inputs of every step."""
-        for epoch in range(self.settings.epochs):
+        for epoch in range(self._epochs):
             seed = key(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
             order = np.random.default_rng(seed).permutation(len(self.part))
             for start in range(0, len(order), AT_ONCE):

@@ -25,6 +25,7 @@ from nppr.types import FloatArray
 __all__ = [
     "CAP",
     "MARGIN",
+    "anytime_bets",
     "betting",
     "betting_lower",
     "betting_upper",
@@ -41,7 +42,8 @@ CAP = 0.75
 MARGIN = 1e-9
 """Excess of a log capital over its threshold, far above the rounding errors of its sum."""
 
-STEPS = 45
+HORIZONS = (16, 128, 1024, 8192, 65_536)
+STEPS = 32
 
 
 def betting(x: FloatArray, confidence: float, seed: int = 0) -> Interval:
@@ -60,7 +62,7 @@ def betting(x: FloatArray, confidence: float, seed: int = 0) -> Interval:
     True
     """
     error = error_of(confidence) / 2
-    return Interval(_lower(x, error, seed), 1 - _lower(1 - x, error, seed))
+    return Interval(_lower(x, error, seed), _upper(x, error, seed))
 
 
 def betting_lower(x: FloatArray, confidence: float, seed: int = 0) -> float:
@@ -70,7 +72,7 @@ def betting_lower(x: FloatArray, confidence: float, seed: int = 0) -> float:
 
 def betting_upper(x: FloatArray, confidence: float, seed: int = 0) -> float:
     """Upper bound for the mean: at least it with probability at least `confidence`, as `betting`."""
-    return 1 - _lower(1 - x, error_of(confidence), seed)
+    return _upper(x, error_of(confidence), seed)
 
 
 def predictions(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -85,21 +87,28 @@ def predictions(x: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.append(0.5, mean[:-1]), np.append(0.25, variance[:-1])
 
 
-def plug_in_bets(x: FloatArray, error: float, at_every_look: bool = False) -> FloatArray:
-    """Bets `sqrt(2 log(1/a) / (v n))`, v the expected variance: best for the last of n numbers.
-
-    To be good at every look n is replaced by `t log(t + 1)` for the t-th number.
-    """
-    seen = np.arange(1, len(x) + 1)
-    horizon = seen * np.log1p(seen) if at_every_look else len(x)
+def plug_in_bets(x: FloatArray, error: float, horizon: int) -> FloatArray:
+    """Bets `sqrt(2 log(1/a) / (v n))`, v the expected variance: best for a look after n = `horizon`."""
     bets: FloatArray = np.sqrt(2 * math.log(1 / error) / (predictions(x)[1] * horizon))
     return bets
 
 
+def anytime_bets(x: FloatArray, error: float) -> FloatArray:
+    """Bets of several players with a horizon each, `(J, n)`: together they are good at every look."""
+    share = error / len(HORIZONS)
+    return np.stack([plug_in_bets(x, share, horizon) for horizon in HORIZONS])
+
+
 def log_capital(x: FloatArray, bets: FloatArray, mean: float) -> FloatArray:
-    """Log of the capital after each number, betting on x > mean with at most `CAP / mean`."""
-    wealth: FloatArray = np.cumsum(np.log1p(np.minimum(bets, CAP / mean) * (x - mean)))
-    return wealth
+    """Log of the capital after each number, betting on x > mean with at most `CAP / mean`, `(n,)`.
+
+    Of bets `(J, n)` each row plays with a J-th of the capital; sums of what falls in m fall in m.
+    """
+    wealth: FloatArray = np.cumsum(np.log1p(np.minimum(bets, CAP / mean) * (x - mean)), axis=-1)
+    if wealth.ndim == 1:
+        return wealth
+    most = wealth.max(0)
+    return np.asarray(most + np.log(np.exp(wealth - most).mean(0)))
 
 
 def capital_bound(x: FloatArray, bets: FloatArray, error: float) -> float:
@@ -125,6 +134,14 @@ def require_shares(x: FloatArray) -> None:
 
 
 def _lower(x: FloatArray, error: float, seed: int) -> float:
+    return min(_shuffled_bound(x, error, seed), float(x.mean()))
+
+
+def _upper(x: FloatArray, error: float, seed: int) -> float:
+    return max(1 - _shuffled_bound(1 - x, error, seed), float(x.mean()))
+
+
+def _shuffled_bound(x: FloatArray, error: float, seed: int) -> float:
     require_shares(x)
     shuffled = np.random.default_rng(seed).permutation(x)
-    return min(capital_bound(shuffled, plug_in_bets(shuffled, error), error), float(x.mean()))
+    return capital_bound(shuffled, plug_in_bets(shuffled, error, len(x)), error)

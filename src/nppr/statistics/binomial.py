@@ -37,9 +37,10 @@ def wilson(right: IntArray, draws: IntArray | int, confidence: float) -> FloatAr
     """Score intervals of success probabilities, `(N,) -> (2, N)`.
 
     Approximate: an interval holds its probability p with probability near `confidence` when
-    `n p (1 - p)` is not small (`wilson_tested` says where). For smaller ones the coverage can fall
-    far below it: to 84 % instead of 95 % for p near 0.18 / n. Reference: Wilson, JASA, 1927; Brown,
-    Cai and DasGupta, Statistical Science, 2001.
+    `n p (1 - p)` is not small: 92.5 to 97.5 % instead of 95 % where it is at least 5 and n at least
+    50 (`wilson_tested` says where, by the observed share). For smaller ones it can fall far below: to
+    84 % for p just below 0.177 / n. Reference: Wilson, JASA, 1927; Brown, Cai and DasGupta, Statistical
+    Science, 2001.
 
     >>> wilson(np.array([5]), 10, 0.95).round(4).tolist()
     [[0.2366], [0.7634]]

@@ -82,7 +82,7 @@ def benjamini_hochberg(pvalues: FloatArray, alpha: float) -> BoolArray:
     """
     order = np.argsort(pvalues, kind="stable")
     n = len(pvalues)
-    passed = pvalues[order] <= alpha * np.arange(1, n + 1) / n
+    passed = pvalues[order] <= alpha * (np.arange(1, n + 1) / max(n, 1))
     rejected = np.zeros(n, dtype=np.bool_)
     rejected[order] = np.logical_or.accumulate(passed[::-1])[::-1]
     return rejected
@@ -106,12 +106,14 @@ def pooled_upper(wrong: IntArray, draws: int, confidence: float) -> float:
     return _pooled(int(wrong.sum()), len(wrong) * draws, error_of(confidence))
 
 
-def mean_of_upper(wrong: IntArray, draws: int, confidence: float, c: float = 1.0) -> float:
+def mean_of_upper(
+    wrong: IntArray, draws: int, confidence: float, c: float = 1.0, seed: int = 0
+) -> float:
     """Upper bound of the mean over *these* inputs of `min(1, c p)`, c >= 1.
 
     Guaranteed with probability at least `confidence`: `1 - lower_mean_clipped`.
     """
-    return 1 - lower_mean_clipped(wrong, draws, c, confidence)
+    return 1 - lower_mean_clipped(wrong, draws, c, confidence, seed)
 
 
 def lower_mean_clipped(

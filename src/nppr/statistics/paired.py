@@ -63,9 +63,11 @@ def exceeds(a: FloatArray, b: FloatArray, alpha: float, seed: int = 0) -> float:
     betting on a > b ever had, with bets that are best for reaching `alpha`: the level of the test,
     divided by the number of tests when there are many. Choose `alpha` and `seed` before looking.
     """
+    if not 0 < alpha < 1:
+        raise SpecError(f"`alpha` must lie in (0, 1), got {alpha}. Example: 0.05")
     x = _halved(a, b)
     shuffled = np.random.default_rng(seed).permutation(x)
-    bets = plug_in_bets(shuffled, error_of(1 - alpha))
+    bets = plug_in_bets(shuffled, alpha, len(x))
     return min(1.0, math.exp(-float(log_capital(shuffled, bets, 0.5).max())))
 
 

@@ -1,0 +1,247 @@
+"""A question settled as soon as the evidence allows: is robustness at least so much?
+
+Draws come in blocks, and after each block an anytime-valid test looks at them. So it may stop at any
+block, and each wrong verdict has probability at most 1 - confidence, however often it looked.
+
+the population   every input is met once, with one draw: independent draws, until inputs run out
+this test set    inputs are drawn with replacement, each with a fresh draw: as many draws as wanted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nppr.classifiers import Prepared
+from nppr.data import Part
+from nppr.draws import key
+from nppr.errors import SpecError
+from nppr.measure import measure
+from nppr.sources import Clean, Universal
+from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
+from nppr.types import Claim, Evaluate, IntArray, Metric, PerturbationSource, Progress
+
+__all__ = ["Certificate", "ClassVerdict", "certify"]
+
+AT_ONCE = 64
+"""Inputs of a block."""
+
+CALLS = 100_000
+METRICS = (Metric.PR, Metric.NPPR, Metric.AR, Metric.CORRUPTION)
+
+
+@dataclass(frozen=True)
+class ClassVerdict:
+    """The verdict on one class; all classes together are right with the stated confidence."""
+
+    label: int
+    name: str
+    verdict: Verdict
+    right: int
+    draws: int
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A verdict with everything needed to quote it.
+
+    `low` and `high` hold the probability of a right answer at all looks together. `why` says what
+    ended the search.
+    """
+
+    source: str
+    metric: Metric
+    at_least: float
+    confidence: float
+    about: Claim
+    verdict: Verdict
+    statement: str
+    why: str
+    right: int
+    draws: int
+    low: float
+    high: float
+    inputs: int
+    calls: int
+    seed: int
+    classes: tuple[ClassVerdict, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return asdict(self)
+
+
+def certify(
+    source: PerturbationSource,
+    classifier: Prepared,
+    part: Part[Evaluate],
+    at_least: float,
+    *,
+    confidence: float = 0.95,
+    about: Claim = Claim.POPULATION,
+    calls: int = CALLS,
+    seed: int = 0,
+    quantise: bool = False,
+    class_names: Sequence[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Certificate:
+    """Draw inputs and perturbations until the test decides or `calls` images were classified.
+
+    Only inputs that are right without noise count. With `class_names` every class gets a verdict too,
+    at a confidence that makes all of them right together (Bonferroni).
+    """
+    if calls < 1:
+        raise SpecError(f"`calls` must be a whole number >= 1, got {calls}.")
+    if source.metric not in METRICS:
+        raise SpecError(
+            f"`source` must be noise, an attack or a corruption, whose answers are right or wrong, got"
+            f" {source.name!r}."
+        )
+    if isinstance(source, Universal):
+        raise SpecError("`source` must not be universal, which is fitted on other inputs first.")
+    test = BernoulliTest(at_least, confidence)
+    names = class_names or ()
+    share = 1 - (1 - confidence) / max(1, len(names))
+    tests = [BernoulliTest(at_least, share) for _ in names]
+    met: set[int] = set()
+    used, why = 0, "every input was met once"
+    for block in _blocks(source, classifier, part, about, seed, quantise):
+        used += block.calls
+        met.update(block.positions.tolist())
+        verdict = test.update(int(block.right.sum()), len(block.right))
+        for label, each in enumerate(tests):
+            rows = part.labels[block.positions] == label
+            each.update(int(block.right[rows].sum()), int(rows.sum()))
+        if progress:
+            progress(Progress(source.name, min(used, calls), calls, test.right))
+        waiting = any(each.verdict is Verdict.UNDECIDED for each in tests)
+        if verdict is not Verdict.UNDECIDED and not waiting:
+            why = "the evidence is enough"
+            break
+        if used >= calls:
+            why = f"{used:,} calls were used"
+            break
+    low, high = mixture_sequence(np.array(test.right), test.draws, confidence)
+    return Certificate(
+        source=source.name,
+        metric=source.metric,
+        at_least=at_least,
+        confidence=confidence,
+        about=about,
+        verdict=test.verdict,
+        statement=statement(source.metric, test.verdict, at_least, confidence, about),
+        why=why,
+        right=test.right,
+        draws=test.draws,
+        low=float(low),
+        high=float(high),
+        inputs=len(met),
+        calls=used,
+        seed=seed,
+        classes=tuple(
+            ClassVerdict(label, name, each.verdict, each.right, each.draws)
+            for label, (name, each) in enumerate(zip(names, tests, strict=True))
+        ),
+    )
+
+
+def statement(
+    metric: Metric, verdict: Verdict, at_least: float, confidence: float, about: Claim
+) -> str:
+    """What may be quoted.
+
+    Under learned noise or an attack, VIOLATED speaks about the worst admissible noise, because a worse
+    one can only be worse; HOLDS speaks about what was found only.
+    """
+    searched = metric in (Metric.NPPR, Metric.AR)
+    found = {Metric.NPPR: "the worst distribution found", Metric.AR: "this attack"}
+    level = f"{100 * at_least:g} %"
+    sure = (
+        f"({100 * confidence:g} % confidence, {about.value}, inputs that are right without noise)"
+    )
+    if verdict is Verdict.UNDECIDED:
+        return f"undecided: nothing is shown about {level} {sure}"
+    if verdict is Verdict.VIOLATED:
+        under = "the worst admissible noise" if searched else "this noise"
+        return f"violated: under {under} fewer than {level} of the answers are right {sure}"
+    under = found.get(metric, "this noise")
+    only = "; worse noise may exist in the admissible set" if searched else ""
+    return f"holds: under {under} at least {level} of the answers are right {sure}{only}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Some draws: the position of the input of each, and whether the answer was right."""
+
+    positions: IntArray
+    right: IntArray
+    calls: int
+
+
+def _blocks(
+    source: PerturbationSource,
+    classifier: Prepared,
+    part: Part[Evaluate],
+    about: Claim,
+    seed: int,
+    quantise: bool,
+) -> Iterator[_Block]:
+    random = np.random.default_rng(key(seed, "certify/order", 0, 0) & 0xFFFFFFFF)
+    order = random.permutation(len(part))
+    if about is Claim.POPULATION:
+        for start in range(0, len(order), AT_ONCE):
+            chosen = order[start : start + AT_ONCE]
+            kept, spent = _clean(classifier, part, chosen, quantise)
+            yield _drawn(source, classifier, part, kept, seed, quantise, spent)
+        return
+    kept, spent = _clean(classifier, part, np.arange(len(part)), quantise)
+    number = 0
+    while len(kept):
+        left = kept[random.integers(len(kept), size=AT_ONCE)]
+        while len(left):  # an input that was drawn twice gets two draws of its own
+            chosen, first = np.unique(left, return_index=True)
+            own = key(seed, "certify/draws", 0, number) & 0x7FFFFFFF
+            yield _drawn(source, classifier, part, chosen, own, quantise, spent)
+            left = np.delete(left, first)
+            number, spent = number + 1, 0
+
+
+def _clean(
+    classifier: Prepared, part: Part[Evaluate], positions: IntArray, quantise: bool
+) -> tuple[IntArray, int]:
+    """Those that are right without noise, and the calls it took."""
+    some = _some(part, positions)
+    ones = np.ones(len(positions), bool)
+    tally = measure(Clean(), classifier, some, clean_correct=ones, quantise=quantise)
+    return positions[tally.right == 1], tally.calls
+
+
+def _drawn(
+    source: PerturbationSource,
+    classifier: Prepared,
+    part: Part[Evaluate],
+    positions: IntArray,
+    seed: int,
+    quantise: bool,
+    spent: int,
+) -> _Block:
+    """One draw of each input."""
+    if not len(positions):
+        return _Block(positions, np.zeros(0, np.int64), spent)
+    tally = measure(
+        source,
+        classifier,
+        _some(part, positions),
+        draws=1,
+        seed=seed,
+        clean_correct=np.ones(len(positions), bool),
+        quantise=quantise,
+    )
+    return _Block(positions, tally.right, tally.calls + spent)
+
+
+def _some(part: Part[Evaluate], positions: IntArray) -> Part[Evaluate]:
+    return replace(part, indices=part.indices[positions], labels=part.labels[positions])

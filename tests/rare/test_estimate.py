@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from scipy.stats import t as student
+from torch import Tensor, nn
+
+from helpers import Linear, evaluate_part
+from nppr.budget import Budget
+from nppr.classifiers import Classifier, Prepared, prepare
+from nppr.data import Part
+from nppr.distributions import Dependency, Distribution, Family
+from nppr.errors import SpecError
+from nppr.measure import measure
+from nppr.rare import Rare, Status, calls_for, rare_failures
+from nppr.rare.estimate import FEWEST, MOST
+from nppr.sources import PGD, Clean, Gaussian, Learned, Uniform
+from nppr.types import Evaluate, FloatArray, PerturbationSource, Progress
+
+SIGMA = 0.01
+SOURCE = Gaussian(Budget.linf(0.5), 0.02)
+P = np.array([1e-1, 1e-3, 1e-5, 1e-8])
+
+
+class Counting(Linear):
+    """Counts the images it is given."""
+
+    seen = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen += len(x)
+        return super().forward(x)
+
+
+def bright(p: FloatArray) -> Part[Evaluate]:
+    """Inputs of class 0 that fail with these probabilities: `0.5 - mean(x)` must stay positive."""
+    distance = SIGMA / 4 * norm.isf(p)
+    images = torch.tensor(0.5 - distance).view(-1, 1, 1, 1).expand(-1, 1, 4, 4)
+    return evaluate_part(images, [0] * len(p))
+
+
+def ready(model: nn.Module | None = None, micro_batch: int = 256) -> Prepared:
+    known = model or Linear(torch.full((16,), -1 / 16), 0.5)
+    images = torch.full((2, 1, 4, 4), 0.5)
+    return prepare(Classifier(known), images, classes=2, micro_batch=micro_batch)
+
+
+def test_closed_form_with_its_interval() -> None:
+    part = bright(np.repeat(P, 6))
+    found = rare_failures(SOURCE, ready(), part, np.arange(24), calls=24 * 20_000)
+    truth = np.log(np.repeat(P, 6))
+    assert found.status == (Status.FOUND,) * 24
+    held = (found.log_low <= truth) & (truth <= found.log_high)
+    assert held.sum() >= 21  # 95 % of 24, approximately
+    score = (found.log_p - truth) / found.spread
+    assert 0.5 < score.std() < 1.6
+    assert np.abs(found.log_p - truth).max() < math.log(3)
+    assert np.allclose(found.p, np.exp(found.log_p))
+    assert (found.low < found.p).all()
+    assert (found.p < found.high).all()
+    # The interval is that of Student, on the scale of log p.
+    half = student.ppf(0.975, 4) * found.spread
+    assert np.allclose(found.log_p - found.log_low, half)
+    wider = rare_failures(SOURCE, ready(), part, [3, 9], calls=2 * 20_000, confidence=0.99)
+    assert np.allclose(wider.log_p, found.log_p[[3, 9]])
+    assert (wider.log_low < found.log_low[[3, 9]]).all()
+
+
+def test_all_calls_are_counted_and_bounded() -> None:
+    model = Counting(torch.full((16,), -1 / 16), 0.5)
+    classifier = ready(model)
+    classifier = replace(classifier, fast=Classifier(model), reference=Classifier(model))
+    for calls in (2_000, 7_777, 60_000):
+        model.seen = 0
+        found = rare_failures(SOURCE, classifier, bright(P), [0, 1, 2, 3], calls=calls)
+        assert found.calls.sum() == model.seen <= calls
+        assert (found.calls <= calls // 4).all()
+        assert found.particles % 5 == 0
+        assert found.particles >= FEWEST
+    assert (np.diff(found.calls) >= 0).all()
+    assert found.calls[0] < found.calls[3]
+
+
+def test_too_few_calls_to_reach_failures() -> None:
+    found = rare_failures(SOURCE, ready(), bright(P), [0, 3], calls=2 * 5 * 250)
+    assert found.status == (Status.FOUND, Status.OUT_OF_CALLS)
+    # At most about p: the last level that was reached.
+    assert found.p[1] > P[3]
+    assert found.p[1] == pytest.approx(1 / 25, rel=0.2)
+
+
+def test_always_and_never() -> None:
+    """Noise of at most 1/10 a pixel: means of 0.8 always fail, those of 0.2 never do."""
+    images = torch.tensor([0.8, 0.2]).view(2, 1, 1, 1).expand(2, 1, 4, 4)
+    part = evaluate_part(images, [0, 0])
+    found = rare_failures(Uniform(Budget.linf(0.1)), ready(), part, [0, 1], calls=40_000)
+    assert found.status == (Status.FOUND, Status.BELOW)
+    assert found.p[0] == found.low[0] == found.high[0] == 1.0
+    assert 1e-13 < found.p[1] < 1e-12
+    assert found.calls[1] <= 20_000
+    higher = rare_failures(Uniform(Budget.linf(0.1)), ready(), part, [1], calls=20_000, floor=1e-3)
+    assert higher.status == (Status.BELOW,)
+    assert 1e-4 < higher.p[0] < 1e-3
+    assert higher.particles > found.particles
+
+
+def test_particles_follow_the_calls() -> None:
+    assert calls_for(10, math.log(1e-12)) == 190
+    few = rare_failures(SOURCE, ready(), bright(P), [1], calls=5 * 19 * 200)
+    assert few.particles == 200
+    many = rare_failures(SOURCE, ready(), bright(P[:1]), [0], calls=10**7)
+    assert many.particles == MOST
+
+
+def test_neither_order_nor_company_nor_micro_batch_matters() -> None:
+    part = bright(P)
+    # Sums of 16 equal pixels in single precision may round by batch: the probabilities do not.
+    all_of = rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600)
+    other = rare_failures(SOURCE, ready(micro_batch=33), part, [3, 1], calls=2 * 9_600)
+    assert other.positions.tolist() == [3, 1]
+    assert np.allclose(other.log_p, all_of.log_p[[3, 1]], atol=0.5)
+    again = rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600)
+    assert np.array_equal(again.log_p, all_of.log_p)
+    seed = rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600, seed=1)
+    assert not np.array_equal(seed.log_p, all_of.log_p)
+
+
+def test_runs_are_combined_by_their_arithmetic_mean() -> None:
+    """Small runs spread much: their geometric mean would be too low by half their variance."""
+    count = 400
+    part = bright(np.full(count, 1e-3))
+    found = rare_failures(
+        SOURCE, ready(), part, np.arange(count), calls=count * 2 * 1_900, replicates=2
+    )
+    assert found.particles == FEWEST
+    ratio = found.p / 1e-3
+    assert abs(ratio.mean() - 1) < 0.03 + 3 * ratio.std() / math.sqrt(count)
+    # Two runs have half the variance of one, and their mean half of its shift.
+    shift = (found.log_p - math.log(1e-3)).mean()
+    assert shift == pytest.approx(-found.log_p.var() / 2, abs=0.05)
+
+
+def test_progress_ends_with_all_calls() -> None:
+    told: list[Progress] = []
+    found = rare_failures(SOURCE, ready(), bright(P), [0, 1, 2], calls=30_000, progress=told.append)
+    assert len(told) == 15
+    done = [state.done for state in told]
+    assert done == sorted(done)
+    assert told[-1].done == told[-1].total == found.calls.sum()
+    assert all(state.total <= 30_000 for state in told)
+    assert 0 < told[-1].right < told[-1].done
+    assert told[0].source == "gaussian:scale=0.02"
+
+
+def test_quantised_inputs_are_8_bit() -> None:
+    """A mean that 8 bits round to 128/255 > 1/2 fails always, one they round to 127/255 never."""
+    images = torch.full((1, 1, 4, 4), 127.6 / 255)
+    part = evaluate_part(images, [0])
+    source = Gaussian(Budget.linf(0.5), 1e-5)
+    kept: dict[str, Any] = {"calls": 20_000}
+    assert rare_failures(source, ready(), part, [0], **kept, quantise=True).p[0] == 1.0
+    images -= 0.3 / 255
+    never = rare_failures(source, ready(), part, [0], **kept, quantise=True)
+    # All margins are the same, so there are no levels: as much is known as from plain draws.
+    assert never.status == (Status.OUT_OF_CALLS,)
+    assert never.p[0] == pytest.approx(5 / never.calls[0], rel=0.3)
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = Linear(torch.full((16,), -1 / 16), 0.5).train()
+    before = copy.deepcopy(model.state_dict())
+    rare_failures(SOURCE, ready(model), bright(P), [1], calls=10_000)
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+SHAPE, FEATURES = (1, 4, 4), 6
+
+
+IMAGES = torch.rand(60, *SHAPE, generator=torch.Generator().manual_seed(2))
+
+
+def network() -> nn.Module:
+    """One that gives half of the images to either class."""
+    torch.manual_seed(0)
+    last = nn.Linear(FEATURES, 2)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, FEATURES), nn.Tanh(), last)
+    with torch.no_grad():
+        last.bias[0] -= model(IMAGES).diff().neg().median()
+    return model
+
+
+def learned(dependency: Dependency, floor: float) -> Learned:
+    torch.manual_seed(1)
+    family = Family(dependency, components=3, hidden_dim=8, label_dim=4, floor=floor)
+    made = Distribution(family, SHAPE, 2, FEATURES)
+    with torch.no_grad():
+        for value in made.parameters():
+            value.add_(0.5 * torch.randn_like(value))
+    return Learned(Budget.linf(0.3), made)
+
+
+@pytest.mark.parametrize(
+    ("dependency", "floor"),
+    [(Dependency.INDEPENDENT, 0.0), (Dependency.JOINT, 0.0), (Dependency.JOINT, 0.5)],
+)
+def test_learned_distributions_beside_plain_draws(dependency: Dependency, floor: float) -> None:
+    source = learned(dependency, floor)
+    classifier = ready(network())
+    answers = classifier.fast.forward(IMAGES).argmax(1)
+    part = evaluate_part(IMAGES, answers.tolist())
+    plain = measure(source, classifier, part, draws=4_000, seed=3)
+    chosen = np.flatnonzero((plain.rates > 0.5) & (plain.rates < 0.998))[:8]
+    assert len(chosen) >= 4
+    share = 10_000
+    found = rare_failures(source, classifier, part, chosen, calls=len(chosen) * share)
+    q = 1 - plain.rates[chosen]
+    error = np.hypot(found.spread, np.sqrt((1 - q) / (q * plain.draws)))
+    assert (np.abs(found.log_p - np.log(q)) < 4 * error).all()
+    assert (np.abs(found.log_p - np.log(q)) < 2 * error).mean() >= 0.5
+    # Features are found once for an input, and once more to look at the source.
+    features = found.calls % found.particles
+    assert features.tolist() == (
+        [2] + [1] * (len(chosen) - 1) if dependency.sees_input else [0] * len(chosen)
+    )
+
+
+def test_known_features_are_not_found_again() -> None:
+    source = learned(Dependency.JOINT, 0.0)
+    classifier = ready(network())
+    part = evaluate_part(IMAGES[:3], [0, 1, 0])
+    kept: dict[int, Tensor] = {}
+    measure(Clean(), classifier, part, clean_correct=np.ones(3, bool), keep=kept)
+    told = replace(source, known=kept)
+    fresh, known = (
+        rare_failures(one, classifier, part, [0, 1, 2], calls=30_000) for one in (source, told)
+    )
+    assert np.allclose(fresh.log_p, known.log_p, atol=0.3)
+    assert (known.calls % known.particles).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"calls": 499}, "`calls` must give each run of an input at least 100"),
+        ({"calls": 0}, "`calls`"),
+        ({"positions": []}, "`positions`"),
+        ({"positions": [1, 1]}, "`positions`"),
+        ({"positions": [4]}, r"`positions` must lie in 0..3"),
+        ({"positions": [-1]}, r"`positions` must lie in 0..3"),
+        ({"replicates": 1}, "`replicates`"),
+        ({"confidence": 1.0}, "`confidence`"),
+        ({"floor": 0.0}, "`rare-floor`"),
+        ({"source": PGD(Budget.linf(0.1))}, "cannot be moved"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"source": SOURCE, "positions": [0], "calls": 10_000} | changes
+    source: PerturbationSource = given.pop("source")
+    positions: list[int] = given.pop("positions")
+    with pytest.raises(SpecError, match=message):
+        rare_failures(source, ready(), bright(P), positions, **given)
+    assert isinstance(rare_failures(SOURCE, ready(), bright(P), [0], calls=500), Rare)
