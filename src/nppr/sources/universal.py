@@ -35,9 +35,9 @@ class Universal:
     """Ascent of the mean margin over inputs of the fit part, in the budget.
 
     Steps of `AT_ONCE` inputs go once through the part an epoch, in an order of its own; of a small
-    part there are more epochs, for at least 40 steps. A step's size falls in a straight line from `step`
-    radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that are broken
-    leave the direction to the others.
+    part there are more epochs, for at least 40 steps. A step's size falls in a straight line from
+    `step` radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that
+    are broken leave the direction to the others.
     """
 
     budget: Budget
