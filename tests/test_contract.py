@@ -47,6 +47,7 @@ SPECS = [
     "universal",
     "weak-adversary",
     "stress",
+    "bound",
     "gaussian:scale=3",
     "uniform:scale=2",
     "pgd:steps=3:restarts=2",

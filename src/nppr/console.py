@@ -36,6 +36,7 @@ __all__ = [
     "err",
     "out",
     "progress_bars",
+    "show_bounds",
     "show_error",
     "show_fitted",
     "show_plan",
@@ -182,6 +183,22 @@ def show_spectrum(entries: Sequence[dict[str, Any]]) -> None:
             str(entry["selected"]),
         )
     out.print(table)
+
+
+def show_bounds(entries: Sequence[dict[str, Any]], reference: str, confidence: float) -> None:
+    """What holds at least, for each density ratio."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("c", "this test set, at least %", "the population, at least %", "estimate %"):
+        table.add_column(name, justify="right")
+    for entry in entries:
+        shares = (entry["test_set"], entry["population"], entry["estimate"])
+        table.add_row(f"{entry['density_ratio']:g}", *(f"{100 * share:.1f}" for share in shares))
+    out.print(table)
+    out.print(
+        f"Robustness under any noise, input-dependent or not, whose density is at most c times that of"
+        f" {reference} noise; the bounds hold with {100 * confidence:g} % confidence each.",
+        markup=False,
+    )
 
 
 def show_error(message: str) -> None:

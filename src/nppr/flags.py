@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from nppr.data import Data, overlaps
 from nppr.report.schema import Flag, Result
-from nppr.statistics.estimates import APPROXIMATE
+from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
 __all__ = [
     "ATTACK_FAILS",
@@ -120,6 +120,8 @@ FLAGS = {
     " number for both, or give --fit-calls",
     ONE_COMPONENT: "nearly all noise of an input comes from one component of the mixture, which may be"
     " another for another input",
+    UNRESOLVED: "too few draws to tell an input's own probability from 1 - gamma: prob_acc of that"
+    " gamma says what was seen, not what is",
     ATTACK_PARTS: "that part of AutoAttack needs more classes; the others ran",
     NEARLY_DETERMINISTIC: "the noise is one pattern an input, close to an attack; a floor asks for"
     " randomness",
@@ -130,6 +132,7 @@ SEVERITY = {
     ONE_COMPONENT: Severity.INFORMATION,
     NEARLY_DETERMINISTIC: Severity.INFORMATION,
     ATTACK_PARTS: Severity.INFORMATION,
+    UNRESOLVED: Severity.INFORMATION,
     APPROXIMATE: Severity.NOTE,
     NO_GRADIENTS: Severity.NOTE,
     NO_FEATURES: Severity.NOTE,

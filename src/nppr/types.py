@@ -86,6 +86,7 @@ class Metric(StrEnum):
     NORMALISED_STRESS = "normalised_stress"
     BOUND = "bound"
     INFIMUM = "infimum"
+    PROB_ACC = "prob_acc"
 
 
 class Claim(StrEnum):
@@ -150,7 +151,7 @@ def require_evaluate(tally: Tally[Evaluate]) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with everything needed to quote it."""
+    """A number with everything needed to quote it; `gamma` is that of `prob_acc`."""
 
     metric: Metric
     value: float
@@ -165,6 +166,7 @@ class Estimate:
     calls: int
     split: str = Evaluate.name
     flags: tuple[str, ...] = ()
+    gamma: float | None = None
 
 
 class FrozenModel(Protocol):

@@ -25,9 +25,20 @@ def test_the_move_leaves_the_normal_law_as_it_is(beta: float, choosing: slice) -
     assert torch.allclose(covariance, torch.eye(3), atol=0.04)
     moved = float((z * start).mean((0, 1))[0])
     assert moved == pytest.approx((1 - beta**2) ** 10, abs=0.04)
-    if choosing.stop:
-        kept = float((z[..., 1] == start[..., 1]).double().mean())
-        assert kept == pytest.approx(0.75**20, abs=0.005)
+
+
+def test_components_are_drawn_afresh_or_kept() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z, noise = (torch.randn(1, 4_000, 3, generator=generator) for _ in range(2))
+    switch = torch.rand(1, 4_000, generator=generator)
+    moved, switching = proposed(z, torch.tensor([0.5]), noise, slice(1, 2), switch)
+    assert switching.double().mean() == pytest.approx(0.25, abs=0.03)
+    assert torch.equal(moved[switching][:, 1], noise[switching][:, 1])
+    assert torch.equal(moved[~switching][:, 1], z[~switching][:, 1])
+    # All other coordinates take the same small step.
+    other = [0, 2]
+    step, _ = proposed(z, torch.tensor([0.5]), noise, NONE, None)
+    assert torch.equal(moved[..., other], step[..., other])
 
 
 def test_chains_above_a_level_keep_the_law_above_it() -> None:

@@ -14,7 +14,7 @@ TOP = (
 )
 ROW = (
     "source metric value low high confidence method claim direction split inputs draws calls"
-    " flags error"
+    " flags error gamma"
 )
 
 

@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 from nppr import console
 from nppr.allocator import keep_freed_memory
 from nppr.cli.assess import assess, evaluate
+from nppr.cli.bound import bound
 from nppr.cli.certify import certify
 from nppr.cli.doctor import doctor
 from nppr.cli.fit import fit
@@ -51,6 +52,8 @@ Examples:
       the paper's table: noise, attacks, AutoAttack, corruptions, stress
   nppr doctor --model my_model.py:make --data photos/
       can the numbers of this model on these data be trusted?
+  nppr bound --reference uniform --density-ratio 1,2,5,10
+      robustness at least, under all noise of density up to c times that of Uniform noise
   nppr certify --source uniform --at-least 0.9
       is robustness at least 90 %? Draws until that is settled (exit code 0, 1 or 3)
   nppr assess --draws 1000 --out runs/mine --resume
@@ -71,7 +74,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (assess, fit, evaluate, spectrum, certify, doctor):
+for command in (assess, fit, evaluate, spectrum, bound, certify, doctor):
     app.command(epilog=EXAMPLES)(command)
 app.command(epilog=EXAMPLES)(train)
 

@@ -91,6 +91,7 @@ Sources = Annotated[
         " pgd, cw: steps, step (relative to the radius), restarts, random-start; pgd-3, pgd-10,"
         " pgd-20, cw-3, cw-10, cw-20 are presets. autoattack: batch (needs the extra attacks)."
         " universal: epochs, step. weak-adversary: variance, step. stress: q."
+        " bound: reference, ratio."
         " salt-and-pepper, motion-blur, brightness, jpeg: severity, constants."
         " all: every one of them. nppr: the worst noise found by a fit, see --dependency to --preset."
         " Default: nppr,gaussian,uniform,laplace,pgd.",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from nppr.report.schema import Result, result
-from nppr.sources import Stress
+from nppr.sources import Bound, Stress
 from nppr.sources.stress import NAME as STRESS
+from nppr.statistics.bounds import at_least
 from nppr.statistics.estimates import (
     adversarial,
     corrupted,
     normalised,
     probabilistic,
+    probably_accurate,
     stressed,
 )
 from nppr.types import Estimate, Evaluate, Metric, PerturbationSource, Tally
@@ -29,14 +31,22 @@ def rows_of(
     """Every reading of a tally; `clean` is the measurement without noise."""
     if isinstance(source, Stress):
         return _stress(source, tally, clean, confidence, seed)
+    if isinstance(source, Bound):
+        return [
+            result(f"{source.name}:c={c:.15g}", row)
+            for c in source.ratios
+            for row in at_least(tally, c, confidence, seed)
+        ]
     if source.metric is Metric.AR:
         headline: list[Estimate] = [adversarial(tally, confidence)]
     elif source.metric is Metric.CORRUPTION:
         headline = [corrupted(tally, confidence)]
     else:
         headline = probabilistic(tally, confidence, source.metric, seed)
-    relative = normalised(tally, confidence, source.metric, seed)
-    return [result(source.name, row) for row in (*headline, relative)]
+    headline = [*headline, normalised(tally, confidence, source.metric, seed)]
+    if source.metric in (Metric.PR, Metric.NPPR):
+        headline += probably_accurate(tally, confidence, source.metric)
+    return [result(source.name, row) for row in headline]
 
 
 def _stress(

@@ -53,6 +53,7 @@ class Result(_Record):
     calls: int
     flags: tuple[str, ...] = ()
     error: str | None = None
+    gamma: float | None = None
 
 
 class Flag(_Record):
@@ -115,6 +116,7 @@ def result(source: str, estimate: Estimate) -> Result:
         draws=estimate.draws,
         calls=estimate.calls,
         flags=estimate.flags,
+        gamma=estimate.gamma,
     )
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from nppr.distributions.dependency import Dependency
 from nppr.fit import FAMILY
 from nppr.report.schema import WITH_REFERENCES, Report, Result
-from nppr.statistics.estimates import APPROXIMATE
+from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.types import Direction, Metric
 
 __all__ = ["as_text", "console_table", "notes"]
@@ -23,6 +23,7 @@ ORDER = (
     Metric.NPPR,
     Metric.PR,
     Metric.CORRUPTION,
+    Metric.BOUND,
     Metric.STRESS,
 )
 RELATIVE = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
@@ -35,6 +36,7 @@ LEGEND = {
     Metric.NPPR: "PR under the worst noise found in the admissible set: an upper bound",
     Metric.AR: "share of those inputs that no perturbation broke: an upper bound",
     Metric.CORRUPTION: "share of those inputs that are right under the corruption; no budget",
+    Metric.BOUND: "at least, under all noise of density up to c times the reference's, this test set",
     Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: by the standard loss",
 }
 SHORT = {Metric.CORRUPTION: "corrupted"}
@@ -81,7 +83,7 @@ def as_text(report: Report, width: int) -> str:
 
 def notes(report: Report) -> str:
     """What the rows and marks of the table mean."""
-    flags = {flag.id: flag.message for flag in report.flags}
+    flags = {flag.id: flag.message for flag in report.flags if flag.id != UNRESOLVED}
     marks = {APPROXIMATE: "*"}
     present = {row.metric for row in report.results}
     legend = {_label(metric): words for metric, words in LEGEND.items() if metric in present}
@@ -163,7 +165,8 @@ def _cells(report: Report, row: Result) -> list[Text]:
     if row.metric is Metric.STRESS:
         return [Text(cell) for cell in _stress_cells(report, row, row.value, row.low, row.high)]
     ratio = report.headline(row.source, Metric.NORMALISED_ACCURACY)
-    at_most = "<= " if row.direction is Direction.UPPER_BOUND else ""
+    signs = {Direction.UPPER_BOUND: "<= ", Direction.LOWER_BOUND: ">= "}
+    at_most = signs.get(row.direction or Direction.ESTIMATE, "")
     cells = [
         _label(row.metric),
         row.source,

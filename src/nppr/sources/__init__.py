@@ -2,6 +2,7 @@
 
 from nppr.sources.attacks import CW, PGD
 from nppr.sources.autoattack import AutoAttack
+from nppr.sources.bound import Bound
 from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
 from nppr.sources.custom import CustomAttack, CustomNoise
 from nppr.sources.learned import Learned, learned_name
@@ -20,6 +21,7 @@ __all__ = [
     "PRESETS",
     "SOURCES",
     "AutoAttack",
+    "Bound",
     "Brightness",
     "Clean",
     "CustomAttack",

@@ -8,6 +8,7 @@ from nppr.budget import Budget
 from nppr.errors import SpecError, unknown
 from nppr.sources.attacks import CW, PGD
 from nppr.sources.autoattack import AutoAttack
+from nppr.sources.bound import Bound
 from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
 from nppr.sources.naming import options
 from nppr.sources.noise import Gaussian, Laplace, Uniform
@@ -38,6 +39,7 @@ SOURCES: dict[str, Callable[..., PerturbationSource]] = {
     "universal": Universal,
     "weak-adversary": WeakAdversary,
     "stress": Stress,
+    "bound": Bound,
 }
 """All sources with a budget by name: each is built from it and the options that are its fields."""
 

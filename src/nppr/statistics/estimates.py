@@ -35,6 +35,8 @@ from nppr.types import (
 
 __all__ = [
     "APPROXIMATE",
+    "GAMMAS",
+    "UNRESOLVED",
     "accuracy",
     "adversarial",
     "check_confidence",
@@ -43,6 +45,7 @@ __all__ = [
     "normalised",
     "per_input",
     "probabilistic",
+    "probably_accurate",
     "stressed",
 ]
 
@@ -50,6 +53,12 @@ APPROXIMATE = "approximate-interval"
 """Flag: an approximate interval outside the regime in which it was tested."""
 
 TINY = float(np.finfo(np.float64).tiny)
+UNRESOLVED = "unresolved-gamma"
+"""Flag: too few draws to tell an input's probability from 1 - gamma."""
+
+GAMMAS = (0.2, 0.1, 0.05, 0.01)
+"""Of Prob.Acc (Robey et al., 2022)."""
+
 FEWEST_INPUTS = 400
 MOST_CONFIDENT = 0.99
 
@@ -157,6 +166,24 @@ def probabilistic(
         )
         for method, interval in intervals.items()
     ]
+
+
+def probably_accurate(
+    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR
+) -> list[Estimate]:
+    """Prob.Acc(gamma): share of clean-correct inputs whose share of right draws exceeds 1 - gamma.
+
+    The exact interval is over inputs. Flagged where even an input without any failure among its draws
+    does not show, at this confidence, that its own probability exceeds 1 - gamma. `metric` is what
+    the source's tally is read as.
+    """
+    rows = []
+    for gamma in GAMMAS:
+        above = tally.headline_rates > 1 - gamma
+        row = _binomial(Metric.PROB_ACC, _direction(metric), tally, above, confidence)
+        unresolved = (1 - gamma) ** tally.draws > 1 - confidence
+        rows.append(replace(row, gamma=gamma, flags=(UNRESOLVED,) if unresolved else ()))
+    return rows
 
 
 def normalised(
