@@ -9,7 +9,7 @@ from nppr import flags
 from nppr.data import from_arrays
 from nppr.flags import FLAGS, NO_GRADIENTS, OVERLAP, SEVERITY, overlap_flags, result_flags
 from nppr.report.schema import failed
-from nppr.statistics.estimates import APPROXIMATE
+from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.types import Metric
 
 DOCUMENTED = (Path(__file__).parents[1] / "docs" / "flags.md").read_text()
@@ -21,7 +21,7 @@ def test_every_flag_is_explained_documented_and_weighed() -> None:
         getattr(flags, name) for name in flags.__all__ if name.isupper()
         and isinstance(getattr(flags, name), str)
     }  # fmt: skip
-    assert constants | {APPROXIMATE} == set(FLAGS)
+    assert constants | {APPROXIMATE, UNRESOLVED} == set(FLAGS)
     assert {name: severity.value for name, severity in SEVERITY.items()} == ROWS
     assert set(SEVERITY) == set(FLAGS)
 

@@ -12,7 +12,7 @@ from nppr.budget import Budget
 from nppr.report.rows import rows_of
 from nppr.report.schema import Result
 from nppr.sources import JPEG, PGD, Stress, Uniform, WeakAdversary
-from nppr.statistics.estimates import adversarial, corrupted, normalised, probabilistic
+from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
 from nppr.types import Direction, Evaluate, Metric, PerturbationSource, Tally
 
 BUDGET = Budget.linf(0.1)
@@ -62,7 +62,11 @@ def test_a_corruption_has_a_share_that_is_no_bound() -> None:
 
 @pytest.mark.parametrize("source", [Uniform(BUDGET), WeakAdversary(BUDGET), Stray(BUDGET, 0.0)])
 def test_noise_has_pr_with_four_intervals(source: PerturbationSource) -> None:
-    *pr, relative = read(source, OFTEN)
+    rows = read(source, OFTEN)
+    pr, relative, accurate = rows[:4], rows[4], rows[5:]
+    assert [(row.metric, row.gamma) for row in accurate] == [
+        (Metric.PROB_ACC, gamma) for gamma in GAMMAS
+    ]
     assert [row.method for row in pr] == [row.method for row in probabilistic(OFTEN, 0.9)]
     assert len(pr) == 4
     for row, expected in zip(pr, probabilistic(OFTEN, 0.9), strict=True):
@@ -75,7 +79,8 @@ def test_learned_noise_has_nppr_which_is_a_bound() -> None:
     source = Stray(BUDGET, 0.0, name="nppr")
     source.metric = Metric.NPPR
     rows = read(source, OFTEN)
-    assert [row.metric for row in rows] == [Metric.NPPR] * 4 + [Metric.NORMALISED_ACCURACY]
+    last = [Metric.NORMALISED_ACCURACY, *[Metric.PROB_ACC] * 4]
+    assert [row.metric for row in rows] == [Metric.NPPR] * 4 + last
     assert {row.direction for row in rows} == {Direction.UPPER_BOUND}
 
 

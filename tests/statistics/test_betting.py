@@ -18,10 +18,12 @@ from nppr.statistics.betting import (
     betting,
     betting_lower,
     betting_upper,
-    capital_bound,
+    final_log_capital,
+    in_orders,
     log_capital,
     plug_in_bets,
     predictions,
+    ruled_out,
 )
 from nppr.statistics.intervals import Interval, empirical_bernstein
 from nppr.types import FloatArray
@@ -54,6 +56,11 @@ POPULATIONS: dict[str, tuple[Population, float]] = {
 }
 
 
+def single_order_bound(x: FloatArray, bets: FloatArray, error: float) -> float:
+    """Bound from the most capital that these bets ever make in this order."""
+    return ruled_out(lambda m: float(log_capital(x, bets[None], m).max()), error)
+
+
 def width(found: Interval) -> float:
     return found.high - found.low
 
@@ -64,7 +71,7 @@ def test_it_covers_at_least_95_percent(population: str) -> None:
     draw, truth = POPULATIONS[population]
     rng = np.random.default_rng(1)
     for n in (10, 100):
-        repeats = 500
+        repeats = 400
         found = [betting(draw(rng, n), 0.95, seed) for seed in range(repeats)]
         slack = 3 * math.sqrt(0.025 * 0.975 / repeats)
         assert np.mean([at.low > truth for at in found]) <= 0.025 + slack
@@ -76,7 +83,7 @@ def test_bets_that_look_ahead_would_not_cover() -> None:
     rng = np.random.default_rng(2)
     x = rng.binomial(1, 0.5, 100).astype(float)
     knowing = np.where(x > 0.5, 1.0, 0.0)
-    assert capital_bound(x, knowing, 0.025) > 0.5
+    assert single_order_bound(x, knowing, 0.025) > 0.5
 
 
 @pytest.mark.parametrize("population", POPULATIONS)
@@ -113,26 +120,49 @@ def test_all_ones_by_hand(n: int) -> None:
 def test_the_end_is_rounded_outwards() -> None:
     """At the bound the capital suffices, just above it does not."""
     x = np.random.default_rng(4).random(300)
-    bets = plug_in_bets(x, 0.05, 300)
-    low = capital_bound(x, bets, 0.05)
-    assert log_capital(x, bets, low).max() >= math.log(20)
-    assert log_capital(x, bets, low + 1e-6).max() < math.log(20)
+    rows = in_orders(x, 0)
+    bets = plug_in_bets(rows, 0.05, 300)
+    low = betting_lower(x, 0.95)
+    assert final_log_capital(rows, bets, low) >= math.log(20)
+    assert final_log_capital(rows, bets, low + 1e-6) < math.log(20)
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.floats(1e-3, 0.5))
 def test_the_capital_falls_in_the_candidate(numbers: list[float], error: float) -> None:
     x = np.array(numbers)
-    for bets in (plug_in_bets(x, error, len(x)), anytime_bets(x, error)):
-        capital = np.stack([log_capital(x, bets, m) for m in np.linspace(0.01, 1, 60)])
-        assert np.all(np.diff(capital, axis=0) <= 1e-9)
+    candidates = np.linspace(0.01, 1, 60)
+    capital = np.stack([log_capital(x, anytime_bets(x, error), m) for m in candidates])
+    assert np.all(np.diff(capital, axis=0) <= 1e-9)
+    rows = in_orders(x, 0)
+    bets = plug_in_bets(rows, error, len(x))
+    assert np.all(np.diff([final_log_capital(rows, bets, m) for m in candidates]) <= 1e-9)
 
 
 def test_players_share_the_capital() -> None:
     x = np.random.default_rng(12).random(200)
     bets = anytime_bets(x, 0.05)
-    alone = np.stack([np.exp(log_capital(x, each, 0.45)) for each in bets])
+    alone = np.stack([np.exp(log_capital(x, each[None], 0.45)) for each in bets])
     assert np.exp(log_capital(x, bets, 0.45)) == pytest.approx(alone.mean(0))
+    last = [np.exp(final_log_capital(x[None], each[None], 0.45)) for each in bets]
+    assert last == pytest.approx(alone[:, -1])
+
+
+def test_orders_are_of_the_same_numbers() -> None:
+    x = np.random.default_rng(13).random(50)
+    rows = in_orders(x, 3)
+    assert np.array_equal(np.sort(rows), np.tile(np.sort(x), (len(rows), 1)))
+    assert len(np.unique(rows, axis=0)) == len(rows) == 8
+    assert np.array_equal(rows, in_orders(x, 3))
+    assert not np.array_equal(rows, in_orders(x, 4))
+
+
+def test_the_seed_matters_little() -> None:
+    x = clustered(0.18, 0.02)(np.random.default_rng(14), 400)
+    found = [betting(x, 0.95, seed) for seed in range(40)]
+    mean_width = np.mean([width(at) for at in found])
+    assert 0 < np.std([at.low for at in found]) < mean_width / 40
+    assert 0 < np.std([at.high for at in found]) < mean_width / 40
 
 
 def test_bets_know_the_past_only() -> None:
@@ -170,7 +200,8 @@ def test_a_sorted_table_does_no_harm() -> None:
     missed_sorted = missed = 0
     for seed in range(repeats):
         x = np.sort(rng.binomial(1, 0.5, 100).astype(float))
-        missed_sorted += capital_bound(1 - x, plug_in_bets(1 - x, 0.025, 100), 0.025) > 0.5
+        bets = plug_in_bets(1 - x, 0.025, 100)
+        missed_sorted += single_order_bound(1 - x, bets, 0.025) > 0.5
         found = betting(x, 0.95, seed)
         missed += not found.low <= 0.5 <= found.high
     assert missed_sorted / repeats > 0.5

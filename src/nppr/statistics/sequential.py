@@ -17,9 +17,10 @@ from nppr.statistics.betting import (
     CAP,
     MARGIN,
     anytime_bets,
-    capital_bound,
+    log_capital,
     predictions,
     require_shares,
+    ruled_out,
 )
 from nppr.statistics.binomial import error_of
 from nppr.statistics.intervals import Interval
@@ -170,11 +171,13 @@ class BettingSequence:
         require_shares(x)
         self.x = np.concatenate([self.x, x])
         mean = float(self.x.mean())
-        low, below = (
-            capital_bound(side, anytime_bets(side, self.error), self.error)
-            for side in (self.x, 1 - self.x)
-        )
+        low, below = self._bound(self.x), self._bound(1 - self.x)
         return Interval(min(low, mean), max(1 - below, mean))
+
+    def _bound(self, x: FloatArray) -> float:
+        """Candidates for the mean below this are ruled out: their capital was enough at some time."""
+        bets = anytime_bets(x, self.error)
+        return ruled_out(lambda mean: float(log_capital(x, bets, mean).max()), self.error)
 
 
 class MeanTest:
