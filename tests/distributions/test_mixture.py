@@ -219,12 +219,14 @@ def test_relaxed_draws_are_finite_at_the_ends_of_the_uniform_numbers() -> None:
         assert bool(torch.isfinite(given.relaxed(gumbel, torch.zeros(1, 4, 1), tau)).all())
 
 
-@pytest.mark.parametrize("wide_heads", [False, True])
-def test_features_move_means_as_stated(wide_heads: bool) -> None:
-    made = shaken(Dependency.INPUT, wide_heads=wide_heads)
+@pytest.mark.parametrize(("wide_heads", "hidden_dim"), [(False, 2), (False, 8), (True, 2)])
+def test_features_move_means_as_stated(wide_heads: bool, hidden_dim: int) -> None:
+    made = shaken(Dependency.INPUT, wide_heads=wide_heads, hidden_dim=hidden_dim)
     seen = made.shared(context().features)
     moved = made.input_means(seen).unflatten(-1, (3, -1))
-    expected = made.means + (moved if wide_heads else moved @ made.basis)
+    shared = not wide_heads and hidden_dim < D
+    assert hasattr(made, "basis") is shared
+    expected = made.means + (moved @ made.basis if shared else moved)
     given = made(context())
     assert torch.allclose(given.means, expected, rtol=1e-4, atol=1e-4)
     weights = torch.eye(3).expand(4, 3, 3)
@@ -244,9 +246,9 @@ def test_temperatures_divide_what_they_name() -> None:
     assert torch.allclose(hot.log_weights, (plain.log_weights / 2).log_softmax(-1), atol=1e-6)
     assert torch.allclose(hot.means, plain.means / 4)
     assert torch.allclose(hot.raw, plain.raw / 8)
-    made = shaken(Dependency.INPUT)
+    made = shaken(Dependency.INPUT, hidden_dim=2)
     plain, hot = made(context()), made(context(), Temperatures(shared=2.0))
-    bias = made.input_means.bias.unflatten(0, (3, D)) @ made.basis + made.means
+    bias = made.input_means.bias.unflatten(0, (3, 2)) @ made.basis + made.means
     assert torch.allclose(hot.means - bias, (plain.means - bias) / 2, atol=1e-5)
     for value, expected in zip(of(made(context(), Temperatures())), of(plain), strict=True):
         assert torch.equal(value, expected)

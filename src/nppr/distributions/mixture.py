@@ -1,10 +1,11 @@
 """The latent mixture `e ~ sum_k pi_k N(mu_k, Sigma_k)` given a context.
 
 Every parameter is `free[k] + residual(context)`, and the last layer of every residual starts at zero:
-a family that sees more starts exactly at one that sees less. Features move the means along J
-directions that all components share: `mu_k(x) = free[k] + c_k(x) basis` with c_k(x) in R^J, so that a
-draw mixes J numbers of each component and never D. `mixture(context)` returns the distribution;
-relaxed draws (Gumbel-softmax at temperature tau) have gradients, exact draws are what is measured.
+a family that sees more starts exactly at one that sees less. Where D is larger than J, the width of the
+heads, features move the means along J directions that all components share: `mu_k(x) = free[k] +
+c_k(x) basis` with c_k(x) in R^J, so that a draw mixes J numbers of each component and never D.
+`mixture(context)` returns the distribution; relaxed draws (Gumbel-softmax at temperature tau) have
+gradients, exact draws are what is measured.
 Shapes: B inputs, S draws, K components, D latent dimensions, F features.
 """
 
@@ -130,12 +131,11 @@ class Mixture(nn.Module):
             self.shared = nn.Sequential(nn.Linear(features, family.hidden_dim), nn.ReLU())
             if not (family.label_only and family.dependency.sees_label):
                 self.input_weights = _zero(family.hidden_dim, k)
-            if family.wide_heads:
+            if family.wide_heads or d <= family.hidden_dim:
                 self.input_means = _zero(family.hidden_dim, k * d)
             else:
-                directions = min(family.hidden_dim, d)
-                self.input_means = nn.Linear(family.hidden_dim, k * directions)
-                self.basis = nn.Parameter(torch.zeros(directions, d))
+                self.input_means = nn.Linear(family.hidden_dim, k * family.hidden_dim)
+                self.basis = nn.Parameter(torch.zeros(family.hidden_dim, d))
             self.input_raw = _zero(family.hidden_dim, k * (p if family.wide_heads else 1))
 
     def forward(self, context: Context, heat: Temperatures | None = None) -> Given:
@@ -156,10 +156,13 @@ class Mixture(nn.Module):
                 logits = logits + self.input_weights(seen)
             moved = self.input_means(seen).unflatten(-1, (k, -1))
             shift = self.input_raw(seen).unflatten(-1, (k, -1))
-            if self.family.wide_heads:
-                means, raw = means + moved, raw + shift
-            else:
+            if hasattr(self, "basis"):
                 coefficients, basis = moved / heat.means, self.basis
+            else:
+                means = means + moved
+            if self.family.wide_heads:
+                raw = raw + shift
+            else:
                 growth = 2 * torch.sigmoid(shift)
         log_weights = torch.log_softmax(logits / heat.weights, -1)
         return Given(
