@@ -15,7 +15,7 @@ test: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
 
 bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py

@@ -11,9 +11,10 @@ from helpers import Stray
 from nppr.budget import Budget
 from nppr.report.rows import rows_of
 from nppr.report.schema import Result
-from nppr.sources import JPEG, PGD, Stress, Uniform, WeakAdversary
+from nppr.sources import JPEG, PGD, Bound, Stress, Uniform, WeakAdversary
+from nppr.statistics.bounds import at_least
 from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
-from nppr.types import Direction, Evaluate, Metric, PerturbationSource, Tally
+from nppr.types import Claim, Direction, Evaluate, Metric, PerturbationSource, Tally
 
 BUDGET = Budget.linf(0.1)
 
@@ -98,6 +99,30 @@ def test_stress_has_two_rows_for_every_order() -> None:
     for row in rows:
         assert (row.inputs, row.draws, row.confidence) == (5, 2, 0.9)
         assert row.direction is Direction.ESTIMATE
+
+
+def test_a_bound_has_three_rows_for_every_ratio() -> None:
+    """Two lower bounds, one for each claim, and the estimate of the infimum."""
+    rows = read(Bound(BUDGET, "laplace", "1+4"), OFTEN)
+    name = "bound:reference=laplace:ratio=1+4"
+    assert [row.source for row in rows] == [f"{name}:c=1"] * 3 + [f"{name}:c=4"] * 3
+    assert [row.metric for row in rows] == [Metric.BOUND, Metric.BOUND, Metric.INFIMUM] * 2
+    assert [row.claim for row in rows[:2]] == [Claim.TEST_SET, Claim.POPULATION]
+    lower = [Direction.LOWER_BOUND, Direction.LOWER_BOUND, Direction.ESTIMATE]
+    assert [row.direction for row in rows] == lower * 2
+    # 10, 5, 0 and 10 of 10 draws are right.
+    assert [row.value for row in rows[2::3]] == [2.5 / 4, 2 / 4]
+    expected = [each for c in (1, 4) for each in at_least(OFTEN, c, 0.9)]
+    for row, each in zip(rows, expected, strict=True):
+        assert (row.low, row.value, row.high) == (each.low, each.value, each.high)
+        assert (row.inputs, row.draws, row.confidence) == (4, 10, 0.9)
+        assert row.gamma is None
+
+
+def test_every_ratio_has_rows_of_its_own_name() -> None:
+    """However close two ratios are."""
+    rows = read(Bound(BUDGET, ratio="1+1.0000001+123456+123457"), OFTEN)
+    assert len({row.source for row in rows}) == 4
 
 
 def test_the_seed_of_the_run_resamples() -> None:

@@ -7,6 +7,8 @@ from scipy import stats
 from nppr.errors import SpecError, SplitError
 from nppr.statistics.estimates import (
     APPROXIMATE,
+    GAMMAS,
+    UNRESOLVED,
     accuracy,
     adversarial,
     corrupted,
@@ -14,6 +16,7 @@ from nppr.statistics.estimates import (
     normalised,
     per_input,
     probabilistic,
+    probably_accurate,
     stressed,
 )
 from nppr.types import Claim, Direction, Evaluate, Fit, Metric, Tally
@@ -202,3 +205,70 @@ def test_bad_readings_of_stress_are_named() -> None:
         stressed(KNOWN, ones, ones, 1.0)
     with pytest.raises(SplitError, match="'fit'"):
         stressed(replace(KNOWN, kind=Fit), ones, ones, 0.95)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("draws", [20, 100, 300, 1000])
+def test_prob_acc_is_the_share_strictly_above_1_minus_gamma(draws: int) -> None:
+    """Inputs that are right in 100, 99, 95, 90, 80 and 0 % of the draws, all but one counted."""
+    right = [draws * percent // 100 for percent in (100, 99, 95, 90, 80, 0, 100)]
+    rows = probably_accurate(tally(right, [True] * 6 + [False], draws), 0.95)
+    assert [row.gamma for row in rows] == list(GAMMAS) == [0.2, 0.1, 0.05, 0.01]
+    exact = draws >= 100  # 19 of 20 draws are no 99 %
+    assert [row.value for row in rows] == pytest.approx(
+        [4 / 6, 3 / 6, (2 if exact else 1) / 6, 1 / 6]
+    )
+    for row in rows:
+        assert (row.metric, row.method) == (Metric.PROB_ACC, "clopper-pearson")
+        assert (row.inputs, row.draws, row.calls) == (6, draws, 7 * draws)
+        assert row.claim is Claim.POPULATION
+
+
+def test_prob_acc_of_one_more_right_draw_counts() -> None:
+    """81 of 100 draws are above 80 %, 80 are not."""
+    for right, value in ((80, 0.0), (81, 1.0)):
+        assert probably_accurate(tally([right], [True], 100), 0.95)[0].value == value
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_prob_acc_has_the_exact_interval_over_inputs(confidence: float) -> None:
+    rows = probably_accurate(tally([10] * 30 + [9] * 7 + [0] * 3, [True] * 40), confidence)
+    for row, above in zip(rows, (37, 30, 30, 30), strict=True):
+        exact = stats.binomtest(above, 40).proportion_ci(confidence, method="exact")
+        assert row.value == above / 40
+        assert (row.low, row.high) == pytest.approx((exact.low, exact.high))
+        assert row.confidence == confidence
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+def test_prob_acc_is_flagged_where_no_failure_shows_too_little(confidence: float) -> None:
+    """Where the exact lower bound of an input that never failed is not above 1 - gamma."""
+    for draws in (*range(1, 120), 200, 229, 230, 298, 299, 458, 459):
+        shown = (1 - confidence) ** (1 / draws)
+        for row in probably_accurate(tally([draws], [True], draws), confidence):
+            assert row.gamma is not None
+            assert row.flags == (() if shown >= 1 - row.gamma else (UNRESOLVED,))
+
+
+def test_59_draws_resolve_gamma_of_5_percent() -> None:
+    flags = {
+        draws: [row.flags for row in probably_accurate(tally([draws], [True], draws), 0.95)]
+        for draws in (58, 59)
+    }
+    assert flags == {58: [(), (), (UNRESOLVED,), (UNRESOLVED,)], 59: [(), (), (), (UNRESOLVED,)]}
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction"),
+    [(Metric.PR, Direction.ESTIMATE), (Metric.NPPR, Direction.UPPER_BOUND)],
+)
+def test_prob_acc_of_a_search_is_an_upper_bound(metric: Metric, direction: Direction) -> None:
+    assert {row.direction for row in probably_accurate(KNOWN, 0.95, metric)} == {direction}
+
+
+def test_bad_readings_of_prob_acc_are_named() -> None:
+    with pytest.raises(SpecError, match="`confidence`"):
+        probably_accurate(KNOWN, 1.0)
+    with pytest.raises(SplitError, match="'fit'"):
+        probably_accurate(replace(KNOWN, kind=Fit), 0.95)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="right without noise"):
+        probably_accurate(tally([5, 5], [False, False]), 0.95)

@@ -1,0 +1,154 @@
+"""How often is a verdict of `nppr certify` false, and how many draws does a true one take?
+
+By simulation. False *holds* are counted where the truth is 0.001 below the limit of 0.9, false
+*violated* where it is 0.001 above it, in streams of up to 100,000 draws; the test looks at them after
+every 64 draws, as `certify` does, and after every single one. Draws to a verdict are compared with
+PRoA's adaptive Hoeffding test and with the smallest exact test of fixed size. Example:
+
+    python benchmarks/certify.py --classifiers 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+
+import numpy as np
+from scipy import stats
+
+from nppr.certify import AT_ONCE
+from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_evidence
+from nppr.types import BoolArray, IntArray
+
+LIMIT, OFF = 0.9, 0.001
+CONFIDENCE, ERROR = 0.95, 0.05
+DRAWS = 100_000
+ROBUST = 0.99
+ENOUGH = 4000
+"""Draws within which every test tells ROBUST from LIMIT."""
+
+
+def least_right(draws: IntArray) -> IntArray:
+    """The fewest right draws at which `BernoulliTest` says HOLDS, `draws + 1` if there are none."""
+    return _threshold(draws, above=True)
+
+
+def most_right(draws: IntArray) -> IntArray:
+    """The most right draws at which it says VIOLATED, -1 if there are none."""
+    return draws - _threshold(draws, above=False)
+
+
+def _threshold(draws: IntArray, *, above: bool) -> IntArray:
+    """By bisection: the evidence grows with the count of what speaks for it."""
+    needed = BernoulliTest(LIMIT, CONFIDENCE).needed
+    low, high = np.full_like(draws, -1), draws + 1
+    while np.any(high - low > 1):
+        middle = (low + high) // 2
+        right = np.clip(middle if above else draws - middle, 0, draws)
+        enough = one_sided_evidence(right, draws - right, LIMIT, above) >= needed
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return high
+
+
+def check_thresholds(draws: IntArray, least: IntArray, most: IntArray) -> None:
+    """The test itself, at and next to the thresholds of some numbers of draws."""
+    for at in np.unique(np.geomspace(1, len(draws), 60).astype(int)) - 1:
+        n = int(draws[at])
+        for right in {int(least[at]) - 1, int(least[at]), int(most[at]), int(most[at]) + 1}:
+            if 0 <= right <= n:
+                said = BernoulliTest(LIMIT, CONFIDENCE).update(right, n)
+                assert (said is Verdict.HOLDS) == (right >= least[at]), (right, n)
+                assert (said is Verdict.VIOLATED) == (right <= most[at]), (right, n)
+
+
+def at_every_block(wrong: IntArray) -> tuple[Verdict, int]:
+    """What the test says of a stream, given the positions of its failures, and after how many draws."""
+    counts = np.bincount(wrong // AT_ONCE, minlength=-(-DRAWS // AT_ONCE))
+    test = BernoulliTest(LIMIT, CONFIDENCE)
+    for failures in counts.tolist():
+        size = min(AT_ONCE, DRAWS - test.draws)
+        if test.update(size - failures, size) is not Verdict.UNDECIDED:
+            break
+    return test.verdict, test.draws
+
+
+def at_every_draw(wrong: IntArray, least: IntArray, most: IntArray) -> tuple[Verdict, int]:
+    """The same, looked at after every draw."""
+    failed = np.zeros(DRAWS, np.int64)
+    failed[wrong] = 1
+    right = np.arange(1, DRAWS + 1) - np.cumsum(failed)
+    stops = np.flatnonzero((right >= least) | (right <= most))
+    if not len(stops):
+        return Verdict.UNDECIDED, DRAWS
+    at = int(stops[0])
+    return (Verdict.HOLDS if right[at] >= least[at] else Verdict.VIOLATED), at + 1
+
+
+def false_verdicts(classifiers: int, seed: int) -> bool:
+    """Print four lines; whether false verdicts are seldom enough."""
+    rng = np.random.default_rng(seed)
+    draws = np.arange(1, DRAWS + 1)
+    least, most = least_right(draws), most_right(draws)
+    check_thresholds(draws, least, most)
+    good = []
+    print("robustness  looks        false verdict         true verdict  undecided")
+    for truth, false in ((LIMIT - OFF, Verdict.HOLDS), (LIMIT + OFF, Verdict.VIOLATED)):
+        said: dict[str, list[Verdict]] = {"every block": [], "every draw": []}
+        for _ in range(classifiers):
+            wrong = np.flatnonzero(rng.random(DRAWS) >= truth)
+            said["every block"].append(at_every_block(wrong)[0])
+            said["every draw"].append(at_every_draw(wrong, least, most)[0])
+        for looks, verdicts in said.items():
+            share = float(np.mean([each is false for each in verdicts]))
+            open_ = float(np.mean([each is Verdict.UNDECIDED for each in verdicts]))
+            error = math.sqrt(share * (1 - share) / classifiers)
+            found = f"{false.value:<8} {100 * share:4.1f} % +- {100 * error:.1f}"
+            others = f"{100 * (1 - share - open_):10.1f} %  {100 * open_:7.1f} %"
+            print(f"{truth:<10.3f}  {looks:<11}  {found}  {others}", flush=True)
+            good.append(share <= ERROR)
+    return all(good)
+
+
+def to_decide(classifiers: int, seed: int) -> bool:
+    """Print the median draws to tell ROBUST from LIMIT; whether ours are as few as promised."""
+    rng = np.random.default_rng(seed)
+    draws = np.arange(1, ENOUGH + 1)
+    right: IntArray = np.cumsum(rng.random((classifiers, ENOUGH)) < ROBUST, axis=1)
+    level = 0.6 * np.log(np.log(draws) / math.log(1.1) + 1) + math.log(24 / ERROR) / 1.8
+    ours = _median((right >= least_right(draws)) | (right <= most_right(draws)))
+    proa = _median(np.abs(right / draws - LIMIT) > np.sqrt(level / draws))
+    fixed = fixed_size()
+    print(f"median draws to tell {ROBUST} from {LIMIT}, looks at every draw")
+    print(f"ours {ours:g}, PRoA {proa:g}, exact test of fixed size {fixed}")
+    print(f"ours / PRoA {ours / proa:.3f} (target: at most 0.2)")
+    print(f"ours / fixed size {ours / fixed:.2f} (target: at most 2)")
+    return ours <= proa / 5 and ours <= 2 * fixed
+
+
+def _median(decided: BoolArray) -> float:
+    return float(np.median(np.where(decided.any(1), decided.argmax(1) + 1.0, math.inf)))
+
+
+def fixed_size() -> int:
+    """Fewest draws with which an exact binomial test has both errors at most 5 %."""
+    n: IntArray = np.arange(1, 1000)
+    power = stats.binom.sf(stats.binom.isf(ERROR, n, LIMIT), n, ROBUST)
+    return int(n[power >= 1 - ERROR][0])
+
+
+def main() -> None:
+    """Simulate and print; the exit code says whether all is well."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--classifiers", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    start = time.perf_counter()
+    good = [part(given.classifiers, given.seed) for part in (to_decide, false_verdicts)]
+    print(f"{time.perf_counter() - start:.0f} seconds")
+    sys.exit(not all(good))
+
+
+if __name__ == "__main__":
+    main()
