@@ -108,7 +108,7 @@ def test_calls_are_one_without_noise_and_one_for_each_draw() -> None:
     everything = settled(Flaky(), pixels(150, 150, wrong=20))
     assert (everything.draws, everything.inputs, everything.calls) == (300, 300, 320 + 300)
     again = settled(Flaky(), pixels(150, 150, wrong=20), about=Claim.TEST_SET, calls=1000)
-    assert again.calls == 320 + again.draws
+    assert again.inputs <= again.calls - again.draws <= 320  # each is looked at once, when drawn
     assert again.inputs <= 300
 
 
@@ -326,8 +326,9 @@ def test_a_certificate_is_plain_values() -> None:
 def test_progress_ends_at_the_calls() -> None:
     seen: list[Progress] = []
     settled(Flaky(), pixels(300), calls=300, progress=seen.append)
-    assert [each.done for each in seen] == [128, 256, 300]
-    assert {(each.source, each.total) for each in seen} == {("flaky", 300)}
+    assert [each.done for each in seen] == [64, 128, 192]
+    assert [each.total - each.done for each in seen] == [172, 44, 0]
+    assert {each.source for each in seen} == {"flaky"}
 
 
 def test_progress_shows_the_share_of_right_answers() -> None:

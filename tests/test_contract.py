@@ -263,7 +263,13 @@ def test_the_callers_random_numbers_and_loggers_are_left_alone(source: Perturbat
 def test_it_says_what_it_is(source: PerturbationSource) -> None:
     without = source.metric is Metric.CORRUPTION
     assert (source.budget is None) == without
-    assert without or source.metric in (Metric.PR, Metric.AR, Metric.NPPR, Metric.STRESS)
+    assert without or source.metric in (
+        Metric.PR,
+        Metric.AR,
+        Metric.NPPR,
+        Metric.STRESS,
+        Metric.BOUND,
+    )
     assert source.cost >= 1
     if not isinstance(source, Learned | CustomAttack | CustomNoise):  # which are not written
         (again,) = parse_sources(source.name, source.budget or BUDGETS[0])

@@ -107,7 +107,8 @@ def certify(
     share = 1 - (1 - confidence) / max(1, len(names))
     tests = [BernoulliTest(at_least, share) for _ in names]
     met: set[int] = set()
-    used, why = 0, "every input was met once"
+    met_all = about is Claim.POPULATION
+    used, why = 0, "every input was met once" if met_all else "no input is right without noise"
     for block in _blocks(source, classifier, part, about, seed, quantise):
         used += block.calls
         met.update(block.positions.tolist())
@@ -116,7 +117,8 @@ def certify(
             rows = part.labels[block.positions] == label
             each.update(int(block.right[rows].sum()), int(rows.sum()))
         if progress:
-            progress(Progress(source.name, min(used, calls), calls, test.right))
+            left = max(0, calls - used)
+            progress(Progress(source.name, test.draws, test.draws + left, test.right))
         waiting = any(each.verdict is Verdict.UNDECIDED for each in tests)
         if verdict is not Verdict.UNDECIDED and not waiting:
             why = "the evidence is enough"
@@ -197,10 +199,17 @@ def _blocks(
             kept, spent = _clean(classifier, part, chosen, quantise)
             yield _drawn(source, classifier, part, kept, seed, quantise, spent)
         return
-    kept, spent = _clean(classifier, part, np.arange(len(part)), quantise)
+    known = np.full(len(part), -1)  # 1 right without noise, 0 wrong, -1 not looked at yet
     number = 0
-    while len(kept):
-        left = kept[random.integers(len(kept), size=AT_ONCE)]
+    while (known != 0).any():
+        left = random.integers(len(part), size=AT_ONCE)
+        new = np.unique(left[known[left] < 0])
+        right, spent = _clean(classifier, part, new, quantise) if len(new) else (new, 0)
+        known[new] = 0
+        known[right] = 1
+        left = left[known[left] == 1]
+        if not len(left):
+            yield _Block(left, left, spent)
         while len(left):  # an input that was drawn twice gets two draws of its own
             chosen, first = np.unique(left, return_index=True)
             own = key(seed, "certify/draws", 0, number) & 0x7FFFFFFF

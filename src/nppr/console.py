@@ -196,7 +196,7 @@ def show_bounds(entries: Sequence[dict[str, Any]], reference: str, confidence: f
     out.print(table)
     out.print(
         f"Robustness under any noise, input-dependent or not, whose density is at most c times that of"
-        f" {reference} noise; the bounds hold with {100 * confidence:g} % confidence each.",
+        f" {reference} noise; the bounds of a column hold together, {100 * confidence:g} % confidence.",
         markup=False,
     )
 

@@ -77,7 +77,7 @@ def test_the_table_shows_the_numbers(capsys: pytest.CaptureFixture[str]) -> None
     for entry in entries:
         shares = [f"{100 * entry[name]:.1f}" for name in NAMES[2:]]
         assert [f"{entry['density_ratio']:g}", *shares] in lines
-    assert "of uniform noise; the bounds hold with 95 % confidence each" in " ".join(
+    assert "of uniform noise; the bounds of a column hold together, 95 % confidence" in " ".join(
         printed.out.split()
     )
     assert printed.out.splitlines()[-1] == "b/report.json"

@@ -12,7 +12,7 @@ from nppr.budget import Budget
 from nppr.report.rows import rows_of
 from nppr.report.schema import Result
 from nppr.sources import JPEG, PGD, Bound, Stress, Uniform, WeakAdversary
-from nppr.statistics.bounds import at_least
+from nppr.statistics.bounds import at_least_together
 from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
 from nppr.types import Claim, Direction, Evaluate, Metric, PerturbationSource, Tally
 
@@ -112,7 +112,7 @@ def test_a_bound_has_three_rows_for_every_ratio() -> None:
     assert [row.direction for row in rows] == lower * 2
     # 10, 5, 0 and 10 of 10 draws are right.
     assert [row.value for row in rows[2::3]] == [2.5 / 4, 2 / 4]
-    expected = [each for c in (1, 4) for each in at_least(OFTEN, c, 0.9)]
+    expected = [row for each in at_least_together(OFTEN, (1, 4), 0.9).values() for row in each]
     for row, each in zip(rows, expected, strict=True):
         assert (row.low, row.value, row.high) == (each.low, each.value, each.high)
         assert (row.inputs, row.draws, row.confidence) == (4, 10, 0.9)

@@ -101,7 +101,8 @@ def test_it_is_worse_than_noise_and_read_as_pr() -> None:
     assert weak.draws == 20
     clean = measure(Clean(), Classifier(half_classifier()), data.evaluate)
     rows = rows_of(WeakAdversary(budget, variance=1e-4), weak, clean, 0.95, 0)
-    assert [row.metric for row in rows] == [Metric.PR] * 4 + [Metric.NORMALISED_ACCURACY]
+    last = [Metric.NORMALISED_ACCURACY, *[Metric.PROB_ACC] * 4]
+    assert [row.metric for row in rows] == [Metric.PR] * 4 + last
     assert rows[0].value == weak.headline_rates.mean()
     assert {row.source for row in rows} == {"weak-adversary:variance=0.0001"}
 

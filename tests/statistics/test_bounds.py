@@ -14,7 +14,7 @@ from scipy import stats
 
 from nppr.errors import SpecError, SplitError
 from nppr.statistics.binomial import clopper_pearson_upper
-from nppr.statistics.bounds import at_least
+from nppr.statistics.bounds import at_least, at_least_together
 from nppr.types import Claim, Direction, Evaluate, Fit, FloatArray, IntArray, Metric, Tally
 
 RATIOS = (1.0, 2.0, 5.0, 10.0)
@@ -100,8 +100,12 @@ COUNTS = {
 def test_bounds_fall_with_the_ratio(claim: int, counts: str) -> None:
     """What holds for all noise of a larger ratio holds for all noise of a smaller one."""
     found = tally(COUNTS[counts], 100)
-    values = [at_least(found, c, 0.95)[claim].value for c in RATIOS]
+    rows = at_least_together(found, RATIOS, 0.95)
+    values = [rows[c][claim].value for c in RATIOS]
     assert values == sorted(values, reverse=True)
+    alone = [at_least(found, c, 1 - 0.05 / len(RATIOS))[claim].value for c in RATIOS]
+    assert all(value >= each for value, each in zip(values, alone, strict=True))
+    assert {row.confidence for each in rows.values() for row in each} == {0.95}
 
 
 @settings(deadline=None, max_examples=30)

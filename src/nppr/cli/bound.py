@@ -19,6 +19,7 @@ from nppr.cli.groups import (
     RunOptions,
     grouped,
 )
+from nppr.errors import SpecError
 
 if TYPE_CHECKING:
     from nppr.report import Report
@@ -53,13 +54,20 @@ def bound(
 
     The noise may depend on the input or not. Writes the same run folder as assess.
     """
+    if ":" in density_ratio:
+        raise SpecError(f"`density-ratio` must hold numbers, got {density_ratio!r}. Example: 1,2,5")
+    if confidence < 0.75:
+        raise SpecError(f"`confidence` must be at least 0.75 here, got {confidence}. Example: 0.95")
     ratio = density_ratio.replace(" ", "").replace(",", "+")
     source = f"bound:reference={reference}:ratio={ratio}"
     report, path = assessed(model, data, budget, source, draws, confidence, FitOptions(), None, run)
     if as_json:
         sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
         return
-    if not run.quiet:
+    for row in report.results:
+        if row.error:
+            console.show_error(f"source {row.source!r} failed: {row.error}")
+    if not run.quiet and _entries(report):
         console.show_bounds(_entries(report), reference, confidence)
     show(report, path, quiet=True, as_json=False)
 

@@ -67,6 +67,14 @@ def certify(
     options.budget_text(budget.norm, budget.eps)
     if about not in ABOUT:
         raise unknown("about", about, ABOUT)
+    if not 0 < at_least < 1:
+        raise SpecError(f"`at-least` must lie in (0, 1), got {at_least}. Example: 0.9")
+    if source.split(":")[0] in ("nppr", "all") and source != "nppr":
+        raise SpecError(f"`source` must name one source, got {source!r}. Example: uniform")
+    if source != "nppr" and distribution is not None:
+        raise SpecError(
+            f"`distribution` must be given with --source nppr only, got it with {source!r}."
+        )
     if source == "nppr" and distribution is None:
         raise SpecError(
             "`distribution` must be given with --source nppr: the folder that nppr fit has written."
@@ -93,7 +101,7 @@ def certify(
     chosen: PerturbationSource
     if source == "nppr":
         (first, *_) = load_fitted(distribution or "", stated, featurer)
-        chosen, stated = first.source, first.source.budget
+        chosen, stated = first.source, stated_budget(first.source.budget, loaded)
     else:
         stated = stated_budget(stated, loaded)
         chosen, *more = parse_sources(source, stated)

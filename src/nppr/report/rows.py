@@ -7,7 +7,7 @@ import numpy as np
 from nppr.report.schema import Result, result
 from nppr.sources import Bound, Stress
 from nppr.sources.stress import NAME as STRESS
-from nppr.statistics.bounds import at_least
+from nppr.statistics.bounds import at_least_together
 from nppr.statistics.estimates import (
     adversarial,
     corrupted,
@@ -34,8 +34,8 @@ def rows_of(
     if isinstance(source, Bound):
         return [
             result(f"{source.name}:c={c:.15g}", row)
-            for c in source.ratios
-            for row in at_least(tally, c, confidence, seed)
+            for c, rows in at_least_together(tally, source.ratios, confidence, seed).items()
+            for row in rows
         ]
     if source.metric is Metric.AR:
         headline: list[Estimate] = [adversarial(tally, confidence)]

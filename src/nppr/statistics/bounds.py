@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from nppr.statistics.estimates import check_confidence
+from nppr.errors import SpecError
+from nppr.statistics.estimates import check_confidence, require_inputs
 from nppr.statistics.intervals import bootstrap
 from nppr.statistics.multiple import lower_mean_clipped, lower_population
 from nppr.types import Claim, Direction, Estimate, Evaluate, Metric, Tally, require_evaluate
 
-__all__ = ["at_least"]
+__all__ = ["LEAST_CONFIDENCE", "at_least", "at_least_together"]
+
+LEAST_CONFIDENCE = 0.75
+"""Below it, failures of unequal inputs may not be pooled."""
+
+
+def at_least_together(
+    tally: Tally[Evaluate], ratios: Sequence[float], confidence: float, seed: int = 0
+) -> dict[float, list[Estimate]]:
+    """`at_least` for several values of c whose bounds hold all together with this confidence.
+
+    Each has its share of the error. What holds for a larger c holds for a smaller one too, so a bound
+    is never below that of a larger c.
+    """
+    share = 1 - (1 - confidence) / len(ratios)
+    found: dict[float, list[Estimate]] = {}
+    best: dict[Claim, float] = {}
+    for c in sorted(ratios, reverse=True):
+        *bounds, _ = at_least(tally, c, share, seed)
+        *_, estimate = at_least(tally, c, confidence, seed)
+        for row in bounds:
+            best[row.claim] = max(row.value, best.get(row.claim, 0.0))
+        found[c] = [
+            *(replace(row, value=best[row.claim], low=best[row.claim], confidence=confidence)
+              for row in bounds),
+            estimate,
+        ]  # fmt: skip
+    return {c: found[c] for c in ratios}
 
 
 def at_least(tally: Tally[Evaluate], c: float, confidence: float, seed: int = 0) -> list[Estimate]:
@@ -23,6 +52,9 @@ def at_least(tally: Tally[Evaluate], c: float, confidence: float, seed: int = 0)
     """
     require_evaluate(tally)
     check_confidence(confidence)
+    if confidence < LEAST_CONFIDENCE:
+        raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
+    require_inputs(tally.headline_rates)
     right = tally.right[tally.clean_correct]
     wrong = tally.draws - right
     infimum = np.maximum(0.0, 1 - c * wrong / tally.draws)

@@ -46,6 +46,7 @@ __all__ = [
     "per_input",
     "probabilistic",
     "probably_accurate",
+    "require_inputs",
     "stressed",
 ]
 
@@ -142,7 +143,7 @@ def probabilistic(
     require_evaluate(tally)
     check_confidence(confidence)
     x = tally.headline_rates
-    _require_inputs(x)
+    require_inputs(x)
     intervals = {
         "normal": normal(x, confidence),
         "bootstrap": bootstrap(x, confidence, seed),
@@ -195,7 +196,7 @@ def normalised(
     """
     require_evaluate(tally)
     check_confidence(confidence)
-    _require_inputs(tally.headline_rates)
+    require_inputs(tally.headline_rates)
     x = tally.rates
     interval: Interval = ratio_bootstrap(x, tally.clean_correct, confidence, seed)
     return Estimate(
@@ -245,7 +246,7 @@ def _binomial(
 ) -> Estimate:
     require_evaluate(tally)
     check_confidence(confidence)
-    _require_inputs(successes)
+    require_inputs(successes)
     low, high = clopper_pearson(np.array(successes.sum()), len(successes), confidence)
     return Estimate(
         metric=metric,
@@ -262,7 +263,8 @@ def _binomial(
     )
 
 
-def _require_inputs(x: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+def require_inputs(x: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+    """Raise `SpecError` unless some input is right without noise."""
     if not len(x):
         raise SpecError(
             "`inputs` must hold at least one input that is right without noise, got none."
