@@ -28,6 +28,7 @@ from nppr.fit.stages import Finished
 from nppr.fit.walk import Stage
 from nppr.measure import measure, probe
 from nppr.sources import Clean, Learned
+from nppr.statistics.multiple import holm
 from nppr.types import FloatArray
 
 COMPONENTS = (3, 7, 12)
@@ -69,15 +70,6 @@ def fit_all(search: Search, calls: int, family: Family) -> dict[Node, Finished]:
     return done
 
 
-def holm(p: FloatArray) -> FloatArray:
-    """Adjusted p-values."""
-    order = np.argsort(p)
-    scaled = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty(len(p))
-    adjusted[order] = np.minimum(1.0, scaled)
-    return adjusted
-
-
 def report(rates: dict[Node, FloatArray]) -> None:
     """The table, and the pairs in the wrong order."""
     print("NPPR on evaluate, %   " + "  ".join(f"{each.value:>11s}" for each in Dependency))
@@ -94,7 +86,7 @@ def report(rates: dict[Node, FloatArray]) -> None:
             for each in excess
         ]
     )
-    violations = int((holm(p) < 0.05).sum())
+    violations = int(holm(p, 0.05).sum())
     raw = [float(each.mean()) for each in excess]
     above = sum(value > POINT for value in raw)
     print(f"{len(pairs)} nested pairs: {violations} violations (paired, one-sided 95 %, Holm),")

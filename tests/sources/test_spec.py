@@ -44,7 +44,7 @@ def test_every_kind_of_option() -> None:
         "weak-adversary:variance=0.5:step=1,universal:epochs=2,autoattack:batch=7",
         BUDGET,
     )
-    assert parsed == [
+    expected: list[PerturbationSource] = [
         Stress(BUDGET, "1+50"),
         JPEG(2, "imagenet-c"),
         SaltAndPepper(),
@@ -53,6 +53,7 @@ def test_every_kind_of_option() -> None:
         Universal(BUDGET, 2),
         AutoAttack(BUDGET, 7),
     ]
+    assert parsed == expected
 
 
 @pytest.mark.parametrize(

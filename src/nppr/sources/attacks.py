@@ -13,21 +13,24 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.sources.base import Source
 from nppr.sources.losses import margin
-from nppr.sources.naming import spelled
 from nppr.types import FrozenModel, Metric
 
 __all__ = ["CW", "PGD", "Climb"]
 
 
 @dataclass(frozen=True)
-class Climb(ABC):
+class Climb(Source, ABC):
     """Projected gradient ascent of a loss.
 
     `step` is relative to the radius. An input is done with at its first wrong answer, so that an
     input is broken if *any* visited point breaks it; each restart begins at another random point of
     the ball and takes the inputs that are left.
     """
+
+    metric = Metric.AR
+    fixed_draws = 1
 
     budget: Budget
     steps: int = 10
@@ -43,18 +46,6 @@ class Climb(ABC):
             raise SpecError(f"`step` must be a number > 0, got {self.step}. Example: step=0.25")
         if self.restarts > 1 and not self.random_start:
             raise SpecError("`restarts` must be 1 without a random start, they would all be equal.")
-
-    @property
-    def name(self) -> str:
-        return spelled(self)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.AR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return 1
 
     @property
     def cost(self) -> float:

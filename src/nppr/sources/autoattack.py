@@ -16,8 +16,8 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.sources.base import Source
 from nppr.sources.custom import AsModule
-from nppr.sources.naming import spelled
 from nppr.types import FrozenModel, Metric
 
 __all__ = ["AutoAttack"]
@@ -37,13 +37,16 @@ FEWEST = {"apgd-t": 4}
 
 
 @dataclass(frozen=True)
-class AutoAttack:
+class AutoAttack(Source):
     """The standard version: APGD-CE, targeted APGD, targeted FAB, Square.
 
     `batch` images go through an attack together, whatever the micro-batch, because its random numbers
     depend on them; its seed is that of the run. With fewer than ten classes it aims at all others;
     with fewer than four, targeted APGD is left out.
     """
+
+    metric = Metric.AR
+    fixed_draws = 1
 
     budget: Budget
     batch: int = 100
@@ -56,18 +59,6 @@ class AutoAttack:
                 "`sources` names autoattack, which needs the extra attacks."
                 " Install it with: pip install 'nppr[attacks]'"
             )
-
-    @property
-    def name(self) -> str:
-        return spelled(self)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.AR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return 1
 
     @property
     def cost(self) -> float:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
-from nppr.errors import SpecError, unknown
-from nppr.sources.naming import spelled
+from nppr.errors import unknown
+from nppr.sources.base import Source, listed
 from nppr.sources.noise import Gaussian, Laplace, Noise, Uniform
 from nppr.types import FrozenModel, Metric
 
@@ -31,8 +31,10 @@ LARGEST = 1e9
 
 
 @dataclass(frozen=True)
-class Bound:
+class Bound(Source):
     """The draws of a reference noise, read as a bound; `ratio` lists values of c with `+`."""
+
+    metric = Metric.BOUND
 
     budget: Budget
     reference: str = "uniform"
@@ -46,34 +48,8 @@ class Bound:
     @property
     def ratios(self) -> tuple[float, ...]:
         """The values of c."""
-        try:
-            values = tuple(float(part) for part in str(self.ratio).split("+"))
-        except ValueError:
-            values = ()
-        if not values or not all(1 <= value <= LARGEST for value in values):
-            raise SpecError(
-                f"`density-ratio` must hold numbers from 1 to {LARGEST:g}, got {self.ratio!r}."
-                " Example: 1,2,5,10 (in --sources: bound:ratio=1+2+5+10)"
-            )
-        if len(set(values)) < len(values):
-            raise SpecError(f"`density-ratio` must name every ratio once, got {self.ratio!r}.")
-        return values
-
-    @property
-    def name(self) -> str:
-        return spelled(self)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.BOUND
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return None
-
-    @property
-    def cost(self) -> float:
-        return 1.0
+        example = "1,2,5,10 (in --sources: bound:ratio=1+2+5+10)"
+        return listed("`density-ratio`", self.ratio, each="ratio", most=LARGEST, example=example)
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The draws of the reference, `(B, S, C, H, W)`."""

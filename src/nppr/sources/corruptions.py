@@ -22,7 +22,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import DataError, SpecError, unknown
-from nppr.sources.naming import spelled
+from nppr.sources.base import Source
 from nppr.types import FrozenModel, Metric
 
 __all__ = ["JPEG", "Brightness", "Corruption", "MotionBlur", "SaltAndPepper"]
@@ -53,17 +53,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Corruption(ABC):
+class Corruption(Source, ABC):
     """A corruption of a `severity` of 1 to 5.
 
     `constants` names the set of strengths. With "auto" it is "cifar-c" for images whose larger side
     has 32 pixels or fewer, and "imagenet-c" for all others.
     """
 
+    metric = Metric.CORRUPTION
+    fixed_draws = 1
+
     severity: int = 1
     constants: str = AUTO
-
-    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         whole = type(self.severity) is int  # True is no severity, although it is an int
@@ -76,24 +77,8 @@ class Corruption(ABC):
             raise unknown("constants", self.constants, (AUTO, IMAGENET_C, CIFAR_C))
 
     @property
-    def name(self) -> str:
-        return spelled(self, self.kind)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.CORRUPTION
-
-    @property
     def budget(self) -> Budget | None:
         return None
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return 1
-
-    @property
-    def cost(self) -> float:
-        return 1.0
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The corrupted images minus the images, `(B, 1, C, H, W)`."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.draws import DrawBlock, key
 from nppr.errors import DataError, SpecError
+from nppr.sources.base import Source
 from nppr.types import FrozenModel, Metric
 
 __all__ = ["CustomAttack", "CustomNoise"]
@@ -24,13 +25,16 @@ AT_ONCE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class CustomAttack:
+class CustomAttack(Source):
     """An attack `attack(model, x, y) -> x_adv` on images `(B, C, H, W)` with labels `(B,)`.
 
     `model` is a module in eval mode from images in [0, 1] to logits, normalisation included. PyTorch's
     generator is seeded before every call and restored after it. The result is checked against the
     budget, and a plain forward pass decides whether it counts.
     """
+
+    metric = Metric.AR
+    fixed_draws = 1
 
     budget: Budget
     attack: Attack
@@ -40,14 +44,6 @@ class CustomAttack:
     @property
     def name(self) -> str:
         return _name(self.label, self.attack)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.AR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return 1
 
     @property
     def cost(self) -> float:
@@ -66,7 +62,7 @@ class CustomAttack:
 
 
 @dataclass(frozen=True, eq=False)
-class CustomNoise:
+class CustomNoise(Source):
     """Noise `sample(x, y, draws) -> x'`: one image `(1, C, H, W)` to `(1, draws, C, H, W)` of it.
 
     It is called for one input at a time with PyTorch's generator seeded for that input, so that its
@@ -80,18 +76,6 @@ class CustomNoise:
     @property
     def name(self) -> str:
         return _name(self.label, self.sample)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.PR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return None
-
-    @property
-    def cost(self) -> float:
-        return 1.0
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""

@@ -13,6 +13,7 @@ from nppr.classifiers import Classifier, frozen
 from nppr.distributions import Context, Distribution
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.sources.base import Source
 from nppr.types import FrozenModel, Metric
 
 __all__ = ["Learned", "learned_name"]
@@ -28,13 +29,15 @@ class _Remembered:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class Learned(Source):
     """A fitted distribution in a budget.
 
     The budget may have another radius than the one it was fitted for. Noise that depends on the input
     sees features of the classifier it is measured on, or of `feature_model`; `known` holds those of
     inputs that were looked at before, by dataset index.
     """
+
+    metric = Metric.NPPR
 
     budget: Budget
     distribution: Distribution
@@ -46,18 +49,6 @@ class Learned:
     @property
     def name(self) -> str:
         return self.label or learned_name(self.distribution.family.floor)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.NPPR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return None
-
-    @property
-    def cost(self) -> float:
-        return 1.0
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""

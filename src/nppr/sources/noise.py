@@ -19,8 +19,8 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.sources.base import Source
 from nppr.sources.losses import log_loss
-from nppr.sources.naming import spelled
 from nppr.types import FrozenModel, Metric
 
 __all__ = ["Clean", "Gaussian", "Laplace", "Uniform"]
@@ -30,7 +30,7 @@ SMALLEST = 2.0**-25
 
 
 @dataclass(frozen=True)
-class Noise(ABC):
+class Noise(Source, ABC):
     """Noise that looks at neither the input nor the classifier."""
 
     budget: Budget
@@ -39,22 +39,6 @@ class Noise(ABC):
     def __post_init__(self) -> None:
         if not 0 < self.scale < math.inf:
             raise SpecError(f"`scale` must be a number > 0, got {self.scale}. Example: scale=0.5")
-
-    @property
-    def name(self) -> str:
-        return spelled(self)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.PR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return None
-
-    @property
-    def cost(self) -> float:
-        return 1.0
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""
@@ -97,28 +81,15 @@ class Uniform(Noise):
 
 
 @dataclass(frozen=True)
-class Clean:
+class Clean(Source):
     """No perturbation: its tally gives the clean accuracy."""
 
-    @property
-    def name(self) -> str:
-        return "clean"
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.ACCURACY
+    metric = Metric.ACCURACY
+    fixed_draws = 1
 
     @property
     def budget(self) -> Budget | None:
         return None
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return 1
-
-    @property
-    def cost(self) -> float:
-        return 1.0
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Zeros, `(B, 1, C, H, W)`."""

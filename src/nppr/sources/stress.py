@@ -16,7 +16,7 @@ from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
-from nppr.errors import SpecError
+from nppr.sources.base import Source, listed
 from nppr.sources.losses import log_loss
 from nppr.sources.noise import Uniform
 from nppr.types import FloatArray, FrozenModel, Metric
@@ -29,8 +29,10 @@ LARGEST = 1e6
 
 
 @dataclass(frozen=True)
-class Stress:
+class Stress(Source):
     """Uniform noise whose losses are read instead of its answers; `q` lists the orders with `+`."""
+
+    metric = Metric.STRESS
 
     budget: Budget
     q: str = ORDERS
@@ -41,34 +43,7 @@ class Stress:
     @property
     def orders(self) -> tuple[float, ...]:
         """The values of q."""
-        try:
-            values = tuple(float(part) for part in str(self.q).split("+"))
-        except ValueError:
-            values = ()
-        if not values or not all(1 <= value <= LARGEST for value in values):
-            raise SpecError(
-                f"`q` of {NAME} must hold numbers from 1 to {LARGEST:g}, got {self.q!r}."
-                f" Example: q={ORDERS}"
-            )
-        if len(set(values)) < len(values):
-            raise SpecError(f"`q` of {NAME} must name every order once, got {self.q!r}.")
-        return values
-
-    @property
-    def name(self) -> str:
-        return NAME if self.q == ORDERS else f"{NAME}:q={self.q}"
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.STRESS
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return None
-
-    @property
-    def cost(self) -> float:
-        return 1.0
+        return listed(f"`q` of {NAME}", self.q, each="order", most=LARGEST, example=f"q={ORDERS}")
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The draws of the source `uniform`, `(B, S, C, H, W)`."""

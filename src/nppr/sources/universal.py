@@ -18,8 +18,8 @@ from nppr.classifiers import Classifier, frozen
 from nppr.data import Part
 from nppr.draws import DrawBlock, key
 from nppr.errors import NoFitDataError, SpecError
+from nppr.sources.base import Source
 from nppr.sources.losses import margin
-from nppr.sources.naming import spelled
 from nppr.types import Fit, FrozenModel, IntArray, Metric, Progress
 
 __all__ = ["Universal"]
@@ -31,7 +31,7 @@ FEWEST_STEPS = 40
 
 
 @dataclass(frozen=True)
-class Universal:
+class Universal(Source):
     """Ascent of the mean margin over inputs of the fit part, in the budget.
 
     Steps of `AT_ONCE` inputs go once through the part an epoch, in an order of its own; of a small
@@ -39,6 +39,9 @@ class Universal:
     `step` radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that
     are broken leave the direction to the others.
     """
+
+    metric = Metric.AR
+    fixed_draws = 1
 
     budget: Budget
     epochs: int = 5
@@ -49,22 +52,6 @@ class Universal:
             raise SpecError(f"`epochs` must be a whole number >= 1, got {self.epochs}.")
         if not 0 < self.step <= 2:
             raise SpecError(f"`step` must lie in (0, 2], got {self.step}. Example: step=0.25")
-
-    @property
-    def name(self) -> str:
-        return spelled(self)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.AR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return 1
-
-    @property
-    def cost(self) -> float:
-        return 1.0
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Refuse: it must be fitted first."""
@@ -91,8 +78,11 @@ class Universal:
 
 
 @dataclass(frozen=True, eq=False)
-class UniversalOn:
+class UniversalOn(Source):
     """A universal perturbation of one classifier."""
+
+    metric = Metric.AR
+    fixed_draws = 1
 
     settings: Universal
     classifier: Classifier
@@ -106,20 +96,8 @@ class UniversalOn:
         return self.settings.name
 
     @property
-    def metric(self) -> Metric:
-        return self.settings.metric
-
-    @property
     def budget(self) -> Budget | None:
         return self.settings.budget
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return self.settings.fixed_draws
-
-    @property
-    def cost(self) -> float:
-        return self.settings.cost
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The same perturbation for all, `(B, 1, C, H, W)`."""

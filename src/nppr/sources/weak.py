@@ -11,8 +11,8 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.sources.naming import spelled
-from nppr.types import FrozenModel, Metric
+from nppr.sources.base import Source
+from nppr.types import FrozenModel
 
 __all__ = ["WeakAdversary"]
 
@@ -20,12 +20,14 @@ NAME = "weak-adversary"
 
 
 @dataclass(frozen=True)
-class WeakAdversary:
+class WeakAdversary(Source):
     """One projected gradient step from a random point of the ball, then Gaussian draws around it.
 
     `step` is relative to the radius; `variance` is that of a pixel in [0, 1]. Each draw is projected
     to the budget, and all draws of an input surround the same point. The tally is read as PR.
     """
+
+    kind = NAME
 
     budget: Budget
     variance: float = 0.1
@@ -35,18 +37,6 @@ class WeakAdversary:
         for name in ("variance", "step"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SpecError(f"`{name}` must be a number > 0, got {getattr(self, name)}.")
-
-    @property
-    def name(self) -> str:
-        return spelled(self, NAME)
-
-    @property
-    def metric(self) -> Metric:
-        return Metric.PR
-
-    @property
-    def fixed_draws(self) -> int | None:
-        return None
 
     @property
     def cost(self) -> float:
