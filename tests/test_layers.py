@@ -12,10 +12,10 @@ import nppr
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "allocator", "interrupts", "draws", "budget", "types", "tensor_files", "data",
-    "classifiers", "distributions", "sources", "checkpoint", "measure", "rare", "fit", "learned",
-    "statistics", "report", "flags", "checks", "run_folder", "run", "setup", "learn", "assess",
-    "certify", "console", "cli", "__init__", "__main__",
+    "errors", "allocator", "interrupts", "draws", "budget", "types", "distributed", "tensor_files",
+    "data", "classifiers", "distributions", "sources", "checkpoint", "measure", "rare", "fit",
+    "learned", "statistics", "report", "flags", "checks", "run_folder", "collect", "run", "setup",
+    "learn", "assess", "certify", "compare", "study", "console", "cli", "__init__", "__main__",
 ]  # fmt: skip
 """From the ground up: a module imports from its own room or from those before it."""
 

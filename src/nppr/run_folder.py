@@ -6,11 +6,11 @@ fit/             the state of a fit and its finished stages, for --resume
 distributions/   the learned distributions
 report.json      the truth
 per_input.csv    one line per input and source
+evidence.safetensors, report.html   what the page shows beside numbers, and the page
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import os
@@ -22,14 +22,16 @@ from typing import Any
 
 from nppr.checkpoint import FileStore
 from nppr.errors import RunFolderError
+from nppr.report.evidence import FILE as EVIDENCE
+from nppr.report.per_input import FILE as PER_INPUT
+from nppr.report.per_input import per_input_of
 from nppr.report.schema import Report
-from nppr.statistics import per_input
 from nppr.types import Evaluate, Tally
 
 __all__ = ["RunFolder"]
 
 FORMAT = 1
-RESULTS = ("report.json", "per_input.csv")
+RESULTS = ("report.json", PER_INPUT, EVIDENCE, "report.html")
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,8 @@ class RunFolder:
 
     def write(self, report: Report, tallies: Mapping[str, Tally[Evaluate]]) -> None:
         """Write the inputs' results, then the report."""
-        partial = self.path / "per_input.csv.partial"
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            _write_per_input(csv.writer(file), tallies, report.settings["confidence"])
-        os.replace(partial, self.path / "per_input.csv")
+        inputs = per_input_of(tallies, report.settings["confidence"])
+        self._write(PER_INPUT, inputs.to_csv())
         self._write("report.json", report.to_json())
 
     def _check_held(self, held: dict[str, Any], settings: Any, *, resume: bool) -> None:
@@ -130,7 +130,7 @@ class RunFolder:
 
     def _write(self, name: str, text: str) -> None:
         partial = self.path / (name + ".partial")
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", newline="")
         os.replace(partial, self.path / name)
 
 
@@ -172,27 +172,3 @@ def _hash(text: str) -> str:
 
 def _text(content: dict[str, Any]) -> str:
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
-
-
-def _write_per_input(
-    writer: Any, tallies: Mapping[str, Tally[Evaluate]], confidence: float
-) -> None:
-    writer.writerow(
-        ["index", "label", "clean_correct", "source", "draws", "right", "rate", "low", "high"]
-    )
-    for source, tally in tallies.items():
-        low, high = per_input(tally, confidence)
-        for row in range(len(tally.indices)):
-            writer.writerow(
-                [
-                    int(tally.indices[row]),
-                    int(tally.labels[row]),
-                    int(tally.clean_correct[row]),
-                    source,
-                    tally.draws,
-                    int(tally.right[row]),
-                    f"{tally.rates[row]:.6g}",
-                    f"{low[row]:.6g}",
-                    f"{high[row]:.6g}",
-                ]
-            )

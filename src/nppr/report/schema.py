@@ -14,6 +14,7 @@ from nppr.types import Claim, Direction, Estimate, Evaluate, Metric
 __all__ = [
     "SCHEMA_VERSION",
     "WITH_REFERENCES",
+    "AtRadius",
     "Flag",
     "Report",
     "Result",
@@ -56,6 +57,14 @@ class Result(_Record):
     gamma: float | None = None
 
 
+class AtRadius(_Record):
+    """The results of all sources at another radius than that of the run."""
+
+    radius: float
+    text: str
+    results: tuple[Result, ...]
+
+
 class Flag(_Record):
     """A documented warning about the run or one of its sources."""
 
@@ -80,6 +89,7 @@ class Report(_Record):
     grade: dict[str, str]
     timing: dict[str, Any]
     environment: dict[str, Any]
+    radii: tuple[AtRadius, ...] = ()
 
     def headline(self, source: str, metric: Metric) -> Result | None:
         """The first result of this source and metric: the one a table shows."""
