@@ -51,7 +51,7 @@ def test_every_source_has_its_readings_and_ar_is_merged() -> None:
     assert rows[0] == ("clean", "accuracy", "clopper-pearson")
     for noise in ("gaussian", "uniform", "laplace"):
         methods = [row[2] for row in rows if row[:2] == (noise, "PR")]
-        assert methods == ["normal", "bootstrap", "empirical-bernstein", "hoeffding"]
+        assert methods == ["normal", "bootstrap", "empirical-bernstein", "betting", "hoeffding"]
         assert (noise, "normalised_accuracy", "paired-bootstrap") in rows
     assert ("pgd", "AR", "clopper-pearson") in rows
     assert rows[-1] == ("merged", "AR", "clopper-pearson")

@@ -18,6 +18,8 @@ from nppr.learned import Fitted
 from nppr.measure import ProgressCallback
 from nppr.report.schema import Report
 from nppr.run import Run, Settings
+from nppr.run.precision import FIRST
+from nppr.run.settings import DRAWS
 from nppr.setup import Setup, limited, set_up, stated_budget
 from nppr.sources import DEFAULT_SOURCES, Universal, learned_name, parse_sources
 from nppr.sources.corruptions import Corruption
@@ -51,7 +53,7 @@ def assess(
     fit: FitSettings | None = None,
     distributions: Sequence[Fitted] = (),
     feature_model: ModelSpec | None = None,
-    draws: int = 100,
+    draws: int | None = None,
     inputs: int | None = None,
     fit_inputs: int | None = None,
     select_inputs: int | None = None,
@@ -59,6 +61,9 @@ def assess(
     seed: int = 0,
     quantise: bool = False,
     only_merged: bool = False,
+    precision: float | None = None,
+    rare_calls: int | None = None,
+    radii: Sequence[str | float] = (),
     batch_size: int | None = None,
     device: str | torch.device | None = None,
     out: str | Path | None = None,
@@ -79,15 +84,32 @@ def assess(
     `model` itself. With `only_merged` attacks skip what is broken already, and only AR over all of
     them is reported. With `out` the run is kept in a folder and can be resumed.
 
+    `draws` per input are 100 by default. With `precision` inputs (up to `inputs`) and draws (from
+    `draws`, by default 16) are added until the interval of every PR and NPPR is as narrow as
+    that to either side. With `rare_calls` splitting takes over, within as many calls in all, for
+    inputs without a failure among their draws. Sources are measured at the other `radii` too.
+
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results][:6]
-    ['accuracy', 'PR', 'PR', 'PR', 'PR', 'normalised_accuracy']
+    ['accuracy', 'PR', 'PR', 'PR', 'PR', 'PR']
     """
     settings = Settings(
-        draws, inputs, fit_inputs, select_inputs, confidence, seed, quantise, only_merged
+        draws=draws if draws is not None else (FIRST.draws if precision else DRAWS),
+        inputs=inputs,
+        fit_inputs=fit_inputs,
+        select_inputs=select_inputs,
+        confidence=confidence,
+        seed=seed,
+        quantise=quantise,
+        only_merged=only_merged,
+        precision=precision,
+        rare_calls=rare_calls,
+        radii=tuple(str(radius) for radius in radii),
     )
     loaded = limited(data, settings)
     budget = stated_budget(budget, loaded)
+    for radius in settings.radii:
+        stated_budget(Budget.parse(budget.norm.name, radius), loaded)
     wanted, chosen = _sources(sources, budget, distributions)
     fit = (fit or FitSettings()) if wanted else None
     work = {
@@ -167,7 +189,8 @@ def _plan(ready: Setup, sources: Sequence[PerturbationSource], fit: FitSettings 
     inputs, asked = len(ready.data.evaluate), ready.settings.draws
     names = [source.name for source in sources]
     draws = [source.cost * (source.fixed_draws or asked) for source in sources]
-    passes = inputs * (1 + sum(draws))
+    passes = inputs * (1 + sum(draws) * (1 + len(ready.settings.radii)))
+    passes += ready.settings.rare_calls or 0
     fitted = [source for source in sources if isinstance(source, Universal)]
     passes += sum(source.epochs for source in fitted) * len(ready.data.fit) * PASSES_OF_A_CALL
     if fit is not None:

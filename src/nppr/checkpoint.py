@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -11,29 +13,47 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
+from nppr.distributed import world
 from nppr.errors import RunFolderError
 from nppr.tensor_files import write_tensors
 from nppr.types import FloatArray, IntArray
 
 __all__ = ["Blocks", "FileStore", "Store"]
 
+SUFFIX = ".safetensors"
+
 
 @dataclass(eq=False)
 class Blocks:
-    """How far a measurement is: per input the right draws and the finished draw blocks.
+    """How far a measurement is: per input the right draws, the finished draw blocks and their calls.
 
     `sums` `(N, M)` are logarithms of what was added up from the logits, M = 0 unless a source looks.
     """
 
     right: IntArray
     finished: IntArray
-    calls: int = 0
+    calls: IntArray
     sums: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
 
     @classmethod
     def none(cls, inputs: int) -> Blocks:
         """Nothing measured yet."""
-        return cls(np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
+        right, finished, calls = np.zeros((3, inputs), np.int64)
+        return cls(right, finished, calls)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Blocks]) -> Blocks:
+        """Of every input what is furthest: its numbers depend on how far it is and on nothing else."""
+        furthest = np.stack([each.finished for each in parts]).argmax(0)
+        inputs = np.arange(len(furthest))
+        width = max(each.sums.shape[1] for each in parts)
+        sums = [each.sums if each.sums.size else _nothing(len(inputs), width) for each in parts]
+        return cls(
+            right=np.stack([each.right for each in parts])[furthest, inputs],
+            finished=np.stack([each.finished for each in parts])[furthest, inputs],
+            calls=np.stack([each.calls for each in parts])[furthest, inputs],
+            sums=np.stack(sums)[furthest, inputs] if width else np.empty((0, 0)),
+        )
 
 
 class Store(Protocol):
@@ -45,12 +65,17 @@ class Store(Protocol):
     def save(self, blocks: Blocks, *, now: bool) -> None:
         """Keep the blocks: at once, or when the last time is long enough ago."""
 
+    def finish(self, blocks: Blocks) -> None:
+        """Keep the blocks of all ranks as those of one."""
+
 
 @dataclass
 class FileStore:
     """A safetensors file that is replaced whole, at most every `seconds`.
 
-    `identity` says what was measured; blocks of anything else are refused.
+    `identity` says what was measured; blocks of anything else are refused. Every rank but the first
+    has a file of its own beside it until the measurement is finished; a later run, of any number of
+    ranks, finds them all.
     """
 
     path: Path
@@ -59,33 +84,61 @@ class FileStore:
     _saved: float = field(default_factory=time.monotonic, repr=False)
 
     def load(self, inputs: int) -> Blocks | None:
-        if not self.path.exists():
-            return None
-        try:
-            with safe_open(self.path, framework="np") as file:
-                right, finished = file.get_tensor("right"), file.get_tensor("finished")
-                sums = file.get_tensor("sums") if "sums" in file.keys() else np.empty((0, 0))  # noqa: SIM118
-                metadata = file.metadata()
-                calls, identity = int(metadata["calls"]), metadata["identity"]
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
-            raise RunFolderError(
-                f"`resume` must find whole files, got {self.path} which cannot be read: {error}."
-                " Delete it to measure that source again."
-            ) from error
-        if right.shape != (inputs,) or finished.shape != (inputs,) or identity != self.identity:
-            raise RunFolderError(
-                f"`resume` must find blocks of this run, {self.path} is of another one."
-                " Delete it to measure that source again."
-            )
-        return Blocks(right, finished, calls, sums)
+        paths = [path for path in (self.path, *self._beside()) if path.exists()]
+        return Blocks.merged([self._read(path, inputs) for path in paths]) if paths else None
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
             return
-        arrays = {"right": blocks.right, "finished": blocks.finished}
+        arrays = {"right": blocks.right, "finished": blocks.finished, "calls": blocks.calls}
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if blocks.sums.size:
             tensors["sums"] = torch.from_numpy(blocks.sums)
-        metadata = {"calls": str(blocks.calls), "identity": self.identity}
-        write_tensors(self.path, tensors, metadata)
+        write_tensors(self._own(), tensors, {"identity": self.identity})
         self._saved = time.monotonic()
+
+    def finish(self, blocks: Blocks) -> None:
+        if not world().is_first:
+            return
+        beside = self._beside()
+        if world().size > 1 or beside:
+            self.save(blocks, now=True)
+        for path in beside:
+            path.unlink(missing_ok=True)
+
+    def _own(self) -> Path:
+        """The file of this rank."""
+        name = self.path.name.removesuffix(SUFFIX)
+        rank = world().rank
+        return self.path.with_name(f"{name}.rank{rank}{SUFFIX}") if rank else self.path
+
+    def _beside(self) -> list[Path]:
+        """The files of the other ranks."""
+        name = glob.escape(self.path.name.removesuffix(SUFFIX))
+        return sorted(self.path.parent.glob(f"{name}.rank*{SUFFIX}"))
+
+    def _read(self, path: Path, inputs: int) -> Blocks:
+        try:
+            with safe_open(path, framework="np") as file:
+                right, finished, calls = (
+                    file.get_tensor(name) for name in ("right", "finished", "calls")
+                )
+                sums = file.get_tensor("sums") if "sums" in file.keys() else np.empty((0, 0))  # noqa: SIM118
+                identity = file.metadata()["identity"]
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            raise RunFolderError(
+                f"`resume` must find whole files, got {path} which cannot be read: {error}."
+                " Delete it to measure that source again."
+            ) from error
+        shapes = {each.shape for each in (right, finished, calls)}
+        if shapes != {(inputs,)} or identity != self.identity:
+            raise RunFolderError(
+                f"`resume` must find blocks of this run, {path} is of another one."
+                " Delete it to measure that source again."
+            )
+        return Blocks(right, finished, calls, sums)
+
+
+def _nothing(inputs: int, width: int) -> FloatArray:
+    """Logarithms of sums of nothing."""
+    return np.full((inputs, width), -np.inf)

@@ -69,7 +69,7 @@ def progress_bars(
                 bars.start()
                 tasks[state.source] = bars.add_task(state.source, total=state.total, note="")
             share = f"{100 * state.right / max(1, state.done):.1f} % right"
-            bars.update(tasks[state.source], completed=state.done, note=share)
+            bars.update(tasks[state.source], completed=state.done, total=state.total, note=share)
 
         def update_fit(state: FitProgress) -> None:
             name = f"fit {state.stage}"
@@ -188,10 +188,17 @@ def show_spectrum(entries: Sequence[dict[str, Any]]) -> None:
 def show_bounds(entries: Sequence[dict[str, Any]], reference: str, confidence: float) -> None:
     """What holds at least, for each density ratio."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("c", "this test set, at least %", "the population, at least %", "estimate %"):
+    names = {
+        "test_set": "this test set, at least %",
+        "population": "the population, at least %",
+        "estimate": "estimate %",
+        "estimate_with_splitting": "estimate with rare failures %",
+    }
+    names = {key: name for key, name in names.items() if key in entries[0]}
+    for name in ("c", *names.values()):
         table.add_column(name, justify="right")
     for entry in entries:
-        shares = (entry["test_set"], entry["population"], entry["estimate"])
+        shares = [entry[key] for key in names]
         table.add_row(f"{entry['density_ratio']:g}", *(f"{100 * share:.1f}" for share in shares))
     out.print(table)
     out.print(

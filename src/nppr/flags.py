@@ -34,7 +34,9 @@ __all__ = [
     "ONE_COMPONENT",
     "OUT_OF_RANGE",
     "OVERLAP",
+    "PRECISION",
     "RANDOMISED",
+    "RARE_PARTLY",
     "SEVERITY",
     "TRAIN_MODE",
     "ZERO_GRADIENTS",
@@ -80,6 +82,8 @@ NPPR_ABOVE_PARENT = "nppr-above-parent"
 ONE_COMPONENT = "one-component"
 NEARLY_DETERMINISTIC = "nearly-deterministic"
 ATTACK_PARTS = "attack-parts"
+PRECISION = "precision-not-reached"
+RARE_PARTLY = "rare-partly"
 
 FLAGS = {
     APPROXIMATE: "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the"
@@ -122,6 +126,8 @@ FLAGS = {
     " another for another input",
     UNRESOLVED: "too few draws to tell an input's own probability from 1 - gamma: prob_acc of that"
     " gamma says what was seen, not what is",
+    PRECISION: "the intervals are as wide as they are shown",
+    RARE_PARTLY: "the others count as never failing; allow more --rare-calls",
     ATTACK_PARTS: "that part of AutoAttack needs more classes; the others ran",
     NEARLY_DETERMINISTIC: "the noise is one pattern an input, close to an attack; a floor asks for"
     " randomness",
@@ -134,6 +140,8 @@ SEVERITY = {
     ATTACK_PARTS: Severity.INFORMATION,
     UNRESOLVED: Severity.INFORMATION,
     APPROXIMATE: Severity.NOTE,
+    PRECISION: Severity.NOTE,
+    RARE_PARTLY: Severity.NOTE,
     NO_GRADIENTS: Severity.NOTE,
     NO_FEATURES: Severity.NOTE,
     NO_FIT_DATA: Severity.NOTE,

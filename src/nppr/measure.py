@@ -2,8 +2,9 @@
 
 For every input and draw: ask the source for a perturbation, check it against the budget, add it, clip
 to [0, 1], and ask the classifier. The counts do not depend on the micro-batch, on the form in which
-the classifier runs, or on interruptions: draws are keyed by input, and where the two largest logits
-are too close for rounding not to matter, the answer is that of the model as given, on that image alone.
+the classifier runs, on the number of processes, or on interruptions: draws are keyed by input, and
+where the two largest logits are too close for rounding not to matter, the answer is that of the model
+as given, on that image alone.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from nppr.classifiers.prepare import AGREEMENT, FrozenForms
 from nppr.classifiers.wrap import is_out_of_memory
 from nppr.data import Part
 from nppr.data.base import PROBE_INPUTS
+from nppr.distributed import gathered, joined, share, together, world
 from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.errors import DataError, SpecError
 from nppr.sources import Clean
+from nppr.sources.universal import UniversalOn
 from nppr.types import (
     BoolArray,
     FloatArray,
@@ -72,7 +75,8 @@ def measure(
     `classes` is needed only where `classifier` is not prepared yet. `clean_correct` is measured first
     where it is not given. Finished blocks go to `store`, and those found there are not run again.
     A source of one draw leaves the features of the images it judged in `keep`, by dataset index.
-    Inputs in `skip` are not run and count as wrong.
+    Inputs in `skip` are not run and count as wrong. Several ranks divide the inputs among them, and
+    every one of them gets the whole tally.
     """
     if draws < 1:
         raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
@@ -89,7 +93,7 @@ def measure(
     draws = source.fixed_draws or draws
     pixels = probe(part)[0].numel()
     job = _Job(source, classifier, part, pixels, draws, seed, quantise, keep)
-    with classifier.frozen(quantise=quantise) as models:
+    with together(), classifier.frozen(quantise=quantise) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
         kind=part.kind,
@@ -98,7 +102,7 @@ def measure(
         clean_correct=clean_correct,
         right=blocks.right,
         draws=draws,
-        calls=blocks.calls,
+        calls=int(blocks.calls.sum()),
         micro_batch=micro_batch,
         sums=blocks.sums if blocks.sums.size else None,
     )
@@ -140,12 +144,26 @@ class _Job:
         """
         if isinstance(self.source, Grouping):
             return self.source.inputs_at_once
-        images = micro_batch = self.classifier.micro_batch
-        draws = min(self.capacity, self.draws)
+        images, draws = self.classifier.micro_batch, min(self.capacity, self.draws)
         if self.source.cost <= 1:
             images = max(images, NUMBERS_AT_ONCE // self.pixels)
-        full = micro_batch // math.gcd(micro_batch, draws)  # as many inputs fill micro-batches
-        return max(1, images // draws // full * full or images // draws)
+        return max(1, images // draws // self._filling * self._filling or images // draws)
+
+    @property
+    def inputs_together(self) -> int:
+        """Inputs that stay on one rank: the classifier meets the same micro-batches on any number."""
+        divisible = self.source.cost <= 1 and not isinstance(self.source, Grouping)
+        return self._filling if divisible else self.inputs_at_once
+
+    @property
+    def _filling(self) -> int:
+        """How many inputs fill micro-batches."""
+        micro_batch = self.classifier.micro_batch
+        return micro_batch // math.gcd(micro_batch, min(self.capacity, self.draws))
+
+    def draws_done(self, blocks: Blocks) -> IntArray:
+        """Draws of every input that are measured."""
+        return np.minimum(blocks.finished * self.capacity, self.draws)
 
     def draw_block(self, positions: IntArray, block: int) -> DrawBlock:
         return DrawBlock(
@@ -166,39 +184,81 @@ def _run(
     store: Store | None,
     skip: BoolArray | None,
 ) -> tuple[Blocks, int]:
-    """All blocks of all inputs, in chunks of inputs; and the micro-batch it ended with."""
+    """All blocks of all inputs; and the micro-batch it ended with."""
     inputs = len(job.part)
-    blocks = (store.load(inputs) if store else None) or Blocks.none(inputs)
+    begun = gathered(((store.load(inputs) if store else None), job.classifier.micro_batch))
+    blocks = Blocks.merged([each or Blocks.none(inputs) for each, _ in begun])
+    smallest = min(micro_batch for _, micro_batch in begun)
+    job = replace(job, classifier=replace(job.classifier, micro_batch=smallest))
     if skip is not None:
         blocks.finished[skip] = job.blocks
+    if isinstance(job.source, UniversalOn) and bool((blocks.finished < job.blocks).any()):
+        job.source.make_ready()  # all ranks fit it together, before each goes its way
+    own = _own_inputs(job, blocks)
+    tell = _Teller.of(job, blocks, own, progress if world().is_first else None)
+    smallest = _run_own(job, models, own, blocks, tell, store)
+    ended = gathered((blocks, smallest))
+    blocks = Blocks.merged([each for each, _ in ended])
+    if store:
+        store.finish(blocks)
+    if job.keep is not None:
+        _exchange_kept(job, job.keep)
+    return blocks, min(micro_batch for _, micro_batch in ended)
+
+
+def _own_inputs(job: _Job, blocks: Blocks) -> IntArray:
+    """The inputs of this rank: as much work as the others have, in the pieces of one process."""
+    everything = np.arange(len(job.part))
+    pieces = np.split(everything, everything[job.inputs_together :: job.inputs_together])
+    left = [int((job.blocks - blocks.finished[piece]).sum()) for piece in pieces]
+    own = [pieces[number] for number in share(left)]
+    return np.concatenate([everything[:0], *own])
+
+
+def _exchange_kept(job: _Job, keep: dict[int, Tensor]) -> None:
+    """Give every rank the features that the others saw."""
+    if world().size == 1:
+        return
+    indices = [index for each in gathered(list(keep)) for index in each]
+    if indices:
+        rows = [torch.stack(list(keep.values()))] if keep else []
+        features = joined(rows, job.classifier.device)
+        keep.update(zip(indices, features.unbind(), strict=True))
+
+
+def _run_own(
+    job: _Job,
+    models: FrozenForms,
+    own: IntArray,
+    blocks: Blocks,
+    tell: _Teller,
+    store: Store | None,
+) -> int:
+    """All blocks of this rank's inputs, in chunks of inputs; the micro-batch it ended with."""
     committing = False
     start = 0
     try:
-        while start < inputs:
-            micro_batch = job.classifier.micro_batch
-            end = min(inputs, start + job.inputs_at_once)
+        while start < len(own):
+            chunk = own[start : start + job.inputs_at_once]
             try:
-                for done in _chunk(job, models, np.arange(start, end), blocks):
+                for done in _chunk(job, models, chunk, blocks):
                     committing = True
-                    blocks.right[done.positions] += done.right
-                    _add(blocks, done)
-                    blocks.finished[done.positions] = done.block + 1
-                    blocks.calls += done.calls
+                    _commit(blocks, done)
                     committing = False
-                    _tell(job, blocks, progress)
+                    tell(blocks)
                     if store:
                         store.save(blocks, now=False)
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or micro_batch == 1:
+                if not is_out_of_memory(error) or job.classifier.micro_batch == 1:
                     raise
                 job = replace(job, classifier=_halved(job.classifier))
                 continue
-            start = end
+            start += len(chunk)
     finally:
         # An interrupt between two lines of a commit must not be kept; the file before it is.
         if store and not committing:
             store.save(blocks, now=True)
-    return blocks, job.classifier.micro_batch
+    return job.classifier.micro_batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,8 +288,17 @@ def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> I
             yield _Done(chunk[todo], block, right, models.fast.calls - before, sums)
 
 
+def _commit(blocks: Blocks, done: _Done) -> None:
+    """Add a finished block. Calls are shared out over its inputs; what was observed are logarithms."""
+    blocks.right[done.positions] += done.right
+    each, more = divmod(done.calls, len(done.positions))
+    blocks.calls[done.positions] += each
+    blocks.calls[done.positions[:more]] += 1
+    _add(blocks, done)
+    blocks.finished[done.positions] = done.block + 1
+
+
 def _add(blocks: Blocks, done: _Done) -> None:
-    """Add what was observed, as logarithms."""
     if done.sums is None:
         return
     if not blocks.sums.size:
@@ -293,15 +362,38 @@ def _halved(classifier: Prepared) -> Prepared:
     return replace(classifier, micro_batch=smaller)
 
 
-def _tell(job: _Job, blocks: Blocks, progress: ProgressCallback | None) -> None:
-    if progress is None:
-        return
-    draws = np.minimum(blocks.finished * job.capacity, job.draws)
-    progress(
-        Progress(
-            source=job.source.name,
-            done=int(draws.sum()),
-            total=len(job.part) * job.draws,
-            right=int(blocks.right.sum()),
+@dataclass(frozen=True)
+class _Teller:
+    """Tells how far the measurement is, from `done` images and `right` answers on.
+
+    Of several ranks one tells, as if all went its way: every image of its own stands for `each`.
+    """
+
+    job: _Job
+    progress: ProgressCallback | None
+    done: int
+    right: int
+    each: float
+
+    @classmethod
+    def of(
+        cls, job: _Job, blocks: Blocks, own: IntArray, progress: ProgressCallback | None
+    ) -> _Teller:
+        left = job.draws - job.draws_done(blocks)
+        each = int(left.sum()) / max(1, int(left[own].sum()))
+        done = len(left) * job.draws - int(left.sum())
+        return cls(job, progress, done, int(blocks.right.sum()), each)
+
+    def __call__(self, blocks: Blocks) -> None:
+        if self.progress is None:
+            return
+        done = int(self.job.draws_done(blocks).sum()) - self.done
+        right = int(blocks.right.sum()) - self.right
+        self.progress(
+            Progress(
+                source=self.job.source.name,
+                done=self.done + round(done * self.each),
+                total=len(self.job.part) * self.job.draws,
+                right=self.right + round(right * self.each),
+            )
         )
-    )

@@ -2,10 +2,12 @@
 
 run.json         what determines the numbers, and how the run was divided
 blocks/          finished blocks of each source, for --resume
+rare/            finished groups of inputs of splitting, for --resume
 fit/             the state of a fit and its finished stages, for --resume
 distributions/   the learned distributions
 report.json      the truth
 per_input.csv    one line per input and source
+rare.csv         one line per input that splitting looked at
 evidence.safetensors, report.html   what the page shows beside numbers, and the page
 """
 
@@ -22,6 +24,7 @@ from typing import Any
 
 from nppr.checkpoint import FileStore
 from nppr.errors import RunFolderError
+from nppr.rare import Rare, rare_csv
 from nppr.report.evidence import FILE as EVIDENCE
 from nppr.report.per_input import FILE as PER_INPUT
 from nppr.report.per_input import per_input_of
@@ -31,7 +34,8 @@ from nppr.types import Evaluate, Tally
 __all__ = ["RunFolder"]
 
 FORMAT = 1
-RESULTS = ("report.json", PER_INPUT, EVIDENCE, "report.html")
+RARE = "rare.csv"
+RESULTS = ("report.json", PER_INPUT, RARE, EVIDENCE, "report.html")
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,16 @@ class RunFolder:
 
     def record_division(self, division: Mapping[str, Any]) -> None:
         """Keep how the run is divided, for a resume."""
+        self.note("division", dict(division))
+
+    def note(self, name: str, value: Any) -> None:
+        """Keep a fact of a run under way, for a resume."""
         held = _held(self.path) or {}
-        self._write("run.json", _text({**held, "division": dict(division)}))
+        self._write("run.json", _text({**held, name: value}))
+
+    def noted(self, name: str) -> Any:
+        """A fact that was kept, or None."""
+        return (_held(self.path) or {}).get(name)
 
     def store(self, source: str) -> FileStore:
         """Where a source keeps its finished blocks."""
@@ -90,10 +102,17 @@ class RunFolder:
         path = self.path / "blocks" / f"{slug}-{_hash(source)[:8]}.safetensors"
         return FileStore(path, identity=f"{self.identity} {source}")
 
-    def write(self, report: Report, tallies: Mapping[str, Tally[Evaluate]]) -> None:
+    def write(
+        self,
+        report: Report,
+        tallies: Mapping[str, Tally[Evaluate]],
+        rare: Mapping[str, Rare] | None = None,
+    ) -> None:
         """Write the inputs' results, then the report."""
         inputs = per_input_of(tallies, report.settings["confidence"])
         self._write(PER_INPUT, inputs.to_csv())
+        if rare:
+            self._write(RARE, rare_csv(rare))
         self._write("report.json", report.to_json())
 
     def _check_held(self, held: dict[str, Any], settings: Any, *, resume: bool) -> None:
@@ -118,7 +137,12 @@ class RunFolder:
 
     def _block_files(self) -> list[Path]:
         """What a run leaves beside its results."""
-        patterns = ("blocks/*.safetensors", "fit/*.safetensors", "distributions/nppr*.*")
+        patterns = (
+            "blocks/*.safetensors",
+            "fit/*.safetensors",
+            "rare/*.safetensors",
+            "distributions/nppr*.*",
+        )
         return sorted(path for pattern in patterns for path in self.path.glob(pattern))
 
     def _clear(self) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from helpers import Stray
 from nppr.budget import Budget
-from nppr.report.rows import rows_of
+from nppr.rare import Rare, Status, combined
+from nppr.report.rows import rare_rows, rows_of
 from nppr.report.schema import Result
 from nppr.sources import JPEG, PGD, Bound, Stress, Uniform, WeakAdversary
 from nppr.statistics.bounds import at_least_together
@@ -62,9 +63,9 @@ def test_a_corruption_has_a_share_that_is_no_bound() -> None:
 
 
 @pytest.mark.parametrize("source", [Uniform(BUDGET), WeakAdversary(BUDGET), Stray(BUDGET, 0.0)])
-def test_noise_has_pr_with_four_intervals(source: PerturbationSource) -> None:
+def test_noise_has_pr_with_five_intervals(source: PerturbationSource) -> None:
     rows = read(source, OFTEN)
-    pr, relative, accurate = rows[:4], rows[4], rows[5:]
+    pr, relative, accurate = rows[:5], rows[5], rows[6:]
     assert [(row.metric, row.gamma) for row in accurate] == [
         (Metric.PROB_ACC, gamma) for gamma in GAMMAS
     ]
@@ -81,7 +82,7 @@ def test_learned_noise_has_nppr_which_is_a_bound() -> None:
     source.metric = Metric.NPPR
     rows = read(source, OFTEN)
     last = [Metric.NORMALISED_ACCURACY, *[Metric.PROB_ACC] * 4]
-    assert [row.metric for row in rows] == [Metric.NPPR] * 4 + last
+    assert [row.metric for row in rows] == [Metric.NPPR] * 5 + last
     assert {row.direction for row in rows} == {Direction.UPPER_BOUND}
 
 
@@ -132,3 +133,31 @@ def test_the_seed_of_the_run_resamples() -> None:
     )
     assert first == again
     assert first != other
+
+
+def test_splitting_takes_over_where_no_draw_failed() -> None:
+    rare = Rare(
+        source="uniform",
+        positions=np.array([0]),
+        indices=np.array([0]),
+        log_p=np.log([1e-3]),
+        log_low=np.log([5e-4]),
+        log_high=np.log([2e-3]),
+        spread=np.array([0.1]),
+        calls=np.array([700]),
+        status=(Status.FOUND,),
+        particles=100,
+        replicates=5,
+        confidence=0.95,
+    )
+    known = combined(OFTEN, rare)
+    (row,) = rare_rows(Uniform(BUDGET), OFTEN, rare, known, 0.95)
+    assert row.value == pytest.approx(1 - (1e-3 + 0.5 + 1.0 + 0.0) / 4)
+    half = 1.959964 * np.sqrt(np.square(known.errors[:4]).sum()) / 4
+    assert (row.low, row.high) == pytest.approx((row.value - half, row.value + half))
+    assert row.calls == OFTEN.calls + 700
+    assert (row.metric, row.claim, row.method) == (Metric.PR, Claim.TEST_SET, "draws + splitting")
+    one, two = rare_rows(Bound(BUDGET, ratio="1+100"), OFTEN, rare, known, 0.95)
+    assert one.value == pytest.approx(row.value)
+    assert two.value == pytest.approx((0.9 + 0 + 0 + 1.0) / 4)
+    assert two.high - two.low == pytest.approx(2 * 1.959964 * 100 * known.errors[0] / 4, rel=1e-6)

@@ -10,7 +10,7 @@ from nppr.types import Metric
 
 TOP = (
     "schema_version nppr_version classifier data budget seed settings results distributions"
-    " flags grade timing environment radii"
+    " flags grade timing environment rare precision radii"
 )
 ROW = (
     "source metric value low high confidence method claim direction split inputs draws calls"

@@ -41,7 +41,7 @@ KNOWN = tally([10, 5, 0, 10, 2], [True, True, True, True, False])
 def test_pr_counts_clean_correct_inputs_only() -> None:
     rows = probabilistic(KNOWN, 0.95)
     methods = [row.method for row in rows]
-    assert methods == ["normal", "bootstrap", "empirical-bernstein", "hoeffding"]
+    assert methods == ["normal", "bootstrap", "empirical-bernstein", "betting", "hoeffding"]
     for row in rows:
         assert row.metric is Metric.PR
         assert row.value == pytest.approx(2.5 / 4)
@@ -136,7 +136,7 @@ def test_approximate_intervals_outside_their_regime_are_flagged() -> None:
     for outside, confidence in ((few, 0.95), (extreme, 0.95), (inside, 0.9999)):
         flags = {row.method: row.flags for row in probabilistic(outside, confidence)}
         assert flags["normal"] == flags["bootstrap"] == (APPROXIMATE,)
-        assert flags["empirical-bernstein"] == flags["hoeffding"] == ()
+        assert flags["empirical-bernstein"] == flags["betting"] == flags["hoeffding"] == ()
         assert normalised(outside, confidence).flags == (APPROXIMATE,)
 
 

@@ -50,6 +50,12 @@ Examples:
       from attack-like to noise-like: NPPR against the least randomness rho
   nppr assess --sources all --inputs 500 --eps 8/255
       the paper's table: noise, attacks, AutoAttack, corruptions, stress
+  nppr assess --sources uniform,nppr --precision 0.01
+      more inputs, then more draws, until every PR and NPPR is known to one point
+  nppr evaluate --distribution runs/label --rare --rare-calls 500000
+      failures that are rarer than one in the draws, by multilevel splitting
+  nppr assess --radii 2/255,4/255,16/255 --eps 8/255
+      the same sources at other radii too
   nppr doctor --model my_model.py:make --data photos/
       can the numbers of this model on these data be trusted?
   nppr bound --reference uniform --density-ratio 1,2,5,10

@@ -13,6 +13,7 @@ from nppr.cli.groups import (
     BudgetOptions,
     DataOptions,
     FitOptions,
+    MeasureOptions,
     ModelOptions,
     RunOptions,
     grouped,
@@ -32,8 +33,7 @@ def assess(
     data: DataOptions,
     budget: BudgetOptions,
     sources: options.Sources = None,
-    draws: options.Draws = 100,
-    confidence: options.Confidence = 0.95,
+    measured: MeasureOptions = MeasureOptions(),  # noqa: B008
     fit: FitOptions = FitOptions(),  # noqa: B008
     distribution: options.Distribution = None,
     only_merged: options.OnlyMerged = False,
@@ -47,7 +47,7 @@ def assess(
     Writes report.json and per_input.csv to the run folder and prints the results as a table.
     """
     report, path = assessed(
-        model, data, budget, sources, draws, confidence, fit, distribution, run,
+        model, data, budget, sources, measured, fit, distribution, run,
         only_merged=only_merged,
     )  # fmt: skip
     show(report, path, quiet=run.quiet, as_json=as_json)
@@ -60,8 +60,7 @@ def evaluate(
     budget: BudgetOptions,
     distribution: options.Distribution = None,
     sources: options.Sources = None,
-    draws: options.Draws = 100,
-    confidence: options.Confidence = 0.95,
+    measured: MeasureOptions = MeasureOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
@@ -75,7 +74,7 @@ def evaluate(
             " Example: --distribution runs/fit"
         )
     report, path = assessed(
-        model, data, budget, sources or "", draws, confidence, FitOptions(), distribution, run
+        model, data, budget, sources or "", measured, FitOptions(), distribution, run
     )
     show(report, path, quiet=run.quiet, as_json=as_json)
 
@@ -85,8 +84,7 @@ def assessed(
     data: DataOptions,
     budget: BudgetOptions,
     sources: str | None,
-    draws: int,
-    confidence: float,
+    measured: MeasureOptions,
     fit: FitOptions,
     distribution: options.Distribution,
     run: RunOptions,
@@ -98,7 +96,8 @@ def assessed(
     options.budget_text(budget.norm, budget.eps)
     for name in ("mean", "std"):
         options.numbers(name, getattr(model, name))
-    work = (budget, sources, draws, confidence, fit, distribution, floors, only_merged)
+    work = (budget, sources, measured, fit, distribution, floors, only_merged)
+    amounts = measured.settings()
     folder = run_folder(run, model, data, *work)
 
     from nppr.assess import assess as assess_classifier
@@ -120,11 +119,10 @@ def assessed(
             fit=fit.settings(min(limit, len(loaded.fit)), floors),
             distributions=known,
             feature_model=featurer,
-            draws=draws,
+            **amounts,
             inputs=data.inputs,
             fit_inputs=data.fit_inputs,
             select_inputs=data.select_inputs,
-            confidence=confidence,
             seed=run.seed,
             quantise=run.quantise,
             only_merged=only_merged,

@@ -15,6 +15,7 @@ from nppr.cli.groups import (
     BudgetOptions,
     DataOptions,
     FitOptions,
+    MeasureOptions,
     ModelOptions,
     RunOptions,
     grouped,
@@ -45,8 +46,7 @@ def bound(
     budget: BudgetOptions,
     reference: Reference = "uniform",
     density_ratio: DensityRatio = "1,2,5,10",
-    draws: options.Draws = 100,
-    confidence: options.Confidence = 0.95,
+    measured: MeasureOptions = MeasureOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
@@ -56,11 +56,12 @@ def bound(
     """
     if ":" in density_ratio:
         raise SpecError(f"`density-ratio` must hold numbers, got {density_ratio!r}. Example: 1,2,5")
-    if confidence < 0.75:
-        raise SpecError(f"`confidence` must be at least 0.75 here, got {confidence}. Example: 0.95")
+    level = measured.confidence
+    if level < 0.75:
+        raise SpecError(f"`confidence` must be at least 0.75 here, got {level}. Example: 0.95")
     ratio = density_ratio.replace(" ", "").replace(",", "+")
     source = f"bound:reference={reference}:ratio={ratio}"
-    report, path = assessed(model, data, budget, source, draws, confidence, FitOptions(), None, run)
+    report, path = assessed(model, data, budget, source, measured, FitOptions(), None, run)
     if as_json:
         sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
         return
@@ -68,12 +69,13 @@ def bound(
         if row.error:
             console.show_error(f"source {row.source!r} failed: {row.error}")
     if not run.quiet and _entries(report):
-        console.show_bounds(_entries(report), reference, confidence)
+        console.show_bounds(_entries(report), reference, level)
     show(report, path, quiet=True, as_json=False)
 
 
 def _entries(report: Report) -> list[dict[str, Any]]:
     """One entry for each c."""
+    from nppr.report.rows import SPLITTING
     from nppr.types import Claim, Metric
 
     entries: dict[str, dict[str, Any]] = {}
@@ -82,7 +84,8 @@ def _entries(report: Report) -> list[dict[str, Any]]:
             ratio = row.source.rpartition("c=")[2]
             entry = entries.setdefault(ratio, {"density_ratio": float(ratio), "draws": row.draws})
             if row.metric is Metric.INFIMUM:
-                entry["estimate"] = row.value
+                rare = row.method == SPLITTING
+                entry["estimate_with_splitting" if rare else "estimate"] = row.value
             else:
                 name = "test_set" if row.claim is Claim.TEST_SET else "population"
                 entry[name] = row.value

@@ -25,6 +25,7 @@ __all__ = [
     "BudgetOptions",
     "DataOptions",
     "FitOptions",
+    "MeasureOptions",
     "ModelOptions",
     "RunOptions",
     "grouped",
@@ -33,6 +34,7 @@ __all__ = [
 
 DEPENDENCIES = ("independent", "label", "input", "joint")
 PRESETS = ("nppr", "paper")
+RARE_CALLS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,30 @@ class FitOptions:
         if paper:
             return paper_settings(family, inputs=inputs, **how, **recipe)
         return default_settings(family, **how, **recipe)
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """How much is measured."""
+
+    draws: options.Draws = None
+    confidence: options.Confidence = 0.95
+    precision: options.Precision = None
+    rare: options.Rare = False
+    rare_calls: options.RareCalls = None
+    radii: options.Radii = None
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `nppr.assess` that these are."""
+        if self.rare_calls is not None and not self.rare:
+            raise SpecError("`rare-calls` must come with --rare, got it alone.")
+        return {
+            "draws": self.draws,
+            "confidence": self.confidence,
+            "precision": self.precision,
+            "rare_calls": (self.rare_calls or RARE_CALLS) if self.rare else None,
+            "radii": [text.strip() for text in self.radii.split(",")] if self.radii else (),
+        }
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,43 @@ Sources = Annotated[
         " Default: nppr,gaussian,uniform,laplace,pgd.",
     ),
 ]
-Draws = Annotated[int, typer.Option("--draws", help="Perturbations drawn per input.")]
+Draws = Annotated[
+    int | None,
+    typer.Option(
+        "--draws",
+        help="Perturbations drawn per input. Default: 100; with --precision 16, to begin with.",
+    ),
+]
+Precision = Annotated[
+    float | None,
+    typer.Option(
+        "--precision",
+        help="Take more inputs, then more draws, until every PR and NPPR is known to so much to either"
+        " side: 0.01 is one point. --inputs is then the most to take.",
+    ),
+]
+Rare = Annotated[
+    bool,
+    typer.Option(
+        "--rare",
+        help="Look for failures that are rarer than one in the draws, by multilevel splitting, where"
+        " an input had none: for gaussian, uniform, laplace, nppr and bound.",
+    ),
+]
+RareCalls = Annotated[
+    int | None,
+    typer.Option(
+        "--rare-calls", help="Images that --rare may classify in all. Default: 1,000,000."
+    ),
+]
+Radii = Annotated[
+    str | None,
+    typer.Option(
+        "--radii",
+        help="Measure the sources at these radii too: 2/255,4/255,16/255. Learned noise is scaled, not"
+        " fitted again.",
+    ),
+]
 Inputs = Annotated[
     int | None,
     typer.Option(

@@ -13,6 +13,7 @@ from nppr.cli.groups import (
     BudgetOptions,
     DataOptions,
     FitOptions,
+    MeasureOptions,
     ModelOptions,
     RunOptions,
     grouped,
@@ -31,8 +32,7 @@ def spectrum(
     model: ModelOptions,
     data: DataOptions,
     budget: BudgetOptions,
-    draws: options.Draws = 100,
-    confidence: options.Confidence = 0.95,
+    measured: MeasureOptions = MeasureOptions(),  # noqa: B008
     fit: FitOptions = FitOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
@@ -41,9 +41,7 @@ def spectrum(
 
     Writes the same run folder as assess. The default floors are 0,0.25,0.5,0.75,1.
     """
-    report, path = assessed(
-        model, data, budget, "nppr,uniform", draws, confidence, fit, None, run, FLOORS
-    )
+    report, path = assessed(model, data, budget, "nppr,uniform", measured, fit, None, run, FLOORS)
     if as_json:
         sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
         return

@@ -26,7 +26,7 @@ from nppr.errors import SpecError
 from nppr.sources import Gaussian, Laplace, Learned, Uniform
 from nppr.types import FrozenModel, PerturbationSource
 
-__all__ = ["Latent", "latent_of"]
+__all__ = ["MOVABLE", "Latent", "latent_of"]
 
 STREAM = "rare"
 MOVABLE = (Gaussian, Uniform, Laplace, Learned)

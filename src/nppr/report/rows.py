@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import norm
 
+from nppr.rare import Combined, Rare
 from nppr.report.schema import Result, result
 from nppr.sources import Bound, Stress
 from nppr.sources.stress import NAME as STRESS
@@ -16,9 +18,11 @@ from nppr.statistics.estimates import (
     probably_accurate,
     stressed,
 )
-from nppr.types import Estimate, Evaluate, Metric, PerturbationSource, Tally
+from nppr.types import Claim, Direction, Estimate, Evaluate, Metric, PerturbationSource, Tally
 
-__all__ = ["rows_of"]
+__all__ = ["SPLITTING", "rare_rows", "rows_of"]
+
+SPLITTING = "draws + splitting"
 
 
 def rows_of(
@@ -47,6 +51,49 @@ def rows_of(
     if source.metric in (Metric.PR, Metric.NPPR):
         headline += probably_accurate(tally, confidence, source.metric)
     return [result(source.name, row) for row in headline]
+
+
+def rare_rows(
+    source: PerturbationSource,
+    tally: Tally[Evaluate],
+    rare: Rare,
+    known: Combined,
+    confidence: float,
+) -> list[Result]:
+    """Plain draws and splitting together: inputs that failed in some draw keep their share of failures.
+
+    The intervals, `mean -+ z e` with the standard error e of draws and splitting, are approximate and
+    speak about this test set.
+    """
+    among = tally.clean_correct
+    p, errors = known.failures[among], known.errors[among]
+    z = float(norm.ppf((1 + confidence) / 2))
+    ratios = source.ratios if isinstance(source, Bound) else (1.0,)
+    rows = []
+    for c in ratios:
+        right = np.maximum(0.0, 1 - c * p)
+        error = float(np.sqrt(np.square(c * errors * (right > 0)).sum())) / len(right)
+        value = float(right.mean())
+        row = Estimate(
+            metric=Metric.INFIMUM if isinstance(source, Bound) else source.metric,
+            value=value,
+            low=max(0.0, value - z * error),
+            high=min(1.0, value + z * error),
+            confidence=confidence,
+            method=SPLITTING,
+            claim=Claim.TEST_SET,
+            direction=_direction(source.metric),
+            inputs=len(right),
+            draws=tally.draws,
+            calls=tally.calls + int(rare.calls.sum()),
+        )
+        name = f"{source.name}:c={c:.15g}" if isinstance(source, Bound) else source.name
+        rows.append(result(name, row))
+    return rows
+
+
+def _direction(metric: Metric) -> Direction:
+    return Direction.UPPER_BOUND if metric is Metric.NPPR else Direction.ESTIMATE
 
 
 def _stress(

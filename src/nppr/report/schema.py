@@ -89,6 +89,8 @@ class Report(_Record):
     grade: dict[str, str]
     timing: dict[str, Any]
     environment: dict[str, Any]
+    rare: tuple[dict[str, Any], ...] = ()
+    precision: dict[str, Any] | None = None
     radii: tuple[AtRadius, ...] = ()
 
     def headline(self, source: str, metric: Metric) -> Result | None:

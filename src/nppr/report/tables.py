@@ -11,6 +11,7 @@ from rich.text import Text
 
 from nppr.distributions.dependency import Dependency
 from nppr.fit import FAMILY
+from nppr.report.rows import SPLITTING
 from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.types import Direction, Metric
@@ -29,7 +30,7 @@ ORDER = (
 RELATIVE = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics over the inputs that are right without noise."""
 
-GUARANTEED = ("empirical-bernstein", "clopper-pearson")
+GUARANTEED = ("betting", "clopper-pearson")
 BAR = 20
 LEGEND = {
     Metric.PR: "share of right draws, mean over the inputs that are right without noise",
@@ -93,6 +94,8 @@ def notes(report: Report) -> str:
         [
             *(f"{name:{width}}  {words}" for name, words in legend.items()),
             *_learned(report),
+            *_rare(report),
+            *_precision(report),
             *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items()),
             f"grade {report.grade['letter']}: {report.grade['reason']}",
         ]
@@ -122,6 +125,36 @@ def _learned(report: Report) -> list[str]:
                 " gave on the select part"
             )
     return lines
+
+
+def _rare(report: Report) -> list[str]:
+    """A line for every source under which splitting looked for rare failures."""
+    lines = []
+    for entry in report.rare:
+        name, status = entry["source"], entry["status"]
+        line = (
+            f"{name}: splitting followed {entry['looked_at']:,} of {entry['unbroken']:,} inputs without"
+            f" a failure, {status['found']:,} do fail, with a probability of at most"
+            f" {entry['largest']:.1e}"
+        )
+        for row in report.results:
+            if row.method == SPLITTING and row.source == name and row.value is not None:
+                line += f"; with them {row.metric.value} {100 * row.value:.3f} %, {row.claim}"
+        lines.append(line)
+    return lines
+
+
+def _precision(report: Report) -> list[str]:
+    """What was measured to reach a wanted precision."""
+    found = report.precision
+    if not found or not found["reached"]:
+        return []
+    widest = max(width["half_width"] for width in found["widths"].values())
+    inputs, draws = found["rounds"][-1]
+    return [
+        f"precision: all PR and NPPR are known to +-{100 * widest:.2f} points or better, with"
+        f" {inputs:,} of {found['available_inputs']:,} inputs and {draws} draws each"
+    ]
 
 
 def _repeated(report: Report) -> set[str]:

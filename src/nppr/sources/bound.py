@@ -51,6 +51,11 @@ class Bound(Source):
         example = "1,2,5,10 (in --sources: bound:ratio=1+2+5+10)"
         return listed("`density-ratio`", self.ratio, each="ratio", most=LARGEST, example=example)
 
+    @property
+    def noise(self) -> Noise:
+        """The reference noise."""
+        return REFERENCES[self.reference](self.budget)
+
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The draws of the reference, `(B, S, C, H, W)`."""
-        return REFERENCES[self.reference](self.budget).perturb(model, x, y, draws)
+        return self.noise.perturb(model, x, y, draws)

@@ -12,6 +12,8 @@ from functools import reduce
 import numpy as np
 
 from nppr.errors import SpecError, SplitError
+from nppr.statistics.betting import betting
+from nppr.statistics.binomial import error_of
 from nppr.statistics.intervals import (
     Interval,
     bootstrap,
@@ -66,8 +68,7 @@ MOST_CONFIDENT = 0.99
 
 def check_confidence(confidence: float) -> None:
     """Raise `SpecError` unless the confidence lies strictly between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise SpecError(f"`confidence` must lie in (0, 1), got {confidence}. Example: 0.95")
+    error_of(confidence)
 
 
 def accuracy(tally: Tally[Evaluate], confidence: float) -> Estimate:
@@ -135,10 +136,11 @@ def stressed(
 def probabilistic(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
 ) -> list[Estimate]:
-    """PR or NPPR: mean over clean-correct inputs, with three intervals over inputs, one over draws.
+    """PR or NPPR: mean over clean-correct inputs, with four intervals over inputs, one over draws.
 
-    The first is the one to quote in a table; `empirical-bernstein` is the guaranteed one. `hoeffding`
-    is guaranteed too, but speaks about this test set: only the draws are random.
+    The first is the one to quote in a table; `betting` is the guaranteed one, `empirical-bernstein` a
+    wider one of a closed form. `hoeffding` is guaranteed too, but speaks about this test set: only the
+    draws are random.
     """
     require_evaluate(tally)
     check_confidence(confidence)
@@ -148,6 +150,7 @@ def probabilistic(
         "normal": normal(x, confidence),
         "bootstrap": bootstrap(x, confidence, seed),
         "empirical-bernstein": empirical_bernstein(x, confidence),
+        "betting": betting(x, confidence, seed),
         "hoeffding": hoeffding(float(x.mean()), len(x) * tally.draws, confidence),
     }
     return [

@@ -3,87 +3,57 @@
 from __future__ import annotations
 
 import logging
-import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from nppr.checks import check_model, check_results, grade
+from nppr.budget import Budget
+from nppr.checkpoint import Store
+from nppr.checks import check_model, check_results
 from nppr.classifiers import Prepared
 from nppr.data import Data
-from nppr.errors import GradientError, NoFitDataError, SpecError
-from nppr.flags import FLAGS, NO_FEATURES, NO_FIT_DATA, NO_GRADIENTS, overlap_flags, result_flags
+from nppr.errors import GradientError, NoFitDataError
+from nppr.flags import (
+    FLAGS,
+    NO_FEATURES,
+    NO_FIT_DATA,
+    NO_GRADIENTS,
+    PRECISION,
+    RARE_PARTLY,
+    flag,
+    overlap_flags,
+    result_flags,
+)
 from nppr.learned import Fitted, Learner, references, save_fitted
 from nppr.measure import ProgressCallback, measure
-from nppr.report.rows import rows_of
-from nppr.report.schema import SCHEMA_VERSION, WITH_REFERENCES, Flag, Report, Result, failed, result
+from nppr.report.rows import rare_rows, rows_of
+from nppr.report.schema import WITH_REFERENCES, AtRadius, Flag, Report, Result, failed, result
+from nppr.run.assemble import assemble
+from nppr.run.growth import Growth
+from nppr.run.rare import Found, Splitter, movable
+from nppr.run.settings import Facts, Settings
 from nppr.run_folder import RunFolder
 from nppr.sources import Clean, Universal
 from nppr.sources.spec import NPPR
 from nppr.statistics.estimates import (
     accuracy,
     adversarial,
-    check_confidence,
     merged,
     probabilistic,
 )
 from nppr.types import BoolArray, Evaluate, Metric, PerturbationSource, Tally
 
-__all__ = ["Facts", "Run", "Settings"]
+__all__ = ["Run"]
 
 logger = logging.getLogger(__name__)
 
 MERGED = "merged"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What determines the numbers of a run, beside classifier, data and sources."""
-
-    draws: int = 100
-    inputs: int | None = None
-    fit_inputs: int | None = None
-    select_inputs: int | None = None
-    confidence: float = 0.95
-    seed: int = 0
-    quantise: bool = False
-    only_merged: bool = False
-
-    def __post_init__(self) -> None:
-        check_confidence(self.confidence)
-        least = {"draws": 1, "inputs": 1, "fit_inputs": 1, "select_inputs": 1, "seed": 0}
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int) and value >= smallest):
-                argument = name.replace("_", "-")
-                raise SpecError(
-                    f"`{argument}` must be a whole number >= {smallest}, got {value!r}."
-                )
-
-    def as_dict(self) -> dict[str, Any]:
-        """All but the seed, which stands by itself in a report."""
-        return {name: value for name, value in vars(self).items() if name != "seed"}
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The parts of a report that are known before anything is measured."""
-
-    classifier: dict[str, Any]
-    data: dict[str, Any]
-    budget: dict[str, Any]
-    settings: dict[str, Any]
-    seed: int
-
-    def identity(self) -> dict[str, Any]:
-        """What two runs must share to be the same run."""
-        return {**vars(self), "nppr_version": version("nppr")}
+DRAWN = (Metric.PR, Metric.NPPR, Metric.BOUND)
+"""Metrics of sources that draw, for which more draws say more."""
 
 
 @dataclass
@@ -106,7 +76,10 @@ class Run:
     inside: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     fitted: list[Fitted] = field(default_factory=list)
+    rare: dict[str, Found] = field(default_factory=dict)
+    growth: Growth | None = None
     _clean: Tally[Evaluate] | None = None
+    _splitter: Splitter | None = None
 
     def complete(
         self,
@@ -120,6 +93,9 @@ class Run:
         """
         # Before anything is measured: data that cannot be read must not cost a finished run.
         found = [*overlap_flags(self.data), *self._examined()]
+        if self.settings.precision is not None:
+            fitted, learner = [*fitted, *self._learn(learner)], None
+            self._grow([*sources, *(each.source for each in fitted)])
         everything = np.ones(len(self.data.evaluate), bool)
         seen: dict[int, Tensor] | None = {} if self._looks(fitted, learner) else None
         clean = self._clean = self._measure(Clean(), everything, seen)
@@ -127,7 +103,8 @@ class Run:
             measure(Clean(), self.classifier, self.data.evaluate, clean_correct=everything,
                     quantise=self.settings.quantise, keep=seen)  # fmt: skip
         self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
-        sources = [self._ready(source) for source in self._in_order(sources)]
+        given = self._in_order(sources)
+        sources = [self._ready(source) for source in given]
         for source in sources:
             self._add(source, clean.right == 1)
         for each in [*fitted, *self._learn(learner)]:
@@ -136,11 +113,14 @@ class Run:
             self.fitted.append(each)
             self._add(each.source, clean.right == 1)
             self._add_union(each, clean.right == 1)
-        self._merge([*sources, *(each.source for each in self.fitted)])
         measured = [*sources, *(each.source for each in self.fitted)]
-        report = self._report([*found, *self._blind(), *self._reviewed(measured)])
+        self._merge(measured)
+        self._look_for_rare_failures(measured)
+        radii = self._at_radii([*given, *(each.source for each in self.fitted)])
+        flags = [*found, *self._blind(), *self._reviewed(measured), *self._unfinished()]
+        report = self._report(flags, radii)
         if self.folder:
-            self.folder.write(report, self.tallies)
+            self.folder.write(report, self.tallies, {name: f.rare for name, f in self.rare.items()})
         return report
 
     @property
@@ -211,7 +191,7 @@ class Run:
             logger.debug("the fit failed", exc_info=True)
             self.results.append(self._failed(NPPR, Metric.NPPR, error))
             return []
-        self.seconds["fit"] = round(time.perf_counter() - start, 3)
+        self._took("fit", start)
         if self.folder:
             save_fitted(self.folder.path / "distributions", found)
         return found
@@ -238,6 +218,7 @@ class Run:
         source: PerturbationSource,
         clean_correct: BoolArray,
         keep: dict[int, Tensor] | None = None,
+        stored: str | None = None,
     ) -> Tally[Evaluate]:
         start = time.perf_counter()
         tally = measure(
@@ -249,11 +230,11 @@ class Run:
             clean_correct=clean_correct,
             quantise=self.settings.quantise,
             progress=self.progress,
-            store=self.folder.store(source.name) if self.folder else None,
+            store=self._store(stored or source.name),
             keep=keep,
             skip=self._broken(source) if self._clean is not None else None,
         )
-        self.seconds[source.name] = round(time.perf_counter() - start, 3)
+        self._took(stored or source.name, start)
         # Where memory ran out the next source begins with what was left.
         self.classifier = replace(self.classifier, micro_batch=tally.micro_batch)
         return tally
@@ -312,32 +293,118 @@ class Run:
             return ()
         return (Flag(id=NO_FEATURES, source=NPPR, message=FLAGS[NO_FEATURES]),)
 
-    def _report(self, flags: Sequence[Flag]) -> Report:
-        return Report(
-            schema_version=SCHEMA_VERSION,
-            nppr_version=version("nppr"),
-            classifier=self.facts.classifier,
-            data=self.facts.data,
-            budget=self.facts.budget,
-            seed=self.facts.seed,
-            settings=self.facts.settings,
-            results=tuple(self.results),
-            distributions=tuple(self._described(each) for each in self.fitted),
-            flags=tuple(flags),
-            grade=asdict(grade(flags)),
-            timing={
-                "seconds": self.seconds,
-                "total_seconds": round(sum(self.seconds.values()), 3),
-                "images_per_second": round(self.classifier.images_per_second, 1),
-            },
-            environment={
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-                "platform": platform.platform(),
-                "device": str(self.classifier.device),
-                "threads": torch.get_num_threads(),
-                "micro_batch": self.classifier.micro_batch,
-                "form": list(self.classifier.form),
-            },
+    def _report(self, flags: Sequence[Flag], radii: Sequence[AtRadius]) -> Report:
+        return assemble(
+            self.facts,
+            self.classifier,
+            self.results,
+            [self._described(each) for each in self.fitted],
+            flags,
+            self.seconds,
+            rare=[found.described(self.tallies[name]) for name, found in self.rare.items()],
+            precision=self.growth.described() if self.growth else None,
+            radii=radii,
         )
+
+    def _store(self, name: str) -> Store | None:
+        if self.growth is not None:
+            return self.growth.store(name)
+        return self.folder.store(name) if self.folder else None
+
+    def _took(self, name: str, start: float) -> None:
+        """Add the time since `start` to what a source took in this session."""
+        elapsed = time.perf_counter() - start
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
+
+    def _grow(self, sources: Sequence[PerturbationSource]) -> None:
+        """Measure more inputs and draws until the intervals are narrow enough, or nothing is left."""
+        growth = self.growth = Growth(self.data.evaluate, self.settings, self.folder)
+        drawn = [source for source in sources if source.metric in DRAWN]
+        while True:
+            self.data = replace(self.data, evaluate=growth.part)
+            self.settings = replace(self.settings, draws=growth.at.draws)
+            everything = np.ones(len(growth.part), bool)
+            right = self._measure(Clean(), everything).right == 1
+            if not growth.goes_on(self._drawn(drawn, right)):
+                break
+        self.facts = replace(self.facts, data=growth.restated(self.facts.data))
+
+    def _drawn(
+        self, sources: Sequence[PerturbationSource], clean_correct: BoolArray
+    ) -> dict[str, Tally[Evaluate]]:
+        """The tallies of sources that draw; one that fails is told when all are measured."""
+        found = {}
+        for source in sources:
+            try:
+                found[source.name] = self._measure(source, clean_correct)
+            except Exception:
+                logger.debug("source %s failed", source.name, exc_info=True)
+        return found
+
+    def _look_for_rare_failures(self, sources: Sequence[PerturbationSource]) -> None:
+        """Splitting where plain draws saw no failure, for every source that can be moved."""
+        if self.settings.rare_calls is None:
+            return
+        moved = [each for each in sources if each.name in self.tallies and movable(each)]
+        splitter = Splitter(
+            calls=self.settings.rare_calls,
+            sources=len(moved),
+            classifier=self.classifier,
+            part=self.data.evaluate,
+            seed=self.settings.seed,
+            confidence=self.settings.confidence,
+            quantise=self.settings.quantise,
+            folder=self.folder.path / "rare" if self.folder else None,
+            identity=self.folder.identity if self.folder else "",
+            progress=self.progress,
+        )
+        for source in moved:
+            start, tally = time.perf_counter(), self.tallies[source.name]
+            try:
+                found = splitter.look(source, tally)
+            except Exception as error:  # the others' results are kept
+                logger.debug("splitting of %s failed", source.name, exc_info=True)
+                self.results.append(self._failed(source.name, source.metric, error))
+                continue
+            self._took(f"rare {source.name}", start)
+            if found is not None:
+                self.rare[source.name] = found
+                self.results += rare_rows(
+                    source, tally, found.rare, found.combined, self.settings.confidence
+                )
+
+    def _at_radii(self, sources: Sequence[PerturbationSource]) -> list[AtRadius]:
+        """All sources of the budget again, at the other radii that were asked for."""
+        norm, kept, radii = self.facts.budget["norm"], self.results, []
+        for text in self.settings.radii:
+            budget, self.results = Budget.parse(norm, text), []
+            for source in sources:
+                if source.budget is not None:
+                    self._add_at(source, budget)
+            radii.append(AtRadius(radius=budget.radius, text=text, results=tuple(self.results)))
+        self.results = kept
+        return radii
+
+    def _add_at(self, source: PerturbationSource, budget: Budget) -> None:
+        """The rows of one source at another radius; those of its own metric."""
+        try:
+            moved = self._ready(replace(source, budget=budget))  # type: ignore[type-var]
+            stored = f"{source.name}@{budget.radius_text}"
+            tally = self._measure(moved, self.clean.right == 1, stored=stored)
+            rows = rows_of(moved, tally, self.clean, self.settings.confidence, self.settings.seed)
+            self.results += [row for row in rows if row.metric is source.metric]
+        except Exception as error:
+            logger.debug("source %s failed at %s", source.name, budget, exc_info=True)
+            self.results.append(self._failed(source.name, source.metric, error))
+
+    def _unfinished(self) -> tuple[Flag, ...]:
+        """What was asked for and could not be had: a precision, a look at all inputs."""
+        found = []
+        if self.growth is not None and not self.growth.reached:
+            found.append(flag(PRECISION, self.growth.words()))
+        for name, each in self.rare.items():
+            looked = len(each.rare.positions)
+            if looked < each.unbroken:
+                words = f"{looked:,} of {each.unbroken:,} inputs without a failure were looked at"
+                found.append(flag(RARE_PARTLY, words, name))
+        return tuple(found)

@@ -1,0 +1,100 @@
+"""`nppr report`: the page, tables and figures of a run, from its folder alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nppr import console
+from nppr.cli import options
+from nppr.errors import unknown
+
+if TYPE_CHECKING:
+    from nppr.report.folder import RunFiles
+
+__all__ = ["report"]
+
+FORMATS = ("html", "md", "csv", "latex", "json")
+
+Run = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder that nppr assess --out has written.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="File to write. Default: report.html in RUN; other formats are printed."
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", help="html: the page; md, csv, latex or json: the comparison table alone."
+    ),
+]
+Figures = Annotated[
+    str | None,
+    typer.Option("--figures", help="Write the figures to RUN/figures too: svg, png, pdf."),
+]
+
+
+def report(
+    run: Run,
+    out: Out = None,
+    form: Format = "html",
+    figures: Figures = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Render the page of a run again, or its table for a paper.
+
+    Reads report.json, per_input.csv and evidence.safetensors of the folder and changes none of them.
+    The page is one file that needs no network.
+    """
+    if form not in FORMATS:
+        raise unknown("format", form, FORMATS)
+    from nppr.report.folder import read_run
+
+    files = read_run(run)
+    kinds = _kinds(figures)
+    if form == "html":
+        _write_page(files, out or files.path / "report.html")
+    else:
+        _write_table(files, form, out)
+    if kinds:
+        from nppr.report.figures import figures_of, save
+
+        drawn = figures_of(files.report, files.per_input, files.evidence)
+        paths = save(drawn, files.path / "figures", kinds)
+        if not quiet:
+            console.err.print(f"{len(paths)} figures in {files.path / 'figures'}", markup=False)
+
+
+def _kinds(figures: str | None) -> tuple[str, ...]:
+    """The formats of figures, checked before anything is written."""
+    if figures is None:
+        return ()
+    from nppr.report.figures import check_formats
+
+    return check_formats(figures)
+
+
+def _write_page(files: RunFiles, path: Path) -> None:
+    from nppr.report.exports import write_whole
+    from nppr.report.page import page_of
+
+    write_whole(path, page_of(files.report, files.per_input, files.evidence))
+    sys.stdout.write(f"{path}\n")
+
+
+def _write_table(files: RunFiles, form: str, path: Path | None) -> None:
+    from nppr.report.exports import FORMATS as RENDERINGS
+    from nppr.report.exports import table_of, write_whole
+
+    text = RENDERINGS[form](table_of(files.report))
+    if path is None:
+        sys.stdout.write(text)
+        return
+    write_whole(path, text)
+    sys.stdout.write(f"{path}\n")

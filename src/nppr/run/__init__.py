@@ -1,0 +1,6 @@
+"""One run: measure every source on the same inputs, read the tallies, gather the report."""
+
+from nppr.run.complete import Run
+from nppr.run.settings import Facts, Settings
+
+__all__ = ["Facts", "Run", "Settings"]

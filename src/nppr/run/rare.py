@@ -1,0 +1,157 @@
+"""Splitting within a run: it takes over for inputs where plain draws saw no failure.
+
+The sources share the calls evenly; what one leaves the next may use. Inputs are looked at in a seeded
+order, as many as the calls allow to be followed down to RARE_FLOOR, in groups that are kept when they
+are finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nppr.classifiers import Prepared
+from nppr.data import Part
+from nppr.data.subset import stratified_order
+from nppr.measure import ProgressCallback
+from nppr.rare import (
+    MOVABLE,
+    Combined,
+    Rare,
+    Status,
+    combined,
+    joined,
+    rare_failures,
+    read_rare,
+    write_rare,
+)
+from nppr.run.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.sources import Bound
+from nppr.types import Evaluate, IntArray, PerturbationSource, Progress, Tally
+
+__all__ = ["Found", "Splitter", "movable"]
+
+GROUP = 32
+"""Inputs whose runs are made together and kept together."""
+
+
+def movable(source: PerturbationSource) -> PerturbationSource | None:
+    """The source whose draws splitting moves: itself, a bound's reference, or None."""
+    moved = source.noise if isinstance(source, Bound) else source
+    return moved if isinstance(moved, MOVABLE) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What splitting found for a source, and all inputs' failure probabilities with it."""
+
+    rare: Rare
+    unbroken: int
+    combined: Combined
+
+    def described(self, tally: Tally[Evaluate]) -> dict[str, Any]:
+        """Its entry in the report."""
+        rare = self.rare
+        return {
+            "source": rare.source,
+            "unbroken": self.unbroken,
+            "looked_at": len(rare.positions),
+            "status": {each.value: rare.status.count(each) for each in Status},
+            "particles": rare.particles,
+            "replicates": rare.replicates,
+            "calls": int(rare.calls.sum()),
+            "largest": float(rare.p.max()),
+            "median": float(np.median(rare.p)),
+            "added": self.combined.added(tally.clean_correct),
+        }
+
+
+@dataclass
+class Splitter:
+    """The calls that are left, and for how many sources."""
+
+    calls: int
+    sources: int
+    classifier: Prepared
+    part: Part[Evaluate]
+    seed: int
+    confidence: float
+    quantise: bool
+    folder: Path | None
+    identity: str
+    progress: ProgressCallback | None
+
+    def look(self, source: PerturbationSource, tally: Tally[Evaluate]) -> Found | None:
+        """Look at inputs that are right without noise and in all draws; None where there are none."""
+        moved = movable(source)
+        assert moved is not None
+        share, self.sources = self.calls // max(1, self.sources), self.sources - 1
+        unbroken = np.flatnonzero(tally.clean_correct & tally.unbroken)
+        places = self._chosen(unbroken, share // RARE_CALLS_PER_INPUT)
+        if not len(places):
+            return None
+        each = share // len(places)
+        parts: list[Rare] = []
+        for start in range(0, len(places), GROUP):
+            group = places[start : start + GROUP]
+            parts.append(
+                self._group(source.name, moved, group, each, sum(map(_spent, parts)), share)
+            )
+        rare = replace(joined(parts), source=source.name)
+        self.calls -= _spent(rare)
+        return Found(rare, len(unbroken), combined(tally, rare))
+
+    def _chosen(self, unbroken: IntArray, most: int) -> IntArray:
+        order = stratified_order(self.part.labels[unbroken], self.part.indices[unbroken], self.seed)
+        chosen: IntArray = np.sort(unbroken[order[:most]])
+        return chosen
+
+    def _group(
+        self,
+        name: str,
+        moved: PerturbationSource,
+        places: IntArray,
+        each: int,
+        before: int,
+        total: int,
+    ) -> Rare:
+        """The results of some inputs, from the file where they are kept already."""
+        kept = self._file(name, places)
+        known = None if kept is None else read_rare(kept, self.identity)
+        if known is not None:
+            return known
+
+        def tell(state: Progress) -> None:
+            if self.progress is not None:
+                here = f"rare {name}"
+                self.progress(Progress(here, before + state.done, total, state.right))
+
+        found = rare_failures(
+            moved,
+            self.classifier,
+            self.part,
+            places,
+            calls=each * len(places),
+            seed=self.seed,
+            confidence=self.confidence,
+            floor=RARE_FLOOR,
+            quantise=self.quantise,
+            progress=tell,
+        )
+        if kept is not None:
+            write_rare(kept, found, self.identity)
+        return found
+
+    def _file(self, name: str, places: IntArray) -> Path | None:
+        if self.folder is None:
+            return None
+        which = hashlib.sha256(f"{name} {places.tolist()}".encode()).hexdigest()[:16]
+        return self.folder / f"{which}.safetensors"
+
+
+def _spent(rare: Rare) -> int:
+    return int(rare.calls.sum())

@@ -1,0 +1,84 @@
+"""`nppr report`: the page, tables and figures of a run folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from report.page.made_runs import made_evidence, made_report, write_run
+
+from nppr.cli import run
+
+FILES = ("report.json", "per_input.csv", "evidence.safetensors")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run", *made_report(), made_evidence())
+
+
+def test_the_page_is_written_into_the_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {name: (folder / name).read_bytes() for name in FILES}
+    (folder / "report.html").write_text("old")
+    assert run(["report", str(folder)]) == 0
+    page = folder / "report.html"
+    assert capsys.readouterr().out == f"{page}\n"
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert {name: (folder / name).read_bytes() for name in FILES} == before
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "report.html"])
+
+
+def test_figures_are_written_beside_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder.parent / "elsewhere" / "page.html"
+    assert run(["report", str(folder), "--out", str(out), "--figures", "svg,png"]) == 0
+    assert out.exists()
+    assert not (folder / "report.html").exists()
+    written = {path.suffix for path in (folder / "figures").iterdir()}
+    assert written == {".svg", ".png"}
+    assert "figures in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("md", "| metric |"), ("csv", "metric,source,"), ("latex", r"\begin{table}")]
+)
+def test_tables_are_printed(
+    folder: Path, form: str, start: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(folder), "--format", form]) == 0
+    assert capsys.readouterr().out.startswith(start)
+    assert not (folder / "report.html").exists()
+
+
+def test_a_table_is_written_where_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "table.json"
+    assert run(["report", str(folder), "--format", "json", "--out", str(out), "--quiet"]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert "nppr" in {row["source"] for row in json.loads(out.read_text())}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--format", "pdf"], "`format`"),
+        (["--figures", "gif"], "`figures`"),
+        (["--figures", ""], "`figures`"),
+        (["--out", "/dev/null/x"], "`out`"),
+    ],
+)
+def test_bad_options_are_one_line(
+    folder: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(folder), *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert "Traceback" not in printed.err
+    assert not (folder / "report.html").exists()
+
+
+def test_a_bad_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", str(tmp_path / "nothing")]) == 2
+    assert "`run` must be the folder of a run" in capsys.readouterr().err
