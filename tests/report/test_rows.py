@@ -70,7 +70,7 @@ def test_noise_has_pr_with_five_intervals(source: PerturbationSource) -> None:
         (Metric.PROB_ACC, gamma) for gamma in GAMMAS
     ]
     assert [row.method for row in pr] == [row.method for row in probabilistic(OFTEN, 0.9)]
-    assert len(pr) == 4
+    assert len(pr) == 5
     for row, expected in zip(pr, probabilistic(OFTEN, 0.9), strict=True):
         assert (row.source, row.metric) == (source.name, Metric.PR)
         assert (row.low, row.value, row.high) == (expected.low, expected.value, expected.high)
