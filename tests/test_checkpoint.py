@@ -4,24 +4,25 @@ import numpy as np
 import pytest
 
 from nppr.checkpoint import Blocks, FileStore
+from nppr.distributed import World
 from nppr.errors import RunFolderError
 
 
 def test_round_trip(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blocks")
     assert store.load(3) is None
-    store.save(Blocks(np.array([1, 2, 3]), np.array([1, 1, 0]), 7), now=True)
+    store.save(Blocks(np.array([1, 2, 3]), np.array([1, 1, 0]), np.array([4, 3, 0])), now=True)
     loaded = store.load(3)
     assert loaded is not None
     assert loaded.right.tolist() == [1, 2, 3]
     assert loaded.finished.tolist() == [1, 1, 0]
-    assert loaded.calls == 7
+    assert loaded.calls.tolist() == [4, 3, 0]
 
 
 def test_sums_are_kept_to_the_last_bit(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blocks")
     sums = np.array([[-27631.021115928547, 690.7755278982137], [-np.inf, 1 / 3], [0.0, -0.0]])
-    store.save(Blocks(np.arange(3), np.arange(3), 5, sums), now=True)
+    store.save(Blocks(np.arange(3), np.arange(3), np.arange(3), sums), now=True)
     loaded = store.load(3)
     assert loaded is not None
     assert loaded.sums.dtype == np.float64
@@ -56,3 +57,41 @@ def test_damage_and_other_sizes_are_named(tmp_path: Path) -> None:
         store.path.write_bytes(whole[:length])
         with pytest.raises(RunFolderError, match="cannot be read"):
             store.load(3)
+
+
+def test_of_every_input_the_furthest_is_taken() -> None:
+    sums = np.array([[0.5], [1.5], [2.5]])
+    one = Blocks(np.array([1, 9, 0]), np.array([1, 3, 0]), np.array([2, 18, 0]))
+    other = Blocks(np.array([5, 3, 0]), np.array([2, 1, 0]), np.array([10, 6, 0]), sums)
+    merged = Blocks.merged([one, other])
+    assert merged.right.tolist() == [5, 9, 0]
+    assert merged.finished.tolist() == [2, 3, 0]
+    assert merged.calls.tolist() == [10, 18, 0]
+    assert merged.sums.tolist() == [[0.5], [-np.inf], [-np.inf]]
+    again = Blocks.merged([merged, one, other])
+    assert (again.right.tolist(), again.calls.tolist()) == ([5, 9, 0], [10, 18, 0])
+
+
+def test_files_of_ranks_are_found_by_one_process_and_go_when_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStore(tmp_path / "blocks" / "pgd.safetensors", "run")
+    for rank, finished in enumerate(([1, 0, 0], [0, 2, 0], [0, 0, 3])):
+        monkeypatch.setattr("nppr.checkpoint.world", lambda rank=rank: World(rank, 3))
+        done = np.array(finished)
+        store.save(Blocks(done, done, done), now=True)
+        store.finish(Blocks.none(3)) if rank else None
+    names = [f"pgd{rank}.safetensors" for rank in ("", ".rank1", ".rank2")]
+    assert sorted(path.name for path in store.path.parent.iterdir()) == sorted(names)
+    monkeypatch.setattr("nppr.checkpoint.world", World)
+    loaded = store.load(3)
+    assert loaded is not None
+    assert loaded.finished.tolist() == [1, 2, 3]
+    store.finish(loaded)
+    assert [path.name for path in store.path.parent.iterdir()] == ["pgd.safetensors"]
+    kept = store.load(3)
+    assert kept is not None
+    assert kept.calls.tolist() == [1, 2, 3]
+    (store.path.parent / "pgd.rank1.safetensors").write_bytes(b"")
+    with pytest.raises(RunFolderError, match=r"rank1.*cannot be read"):
+        store.load(3)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nppr.learn import learn
     from nppr.learned import Fitted, load_fitted
     from nppr.measure import measure
-    from nppr.report import Report, read_report
+    from nppr.report import Report, read_report, read_run
     from nppr.sources import CW, PGD, CustomAttack, CustomNoise, Gaussian, Laplace, Learned, Uniform
     from nppr.types import Estimate, PerturbationSource, Tally
 
@@ -62,6 +62,7 @@ __all__ = [
     "measure",
     "paper_settings",
     "read_report",
+    "read_run",
 ]
 
 _HOMES = {
@@ -85,6 +86,7 @@ _HOMES = {
     "measure": "nppr.measure",
     "Report": "nppr.report",
     "read_report": "nppr.report",
+    "read_run": "nppr.report",
     "CW": "nppr.sources",
     "PGD": "nppr.sources",
     "CustomAttack": "nppr.sources",

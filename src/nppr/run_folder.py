@@ -26,10 +26,10 @@ from nppr.checkpoint import FileStore
 from nppr.errors import RunFolderError
 from nppr.rare import Rare, rare_csv
 from nppr.report.evidence import FILE as EVIDENCE
+from nppr.report.evidence import Evidence, write_evidence
 from nppr.report.per_input import FILE as PER_INPUT
-from nppr.report.per_input import per_input_of
+from nppr.report.per_input import PerInput
 from nppr.report.schema import Report
-from nppr.types import Evaluate, Tally
 
 __all__ = ["RunFolder"]
 
@@ -105,12 +105,14 @@ class RunFolder:
     def write(
         self,
         report: Report,
-        tallies: Mapping[str, Tally[Evaluate]],
+        per_input: PerInput,
+        evidence: Evidence | None = None,
         rare: Mapping[str, Rare] | None = None,
     ) -> None:
-        """Write the inputs' results, then the report."""
-        inputs = per_input_of(tallies, report.settings["confidence"])
-        self._write(PER_INPUT, inputs.to_csv())
+        """Write the inputs' results and what is shown of them, then the report."""
+        self._write(PER_INPUT, per_input.to_csv())
+        if evidence is not None:
+            write_evidence(self.path, evidence)
         if rare:
             self._write(RARE, rare_csv(rare))
         self._write("report.json", report.to_json())

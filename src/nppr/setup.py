@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from nppr.budget import Budget
@@ -17,6 +20,7 @@ from nppr.classifiers.checking import check_classifier
 from nppr.classifiers.prepare import FORMS
 from nppr.data import Data, load_data
 from nppr.data.load import DataSpec
+from nppr.distributed import first, gathered, require_same, world
 from nppr.distributions import Dependency
 from nppr.errors import BudgetError, ClassifierError
 from nppr.fit import FitProgress, FitSettings
@@ -52,13 +56,15 @@ class Setup:
         Noise that cannot see features, because the model shows none, may see the label only.
         """
         pixels = math.prod(self.data.shape)
-        fixed = prepare(
-            self.classifier.reference,
-            probe(self.data.evaluate),
-            classes=self.data.classes,
-            device=self.classifier.device,
-            micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
-            form=FORMS,
+        fixed = _agreed(
+            prepare(
+                self.classifier.reference,
+                probe(self.data.evaluate),
+                classes=self.data.classes,
+                device=self.classifier.device,
+                micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
+                form=FORMS,
+            )
         )
         if self.blind(fit):
             fit = replace(fit, family=fit.family.with_(dependency=Dependency.LABEL))
@@ -108,29 +114,79 @@ def set_up(
         settings={**work, **settings.as_dict()},
         seed=settings.seed,
     )
-    division = RunFolder.division(out) if resume and out is not None else {}
-    if "threads" in division:  # another number of threads would round a fit otherwise
-        torch.set_num_threads(int(division["threads"]))
-    ready = prepare(
-        classifier,
-        examples,
-        classes=data.classes,
-        device=device,
-        micro_batch=batch_size if batch_size is not None else division.get("micro_batch"),
-        form=division.get("form"),
-    )
+    _require_same_ranks(facts, data)
+    division = first(lambda: RunFolder.division(out)) if resume and out is not None else {}
+    threads = int(division.get("threads", gathered(torch.get_num_threads())[0]))
+    if threads != torch.get_num_threads():  # it would round a fit otherwise
+        torch.set_num_threads(threads)
+    if batch_size is not None:
+        division = {**division, "micro_batch": batch_size}
+    ready = _prepared(classifier, data, device, division)
     folder = None
     if out is not None:
         identity = {**facts.identity(), "device": ready.device.type}
-        folder = RunFolder.open(out, identity, resume=resume, overwrite=overwrite)
-        folder.record_division(
-            {
-                "micro_batch": ready.micro_batch,
-                "form": list(ready.form),
-                "threads": torch.get_num_threads(),
-            }
-        )
+        folder = first(lambda: _opened(out, identity, ready, resume=resume, overwrite=overwrite))
     return Setup(data, budget, ready, featurer, facts, settings, folder)
+
+
+def _prepared(
+    classifier: Classifier,
+    data: Data,
+    device: str | torch.device | None,
+    division: Mapping[str, Any],
+) -> Prepared:
+    """The classifier in the form and micro-batch of the division, else those that are fastest.
+
+    Of several ranks the first searches, alone, and the others follow it.
+    """
+    micro_batch, form = division.get("micro_batch"), division.get("form")
+    prepared = partial(
+        prepare, classifier, probe(data.evaluate), classes=data.classes, device=device
+    )
+    if world().size == 1:
+        return prepared(micro_batch=micro_batch, form=form)
+    found: list[Prepared] = []
+
+    def search() -> tuple[int, tuple[str, ...]]:
+        found.append(prepared(micro_batch=micro_batch, form=form))
+        return found[0].micro_batch, found[0].form
+
+    size, kept = first(search)
+    ready = found[0] if found else prepared(micro_batch=size, form=kept)
+    require_same({"device": ready.device.type})
+    return _agreed(ready)
+
+
+def _agreed(ready: Prepared) -> Prepared:
+    """With the smallest micro-batch of all ranks: memory may be short on one of them."""
+    return replace(ready, micro_batch=min(gathered(ready.micro_batch)))
+
+
+def _opened(
+    out: str | Path, identity: Mapping[str, Any], ready: Prepared, *, resume: bool, overwrite: bool
+) -> RunFolder:
+    folder = RunFolder.open(out, identity, resume=resume, overwrite=overwrite)
+    folder.record_division(
+        {
+            "micro_batch": ready.micro_batch,
+            "form": list(ready.form),
+            "threads": torch.get_num_threads(),
+        }
+    )
+    return folder
+
+
+def _require_same_ranks(facts: Facts, data: Data) -> None:
+    """Raise `InputError` where ranks were given different things or have different versions."""
+    if world().size == 1:
+        return
+    parts = {f"{part.kind.name} part": part.fingerprint() for part in (data.fit, data.select)}
+    versions = {
+        "Python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+    require_same({**facts.identity(), **parts, "version of": versions})
 
 
 def limited(data: DataSpec, settings: Settings) -> Data:

@@ -29,7 +29,7 @@ def test_assess_prints_a_table_and_writes_the_run(
     assert "out/report.json" in printed.out
     assert "about" in printed.err
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "blocks", "per_input.csv", "report.json", "run.json",
+        "blocks", "evidence.safetensors", "per_input.csv", "report.json", "run.json",
     }  # fmt: skip
 
 

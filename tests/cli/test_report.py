@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from report.page.made_runs import made_evidence, made_report, write_run
 
 from nppr.cli import run
+from report.page.made_runs import made_evidence, made_report, write_run
 
 FILES = ("report.json", "per_input.csv", "evidence.safetensors")
 
@@ -42,7 +42,8 @@ def test_figures_are_written_beside_it(folder: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("form", "start"), [("md", "| metric |"), ("csv", "metric,source,"), ("latex", r"\begin{table}")]
+    ("form", "start"),
+    [("md", "| metric |"), ("csv", "metric,source,"), ("latex", r"\begin{table}")],
 )
 def test_tables_are_printed(
     folder: Path, form: str, start: str, capsys: pytest.CaptureFixture[str]

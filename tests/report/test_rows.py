@@ -154,10 +154,13 @@ def test_splitting_takes_over_where_no_draw_failed() -> None:
     (row,) = rare_rows(Uniform(BUDGET), OFTEN, rare, known, 0.95)
     assert row.value == pytest.approx(1 - (1e-3 + 0.5 + 1.0 + 0.0) / 4)
     half = 1.959964 * np.sqrt(np.square(known.errors[:4]).sum()) / 4
+    assert row.value is not None
     assert (row.low, row.high) == pytest.approx((row.value - half, row.value + half))
     assert row.calls == OFTEN.calls + 700
     assert (row.metric, row.claim, row.method) == (Metric.PR, Claim.TEST_SET, "draws + splitting")
     one, two = rare_rows(Bound(BUDGET, ratio="1+100"), OFTEN, rare, known, 0.95)
     assert one.value == pytest.approx(row.value)
     assert two.value == pytest.approx((0.9 + 0 + 0 + 1.0) / 4)
+    assert two.high is not None
+    assert two.low is not None
     assert two.high - two.low == pytest.approx(2 * 1.959964 * 100 * known.errors[0] / 4, rel=1e-6)

@@ -6,13 +6,21 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting, betting_lower
 from nppr.statistics.multiple import holm
-from nppr.statistics.paired import exceeds, exceeds_approximately, paired_difference
-from nppr.types import FloatArray
+from nppr.statistics.paired import (
+    Share,
+    exceeds,
+    exceeds_approximately,
+    guaranteed_difference,
+    joint_difference,
+    paired_difference,
+    unpaired_difference,
+)
+from nppr.types import BoolArray, FloatArray
 
 REPEATS = 300
 
@@ -116,3 +124,115 @@ def test_different_inputs_are_named() -> None:
         exceeds(np.array([2.0]), np.array([0.0]), 0.05)
     with pytest.raises(SpecError, match="`alpha`"):
         exceeds(np.zeros(3), np.zeros(3), 0.0)
+
+
+def classifiers(rng: np.random.Generator, n: int, draws: int = 4) -> tuple[Share, Share]:
+    """Two classifiers that find the same inputs hard, each right without noise on its own."""
+    hard = rng.normal(size=n)
+    found = []
+    for shift in (0.0, 0.4):
+        z = hard + 0.5 * rng.normal(size=n) + shift
+        correct = (rng.random(n) < special.expit(2 * z + 2)).astype(np.float64)
+        found.append(Share(correct * rng.binomial(draws, special.expit(1.5 * z)) / draws, correct))
+    return found[0], found[1]
+
+
+def test_joint_intervals_cover_and_are_narrower_than_unpaired() -> None:
+    rng = np.random.default_rng(10)
+    a, b = classifiers(rng, 1_000_000)
+    truth = a.value - b.value
+    repeats = 500
+    held = {"normal": 0, "bootstrap": 0, "unpaired": 0, "guaranteed": 0}
+    widths = dict.fromkeys(held, 0.0)
+    for seed in range(repeats):
+        a, b = classifiers(rng, 400)
+        found = joint_difference(a, b, 0.95, seed)
+        intervals = {"normal": found.normal, "bootstrap": found.bootstrap}
+        intervals["unpaired"] = unpaired_difference(a, b, 0.95)
+        if seed < 50:
+            sure = guaranteed_difference(a, b, 0.95, seed)
+            assert sure is not None
+            intervals["guaranteed"] = sure
+        for name, interval in intervals.items():
+            held[name] += interval.low <= truth <= interval.high
+            widths[name] += interval.high - interval.low
+    for name in ("normal", "bootstrap"):
+        assert 0.93 <= held[name] / repeats <= 0.97
+        assert widths[name] < 0.85 * widths["unpaired"]
+    assert held["guaranteed"] >= 48
+
+
+def masked(rng: np.random.Generator, correct: BoolArray) -> Share:
+    return Share(correct * rng.random(len(correct)), correct.astype(np.float64))
+
+
+def test_where_the_same_inputs_count_it_is_the_paired_interval() -> None:
+    rng = np.random.default_rng(11)
+    correct = rng.random(200) < 0.7
+    a, b = masked(rng, correct), masked(rng, correct)
+    joint = joint_difference(a, b, 0.9, 3)
+    paired = paired_difference(a.above[correct], b.above[correct], 0.9, 3)
+    assert joint.value == pytest.approx(paired.mean)
+    assert joint.normal.low == pytest.approx(paired.normal.low)
+    assert joint.normal.high == pytest.approx(paired.normal.high)
+    assert joint.bootstrap.low == pytest.approx(paired.bootstrap.low, abs=0.01)
+    assert guaranteed_difference(a, b, 0.9, 3) == paired.betting
+
+
+def test_the_difference_is_that_of_the_two_means() -> None:
+    a = Share(np.array([1.0, 0.5, 0.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0]))
+    b = Share(np.array([0.0, 0.5, 0.25, 0.0]), np.array([0.0, 1.0, 1.0, 0.0]))
+    found = joint_difference(a, b, 0.95)
+    assert found.value == pytest.approx(0.75 - 0.375)
+    influence = (a.above[:3] - 0.75 * a.below[:3]) / (2 / 3)
+    influence -= (b.above[:3] - 0.375 * b.below[:3]) / (2 / 3)
+    half = stats.t.ppf(0.975, 2) * influence.std(ddof=1) / math.sqrt(3)
+    assert found.normal.high == pytest.approx(min(1, 0.375 + half))
+
+
+def test_the_same_share_twice_differs_by_nothing() -> None:
+    a = masked(np.random.default_rng(12), np.arange(50) % 3 > 0)
+    found = joint_difference(a, a, 0.95)
+    assert (found.value, found.normal.low, found.normal.high) == (0, 0, 0)
+    assert (found.bootstrap.low, found.bootstrap.high) == (0, 0)
+
+
+def test_unpaired_is_the_interval_of_welch() -> None:
+    rng = np.random.default_rng(13)
+    a, b = rng.random(30), rng.random(80) ** 2
+    truth = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
+    found = unpaired_difference(Share(a, np.ones(30)), Share(b, np.ones(80)), 0.95)
+    assert (found.low, found.high) == pytest.approx((truth.low, truth.high))
+
+
+def test_resampling_in_parts_is_resampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(14)
+    a, b = classifiers(rng, 300)
+    whole = joint_difference(a, b, 0.95, 5)
+    monkeypatch.setattr("nppr.statistics.paired.CELLS", 10_000)
+    assert joint_difference(a, b, 0.95, 5) == whole
+
+
+def test_one_input_says_nothing() -> None:
+    one = Share(np.ones(1), np.ones(1))
+    other = Share(np.zeros(1), np.ones(1))
+    assert joint_difference(one, other, 0.95).normal.low == -1
+    assert unpaired_difference(one, other, 0.95).low == -1
+    sure = guaranteed_difference(one, other, 0.95)
+    assert sure is not None
+    assert sure.low < 0
+
+
+def test_uneven_counts_have_no_guarantee() -> None:
+    uneven = Share(np.array([2.0, 0.5]), np.array([2.0, 1.0]))
+    assert not uneven.even
+    assert guaranteed_difference(uneven, uneven, 0.95) is None
+
+
+def test_shares_of_nothing_and_of_other_inputs_are_named() -> None:
+    with pytest.raises(SpecError, match="`below`"):
+        Share(np.zeros(3), np.zeros(3))
+    with pytest.raises(SpecError, match="same inputs"):
+        joint_difference(Share(np.ones(3), np.ones(3)), Share(np.ones(4), np.ones(4)), 0.95)
+    with pytest.raises(SpecError, match="`confidence`"):
+        unpaired_difference(Share(np.ones(3), np.ones(3)), Share(np.ones(4), np.ones(4)), 1.0)

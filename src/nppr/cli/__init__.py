@@ -20,8 +20,10 @@ from nppr.allocator import keep_freed_memory
 from nppr.cli.assess import assess, evaluate
 from nppr.cli.bound import bound
 from nppr.cli.certify import certify
+from nppr.cli.compare import compare
 from nppr.cli.doctor import doctor
 from nppr.cli.fit import fit
+from nppr.cli.report import report
 from nppr.cli.spectrum import spectrum
 from nppr.cli.train import train
 from nppr.errors import NpprError
@@ -62,6 +64,10 @@ Examples:
       robustness at least, under all noise of density up to c times that of Uniform noise
   nppr certify --source uniform --at-least 0.9
       is robustness at least 90 %? Draws until that is settled (exit code 0, 1 or 3)
+  nppr report runs/mine --figures svg,pdf
+      render the page of a run again, and its figures as files; --format latex: its table
+  nppr compare runs/resnet20 runs/resnet32
+      two runs side by side: paired differences, ranks, a page and tables
   nppr assess --draws 1000 --out runs/mine --resume
       continue an interrupted run: the same command with --resume
   nppr train digits-cnn --out digits.safetensors
@@ -80,7 +86,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (assess, fit, evaluate, spectrum, bound, certify, doctor):
+for command in (assess, fit, evaluate, spectrum, bound, certify, doctor, report, compare):
     app.command(epilog=EXAMPLES)(command)
 app.command(epilog=EXAMPLES)(train)
 

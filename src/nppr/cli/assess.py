@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,6 +16,7 @@ from nppr.cli.groups import (
     FitOptions,
     MeasureOptions,
     ModelOptions,
+    PageOptions,
     RunOptions,
     grouped,
     run_folder,
@@ -37,6 +39,7 @@ def assess(
     fit: FitOptions = FitOptions(),  # noqa: B008
     distribution: options.Distribution = None,
     only_merged: options.OnlyMerged = False,
+    pages: PageOptions = PageOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
@@ -44,10 +47,11 @@ def assess(
 
     All sources meet the same inputs.
 
-    Writes report.json and per_input.csv to the run folder and prints the results as a table.
+    Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
+    as a table.
     """
     report, path = assessed(
-        model, data, budget, sources, measured, fit, distribution, run,
+        model, data, budget, sources, measured, fit, distribution, pages, run,
         only_merged=only_merged,
     )  # fmt: skip
     show(report, path, quiet=run.quiet, as_json=as_json)
@@ -61,6 +65,7 @@ def evaluate(
     distribution: options.Distribution = None,
     sources: options.Sources = None,
     measured: MeasureOptions = MeasureOptions(),  # noqa: B008
+    pages: PageOptions = PageOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
@@ -74,7 +79,7 @@ def evaluate(
             " Example: --distribution runs/fit"
         )
     report, path = assessed(
-        model, data, budget, sources or "", measured, FitOptions(), distribution, run
+        model, data, budget, sources or "", measured, FitOptions(), distribution, pages, run
     )
     show(report, path, quiet=run.quiet, as_json=as_json)
 
@@ -87,6 +92,7 @@ def assessed(
     measured: MeasureOptions,
     fit: FitOptions,
     distribution: options.Distribution,
+    pages: PageOptions,
     run: RunOptions,
     floors: str | None = None,
     *,
@@ -98,6 +104,7 @@ def assessed(
         options.numbers(name, getattr(model, name))
     work = (budget, sources, measured, fit, distribution, floors, only_merged)
     amounts = measured.settings()
+    pages.kinds()
     folder = run_folder(run, model, data, *work)
 
     from nppr.assess import assess as assess_classifier
@@ -135,7 +142,19 @@ def assessed(
             on_fit=on_fit,
             on_plan=None if run.quiet else console.show_plan,
         )
+    _render(pages, folder, quiet=run.quiet)
     return report, str(folder / "report.json")
+
+
+def _render(pages: PageOptions, folder: Path, *, quiet: bool) -> None:
+    """Write the page and the figures; failing at it never costs the run."""
+    try:
+        written = pages.write(folder)
+    except Exception as error:  # the numbers are safe in report.json
+        console.show_error(f"the page could not be rendered: {error}. Try: nppr report {folder}")
+        return
+    if written and not quiet:
+        console.err.print(f"page: {written[0]}", markup=False, soft_wrap=True)
 
 
 def show(report: Report, path: str, *, quiet: bool, as_json: bool) -> None:

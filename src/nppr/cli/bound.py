@@ -17,6 +17,7 @@ from nppr.cli.groups import (
     FitOptions,
     MeasureOptions,
     ModelOptions,
+    PageOptions,
     RunOptions,
     grouped,
 )
@@ -47,6 +48,7 @@ def bound(
     reference: Reference = "uniform",
     density_ratio: DensityRatio = "1,2,5,10",
     measured: MeasureOptions = MeasureOptions(),  # noqa: B008
+    pages: PageOptions = PageOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
@@ -61,7 +63,7 @@ def bound(
         raise SpecError(f"`confidence` must be at least 0.75 here, got {level}. Example: 0.95")
     ratio = density_ratio.replace(" ", "").replace(",", "+")
     source = f"bound:reference={reference}:ratio={ratio}"
-    report, path = assessed(model, data, budget, source, measured, FitOptions(), None, run)
+    report, path = assessed(model, data, budget, source, measured, FitOptions(), None, pages, run)
     if as_json:
         sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
         return

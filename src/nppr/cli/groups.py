@@ -27,6 +27,7 @@ __all__ = [
     "FitOptions",
     "MeasureOptions",
     "ModelOptions",
+    "PageOptions",
     "RunOptions",
     "grouped",
     "run_folder",
@@ -183,6 +184,31 @@ class MeasureOptions:
             "rare_calls": (self.rare_calls or RARE_CALLS) if self.rare else None,
             "radii": [text.strip() for text in self.radii.split(",")] if self.radii else (),
         }
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """What is rendered from the report."""
+
+    page: options.Page = True
+    figures: options.Figures = None
+
+    def kinds(self) -> tuple[str, ...]:
+        """The formats of figures; what is not one is an error before anything runs."""
+        if self.figures is None:
+            return ()
+        from nppr.report.figures import check_formats
+
+        return check_formats(self.figures)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Render what was asked for into the run's folder."""
+        if not self.page and self.figures is None:
+            return []
+        from nppr.report.folder import read_run
+        from nppr.report.page import write_rendered
+
+        return write_rendered(read_run(folder), page=self.page, figures=self.kinds())
 
 
 @dataclass(frozen=True)

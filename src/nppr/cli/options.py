@@ -174,6 +174,13 @@ Resume = Annotated[
     bool, typer.Option("--resume", help="Continue an interrupted run of the same settings.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what the run folder holds.")]
+Page = Annotated[
+    bool, typer.Option("--page/--no-page", help="Write report.html, the page for readers.")
+]
+Figures = Annotated[
+    str | None,
+    typer.Option("--figures", help="Write the figures as files too: svg, png, pdf."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but the path of the result.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print report.json instead of the table.")]
 Dependency = Annotated[

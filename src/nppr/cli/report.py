@@ -10,6 +10,7 @@ import typer
 
 from nppr import console
 from nppr.cli import options
+from nppr.cli.groups import PageOptions
 from nppr.errors import unknown
 
 if TYPE_CHECKING:
@@ -34,17 +35,13 @@ Format = Annotated[
         "--format", help="html: the page; md, csv, latex or json: the comparison table alone."
     ),
 ]
-Figures = Annotated[
-    str | None,
-    typer.Option("--figures", help="Write the figures to RUN/figures too: svg, png, pdf."),
-]
 
 
 def report(
     run: Run,
     out: Out = None,
     form: Format = "html",
-    figures: Figures = None,
+    figures: options.Figures = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Render the page of a run again, or its table for a paper.
@@ -57,35 +54,19 @@ def report(
     from nppr.report.folder import read_run
 
     files = read_run(run)
-    kinds = _kinds(figures)
-    if form == "html":
-        _write_page(files, out or files.path / "report.html")
-    else:
+    kinds = PageOptions(figures=figures).kinds()
+    if form != "html":
         _write_table(files, form, out)
-    if kinds:
-        from nppr.report.figures import figures_of, save
+    if form == "html" or kinds:
+        from nppr.report.page import write_rendered
 
-        drawn = figures_of(files.report, files.per_input, files.evidence)
-        paths = save(drawn, files.path / "figures", kinds)
-        if not quiet:
-            console.err.print(f"{len(paths)} figures in {files.path / 'figures'}", markup=False)
-
-
-def _kinds(figures: str | None) -> tuple[str, ...]:
-    """The formats of figures, checked before anything is written."""
-    if figures is None:
-        return ()
-    from nppr.report.figures import check_formats
-
-    return check_formats(figures)
-
-
-def _write_page(files: RunFiles, path: Path) -> None:
-    from nppr.report.exports import write_whole
-    from nppr.report.page import page_of
-
-    write_whole(path, page_of(files.report, files.per_input, files.evidence))
-    sys.stdout.write(f"{path}\n")
+        page = form == "html"
+        paths = write_rendered(files, page=page, figures=kinds, out=out)
+        if page:
+            sys.stdout.write(f"{paths[0]}\n")
+        if kinds and not quiet:
+            number = len(paths) - page
+            console.err.print(f"{number} figures in {files.path / 'figures'}", markup=False)
 
 
 def _write_table(files: RunFiles, form: str, path: Path | None) -> None:

@@ -15,6 +15,7 @@ from nppr.cli.groups import (
     FitOptions,
     MeasureOptions,
     ModelOptions,
+    PageOptions,
     RunOptions,
     grouped,
 )
@@ -34,6 +35,7 @@ def spectrum(
     budget: BudgetOptions,
     measured: MeasureOptions = MeasureOptions(),  # noqa: B008
     fit: FitOptions = FitOptions(),  # noqa: B008
+    pages: PageOptions = PageOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     as_json: options.AsJson = False,
 ) -> None:
@@ -41,7 +43,9 @@ def spectrum(
 
     Writes the same run folder as assess. The default floors are 0,0.25,0.5,0.75,1.
     """
-    report, path = assessed(model, data, budget, "nppr,uniform", measured, fit, None, run, FLOORS)
+    report, path = assessed(
+        model, data, budget, "nppr,uniform", measured, fit, None, pages, run, FLOORS
+    )
     if as_json:
         sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
         return

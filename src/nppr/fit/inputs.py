@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from nppr.classifiers import Classifier, Prepared, frozen
+from nppr.classifiers.wrap import FrozenClassifier
 from nppr.data import Part
 from nppr.data.subset import stratified_order
+from nppr.distributed import gathered, joined, span, together
 from nppr.errors import DataError
 from nppr.types import IntArray, Split
 
@@ -82,36 +84,50 @@ def find(
     quantise: bool = False,
     keep_images: bool = False,
 ) -> Found[S]:
-    """Run every input once: which are right, and what their features are."""
-    right: list[Tensor] = []
-    seen: list[Tensor] = []
+    """Run every input once: which are right, and what their features are.
+
+    Several ranks divide the micro-batches; each reads the images it keeps by itself.
+    """
+    size, everything = classifier.micro_batch, np.arange(len(part))
+    batches = np.split(everything, everything[size::size])
+    own = span(len(batches))
     images: list[Tensor] = []
-    calls = 0
-    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
-        for start in range(0, len(part), classifier.micro_batch):
-            positions = np.arange(start, min(len(part), start + classifier.micro_batch))
-            x, y = part.batch(positions)
-            x, y = x.to(classifier.device), y.to(classifier.device)
-            before = models.fast.calls
-            found, logits = models.fast.features_and_logits(
-                x, wanted=features and not feature_model
-            )
-            correct = logits.argmax(1) == y
-            calls += models.fast.calls - before
+    found: list[tuple[Tensor, Tensor]] = []
+    with together():
+        with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+            for number, positions in enumerate(batches):
+                if number not in own and not keep_images:
+                    continue
+                x, y = part.batch(positions)
+                if keep_images:
+                    images.append(x)
+                    keep_images = sum(each.nbytes for each in images) <= IN_MEMORY
+                if number in own:
+                    x, y = x.to(classifier.device), y.to(classifier.device)
+                    found.append(_look(models.fast, x, y, features, feature_model))
+            calls = models.fast.calls
             if features and feature_model is not None:
-                with frozen(feature_model) as other:
-                    found = other.features(x)
-                calls += len(x)
-            right.append(correct.cpu())
-            seen.append(found[correct].cpu())
-            if keep_images:
-                images.append(x[correct].cpu())
-                keep_images = sum(each.nbytes for each in images) <= IN_MEMORY
-    keep = np.flatnonzero(torch.cat(right).numpy())
+                calls += sum(len(correct) for correct, _ in found)
+        calls = sum(gathered(calls))
+        right, seen = (joined([each[i] for each in found], classifier.device) for i in (0, 1))
+    keep = np.flatnonzero(right.cpu().numpy())
     if not len(keep):
         raise DataError(
             f"the {part.kind.name} part must hold at least one input that is right without noise,"
             " got none. Check the classifier, its normalisation and the labels."
         )
     kept = replace(part, indices=part.indices[keep], labels=part.labels[keep])
-    return Found(kept, torch.cat(seen), torch.cat(images) if keep_images else None, calls)
+    rows = torch.from_numpy(keep)
+    return Found(kept, seen.cpu(), torch.cat(images)[rows] if keep_images else None, calls)
+
+
+def _look(
+    model: FrozenClassifier, x: Tensor, y: Tensor, features: bool, feature_model: Classifier | None
+) -> tuple[Tensor, Tensor]:
+    """Which of the inputs are right, `(B,)`, and the features of those that are."""
+    seen, logits = model.features_and_logits(x, wanted=features and feature_model is None)
+    if features and feature_model is not None:
+        with frozen(feature_model) as other:
+            seen = other.features(x)
+    correct = logits.argmax(1) == y
+    return correct, seen[correct]

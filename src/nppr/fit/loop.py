@@ -4,6 +4,10 @@ Mixture, up-sampler and frozen classifier go through a step together, a few micr
 The classifier gives the gradient in the perturbation only, and the perturbation hands it on to the
 distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index,
 epoch) only.
+
+Several ranks divide the micro-batches of the classifier and exchange its gradients in the perturbation.
+All of them then take the same step, which is the step of one process bit for bit: nothing is added up
+in another order.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.classifiers import Prepared
 from nppr.classifiers.wrap import FrozenClassifier, is_out_of_memory
+from nppr.distributed import LostRank, gathered, joined, span, together, world
 from nppr.distributions import Context, Distribution
 from nppr.draws import DrawBlock, key
 from nppr.errors import FitError
@@ -121,8 +126,8 @@ def fit(
     with held_back() as interrupt, fitting.classifier.frozen(quantise=fitting.quantise) as models:
         while state.number < fitting.steps:
             try:
-                fitting = _take(fitting, state, models.fast)
-            except FitError:  # the step was not taken
+                fitting = _take(fitting, state, models.fast, interrupt)
+            except (FitError, LostRank):  # the step was not taken
                 if save:
                     save(state, True)
                 raise
@@ -142,7 +147,7 @@ def _pause(
 ) -> None:
     """Between two steps: tell how it goes, keep the state, and stop here if that is wanted."""
     try:
-        if progress:
+        if progress and world().is_first:
             progress(_progress(fitting, state))
         interrupt.raise_if_asked()
     except KeyboardInterrupt:
@@ -153,13 +158,15 @@ def _pause(
         save(state, False)
 
 
-def _take(fitting: Fitting, state: Step, model: FrozenClassifier) -> Fitting:
-    """One step; where memory runs out, with half the micro-batch."""
+def _take(fitting: Fitting, state: Step, model: FrozenClassifier, interrupt: Interrupt) -> Fitting:
+    """One step; where memory runs out, with half the micro-batch, on all ranks."""
     number, steps, recipe = state.number, fitting.steps, fitting.recipe
     while True:
         state.optimiser.zero_grad(set_to_none=True)
         try:
-            loss, pr = _gradients(fitting, state.distribution, model, number)
+            with together():
+                loss, pr = _gradients(fitting, state.distribution, model, number)
+                interrupt.asked = any(gathered(interrupt.asked))  # all stop after the same step
             break
         except (RuntimeError, MemoryError) as error:
             smaller = fitting.classifier.micro_batch // 2
@@ -225,23 +232,27 @@ def _in_pieces(
     size: int,
     loss_of: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Gradients and logits, in pieces of a micro-batch."""
-    pieces = [
-        model.gradient(lambda z, labels=labels: loss_of(z, labels), images)  # type: ignore[misc]
-        for images, labels in zip(x.split(size), y.split(size), strict=True)
+    """Gradients and logits, in equal pieces of at most a micro-batch, each on one rank."""
+    pieces = -(-len(x) // size)
+    images, labels = x.tensor_split(pieces), y.tensor_split(pieces)
+    found = [
+        model.gradient(lambda z, y=labels[piece]: loss_of(z, y), images[piece])  # type: ignore[misc]
+        for piece in span(pieces)
     ]
-    gradients, logits = zip(*pieces, strict=True)
-    return torch.cat(gradients), torch.cat(logits)
+    gradients, logits = ([each[part] for each in found] for part in (0, 1))
+    return joined(gradients, x.device), joined(logits, x.device)
 
 
 def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int, IntArray]]:
     """The inputs of a step in parts, each with the epoch it belongs to.
 
-    All inputs come once an epoch in an order of their own; a step may end one and begin the next.
+    All inputs come once an epoch in an order of their own; a step may end one and begin the next. A
+    part is 1, 2, 4, 8, ... micro-batches, which ranks can divide.
     """
     inputs, recipe = len(fitting.inputs), fitting.recipe
-    images = max(fitting.classifier.micro_batch, NUMBERS_AT_ONCE // pixels)
-    size = max(1, images // recipe.draws)
+    micro_batch = fitting.classifier.micro_batch
+    whole = max(1, NUMBERS_AT_ONCE // pixels // micro_batch)
+    size = max(1, micro_batch * 2 ** (whole.bit_length() - 1) // recipe.draws)
     first, last = number * recipe.inputs, (number + 1) * recipe.inputs
     for epoch in range(first // inputs, (last - 1) // inputs + 1):
         seed = key(fitting.seed, "fit/order", 0, epoch) & 0xFFFFFFFF

@@ -18,6 +18,7 @@ from typing import Any
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
 from nppr.data import Data
+from nppr.distributed import together
 from nppr.distributions import Distribution, Rule
 from nppr.draws import key
 from nppr.errors import NoFitDataError
@@ -92,10 +93,11 @@ class Search:
 
     def run(self) -> list[Outcome]:
         """All floors of all seeds, floors inside seeds."""
-        self.find_inputs()
         found: list[Outcome] = []
-        for number in range(self.settings.seeds):
-            found += self._one_seed(number)
+        with together():
+            self.find_inputs()
+            for number in range(self.settings.seeds):
+                found += self._one_seed(number)
         return found
 
     def find_inputs(self) -> None:

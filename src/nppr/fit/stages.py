@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from nppr.distributed import first, world
 from nppr.distributions import Distribution, Family, Rule
 from nppr.errors import RunFolderError
 from nppr.fit.loop import History
@@ -74,7 +75,7 @@ class StageFiles:
     def save(self, finished: Finished) -> None:
         """Keep a finished stage; its state is not needed any more."""
         path = self._path("done")
-        if path is None:
+        if path is None or not world().is_first:
             return
         stage = {
             "stage": finished.stage,
@@ -102,7 +103,17 @@ class StageFiles:
             state.remove()
 
     def load(self, device: torch.device) -> Finished | None:
-        """The finished stage, if it is there."""
+        """The finished stage, if it is there; of several ranks the first reads it."""
+        found = first(self._read)
+        if found is None:
+            return None
+        tensors, stage = found
+        try:
+            return _finished(json.loads(stage), tensors, device)
+        except (KeyError, ValueError, RuntimeError, TypeError) as error:
+            raise self._unreadable(error) from error
+
+    def _read(self) -> tuple[dict[str, Tensor], str] | None:
         path = self._path("done")
         if path is None or not path.exists():
             return None
@@ -112,12 +123,15 @@ class StageFiles:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if metadata["identity"] != f"{self.identity} {self.stage}":
                 raise ValueError("it is of another run")
-            return _finished(json.loads(metadata["stage"]), tensors, device)
-        except (SafetensorError, KeyError, ValueError, OSError, RuntimeError, TypeError) as error:
-            raise RunFolderError(
-                f"`resume` must find whole files, got {path} which cannot be read:"
-                f" {' '.join(str(error).split())[:160]}. Delete it to fit that stage again."
-            ) from error
+            return tensors, metadata["stage"]
+        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> RunFolderError:
+        return RunFolderError(
+            f"`resume` must find whole files, got {self._path('done')} which cannot be read:"
+            f" {' '.join(str(error).split())[:160]}. Delete it to fit that stage again."
+        )
 
     def _path(self, kind: str) -> Path | None:
         if self.folder is None:

@@ -1,7 +1,8 @@
 """A fit that can be continued: the distribution, its optimiser and its history in one file.
 
 The file is replaced whole, on a timer and when the fit is interrupted. It holds no clock times, and a
-continued fit takes the same steps, so that it ends in the same bytes.
+continued fit takes the same steps, so that it ends in the same bytes. Of several ranks the first
+writes and reads it, for all are in the same state.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from nppr.classifiers.training.checkpoint import optimiser_tensors
+from nppr.distributed import first, world
 from nppr.errors import RunFolderError
 from nppr.fit.loop import History, Step
 from nppr.tensor_files import write_tensors
@@ -34,7 +36,7 @@ class FitFile:
 
     def save(self, state: Step, now: bool) -> None:
         """Keep the state: at once, or when the last time is long enough ago."""
-        if not now and time.monotonic() - self._saved < self.seconds:
+        if not world().is_first or (not now and time.monotonic() - self._saved < self.seconds):
             return
         tensors = {
             f"distribution/{name}": value for name, value in state.distribution.state_dict().items()
@@ -50,24 +52,37 @@ class FitFile:
 
     def restore(self, state: Step) -> None:
         """Bring a fresh state to where the file is, if there is one of this stage."""
-        if not self.path.exists():
+        found = first(self._read)
+        if found is None:
             return
+        tensors, history = found
         try:
-            with safe_open(self.path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("identity") != self.identity:
-                    return
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            _restore(state, tensors, json.loads(metadata["history"]))
-        except (SafetensorError, KeyError, ValueError, OSError, RuntimeError) as error:
-            raise RunFolderError(
-                f"`resume` must find whole files, got {self.path} which cannot be read:"
-                f" {' '.join(str(error).split())[:160]}. Delete it to fit that stage again."
-            ) from error
+            _restore(state, tensors, json.loads(history))
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise self._unreadable(error) from error
 
     def remove(self) -> None:
         """The stage is done."""
         self.path.unlink(missing_ok=True)
+
+    def _read(self) -> tuple[dict[str, Tensor], str] | None:
+        if not self.path.exists():
+            return None
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                if metadata.get("identity") != self.identity:
+                    return None
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, metadata["history"]
+        except (SafetensorError, KeyError, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> RunFolderError:
+        return RunFolderError(
+            f"`resume` must find whole files, got {self.path} which cannot be read:"
+            f" {' '.join(str(error).split())[:160]}. Delete it to fit that stage again."
+        )
 
 
 def _restore(state: Step, tensors: dict[str, Tensor], history: dict[str, list[float]]) -> None:

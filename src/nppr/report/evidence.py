@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ class Draws:
     `(n,)` int64; `few` `(f, M, C, h, w)` float16: many draws of the first f of them. `weights`
     `(n, K)` float32: the mixture's weights for them, before sharpening. Of the first input: `means`
     `(K, D)` and `stds` `(K, D)` float32 of the latent components, and `covariances` `(K, d, d)`
-    float32, d <= 16, along the first principal directions of the means and draws.
+    float32, d <= 16, along the first principal directions of the means, then of the
+    components; `projected` `(K, d)` float32 are the means along them, less their own mean.
     """
 
     source: str
@@ -64,6 +65,7 @@ class Draws:
     means: Tensor
     stds: Tensor
     covariances: Tensor
+    projected: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +84,10 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
     for kind, entries in groups.items():
         for number, entry in enumerate(entries):
             names[kind].append(entry.source)
-            for field in fields(entry):
-                if field.name != "source":
-                    value = getattr(entry, field.name)
-                    tensors[f"{kind}.{number}.{field.name}"] = value.contiguous().cpu()
+            for each in fields(entry):
+                if each.name != "source":
+                    value = getattr(entry, each.name)
+                    tensors[f"{kind}.{number}.{each.name}"] = value.contiguous().cpu()
     write_tensors(folder / FILE, tensors, {"format": FORMAT, "names": json.dumps(names)})
 
 
@@ -119,9 +121,9 @@ def read_evidence(folder: str | Path) -> Evidence | None:
 def _entry(kind: Any, group: str, number: int, source: str, tensors: Mapping[str, Tensor]) -> Any:
     """One record from the tensors that belong to it."""
     values = {
-        field.name: tensors[f"{group}.{number}.{field.name}"]
-        for field in fields(kind)
-        if field.name != "source"
+        each.name: tensors[f"{group}.{number}.{each.name}"]
+        for each in fields(kind)
+        if each.name != "source"
     }
     for value in values.values():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):

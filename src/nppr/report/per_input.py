@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nppr.errors import RunFolderError
+from nppr.data.extras import require
+from nppr.errors import DataError, RunFolderError
+from nppr.report.writing import write_whole
 from nppr.statistics import per_input as intervals
 from nppr.types import Evaluate, Tally
 
@@ -60,6 +62,21 @@ class PerInput:
         writer.writerow(COLUMNS)
         writer.writerows(self.lines())
         return text.getvalue()
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the columns at full precision as parquet; needs the extra `parquet`."""
+        try:
+            arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+        except DataError as error:
+            raise DataError(
+                "`per_input` as parquet needs the package pyarrow, which cannot be imported."
+                " Install it: pip install 'nppr[parquet]'"
+            ) from error
+        kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+        arrays = [arrow.array(self[name].tolist(), kinds[KINDS[name]]) for name in COLUMNS]
+        content = arrow.BufferOutputStream()
+        parquet.write_table(arrow.Table.from_arrays(arrays, COLUMNS), content)
+        write_whole(path, content.getvalue().to_pybytes())
 
 
 def per_input_of(tallies: Mapping[str, Tally[Evaluate]], confidence: float) -> PerInput:

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from nppr.errors import RunFolderError
+from nppr.report.evidence import Evidence
+from nppr.report.per_input import PerInput
 from nppr.types import Claim, Direction, Estimate, Evaluate, Metric
 
 __all__ = [
@@ -92,6 +94,8 @@ class Report(_Record):
     rare: tuple[dict[str, Any], ...] = ()
     precision: dict[str, Any] | None = None
     radii: tuple[AtRadius, ...] = ()
+    _per_input: PerInput | None = PrivateAttr(None)
+    _evidence: Evidence | None = PrivateAttr(None)
 
     def headline(self, source: str, metric: Metric) -> Result | None:
         """The first result of this source and metric: the one a table shows."""
@@ -109,6 +113,33 @@ class Report(_Record):
         from nppr.report.tables import as_text  # rendering stands on the schema
 
         return as_text(self, width)
+
+    @property
+    def per_input(self) -> PerInput:
+        """One line an input and source; a report that was read alone has none."""
+        if self._per_input is None:
+            raise RunFolderError(
+                "`per_input` must come with the report, this one was read without its folder."
+                " Read it with nppr.read_run(FOLDER).report"
+            )
+        return self._per_input
+
+    def with_inputs(self, per_input: PerInput | None, evidence: Evidence | None) -> Report:
+        """The same report with what stands beside it in a run folder."""
+        report = self.model_copy()
+        report._per_input, report._evidence = per_input, evidence
+        return report
+
+    def to_html(self) -> str:
+        """The page for readers: one HTML file that needs no network."""
+        from nppr.report.page import page_of
+
+        return page_of(self, self._per_input, self._evidence)
+
+    def _repr_html_(self) -> str:
+        from nppr.report.page import fragment_of
+
+        return fragment_of(self)
 
 
 def result(source: str, estimate: Estimate) -> Result:

@@ -16,7 +16,15 @@ from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.types import Direction, Metric
 
-__all__ = ["as_text", "console_table", "notes"]
+__all__ = [
+    "GUARANTEED",
+    "LEGEND",
+    "RELATIVE",
+    "as_text",
+    "console_table",
+    "notes",
+    "table_rows",
+]
 
 ORDER = (
     Metric.ACCURACY,
@@ -65,7 +73,7 @@ def console_table(report: Report, width: int) -> Table:
     bars = width >= WIDE
     if bars:
         table.add_column("0" + "100".rjust(BAR - 1), no_wrap=True, width=BAR)
-    rows = _rows(report)
+    rows = table_rows(report)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         cells = _cells(report, row)
         last = following is not None and following.metric is not row.metric
@@ -151,10 +159,11 @@ def _precision(report: Report) -> list[str]:
         return []
     widest = max(width["half_width"] for width in found["widths"].values())
     inputs, draws = found["rounds"][-1]
-    return [
+    line = (
         f"precision: all PR and NPPR are known to +-{100 * widest:.2f} points or better, with"
         f" {inputs:,} of {found['available_inputs']:,} inputs and {draws} draws each"
-    ]
+    )
+    return [line]
 
 
 def _repeated(report: Report) -> set[str]:
@@ -178,7 +187,7 @@ def _title(report: Report) -> Text:
     return Text.assemble((what, "bold"), "\n", counted)
 
 
-def _rows(report: Report) -> list[Result]:
+def table_rows(report: Report) -> list[Result]:
     """The first result of every source, in the order of the theory: AR <= NPPR <= PR."""
     firsts: dict[tuple[str, Metric], Result] = {}
     repeated = _repeated(report)

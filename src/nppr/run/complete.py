@@ -15,6 +15,7 @@ from nppr.budget import Budget
 from nppr.checkpoint import Store
 from nppr.checks import check_model, check_results
 from nppr.classifiers import Prepared
+from nppr.collect import collect
 from nppr.data import Data
 from nppr.errors import GradientError, NoFitDataError
 from nppr.flags import (
@@ -30,6 +31,8 @@ from nppr.flags import (
 )
 from nppr.learned import Fitted, Learner, references, save_fitted
 from nppr.measure import ProgressCallback, measure
+from nppr.report.evidence import Evidence
+from nppr.report.per_input import per_input_of
 from nppr.report.rows import rare_rows, rows_of
 from nppr.report.schema import WITH_REFERENCES, AtRadius, Flag, Report, Result, failed, result
 from nppr.run.assemble import assemble
@@ -119,9 +122,12 @@ class Run:
         radii = self._at_radii([*given, *(each.source for each in self.fitted)])
         flags = [*found, *self._blind(), *self._reviewed(measured), *self._unfinished()]
         report = self._report(flags, radii)
+        per_input = per_input_of(self.tallies, self.settings.confidence)
+        evidence = self._collected(sources)
         if self.folder:
-            self.folder.write(report, self.tallies, {name: f.rare for name, f in self.rare.items()})
-        return report
+            rare = {name: found.rare for name, found in self.rare.items()}
+            self.folder.write(report, per_input, evidence, rare)
+        return report.with_inputs(per_input, evidence)
 
     @property
     def clean(self) -> Tally[Evaluate]:
@@ -305,6 +311,25 @@ class Run:
             precision=self.growth.described() if self.growth else None,
             radii=radii,
         )
+
+    def _collected(self, sources: Sequence[PerturbationSource]) -> Evidence | None:
+        """What a page shows; failing at it never costs the run."""
+        budget = Budget.parse(self.facts.budget["norm"], self.facts.budget["radius"])
+        try:
+            return collect(
+                self.classifier,
+                self.data,
+                self.tallies,
+                self.clean,
+                sources,
+                self.fitted,
+                budget=budget,
+                seed=self.settings.seed,
+                quantise=self.settings.quantise,
+            )
+        except Exception:
+            logger.debug("nothing is collected to be shown", exc_info=True)
+            return None
 
     def _store(self, name: str) -> Store | None:
         if self.growth is not None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
 from nppr.data import Part
+from nppr.distributed import joined, span, together, world
 from nppr.draws import DrawBlock, key
 from nppr.errors import NoFitDataError, SpecError
 from nppr.sources.base import Source
@@ -26,6 +27,9 @@ __all__ = ["Universal"]
 
 AT_ONCE = 64
 """Inputs of a step."""
+
+PIECE = 16
+"""Inputs that go through the classifier together; several ranks divide the pieces of a step."""
 
 FEWEST_STEPS = 40
 
@@ -103,6 +107,11 @@ class UniversalOn(Source):
         """The same perturbation for all, `(B, 1, C, H, W)`."""
         return self.delta.to(x).expand(len(x), 1, *self.delta.shape)
 
+    def make_ready(self) -> None:
+        """Fit it now; of several ranks all must ask for it at the same time."""
+        with together():
+            _ = self.delta
+
     @cached_property
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
@@ -114,14 +123,11 @@ class UniversalOn(Source):
             for number, positions in enumerate(self._positions()):
                 x, y = self.part.batch(positions)
                 x, y = x.to(delta.device), y.to(delta.device)
-                gradient, logits = model.gradient(
-                    lambda logits, y=y: margin(logits, y).clamp_max(1.0),  # type: ignore[misc]
-                    (x + delta).clamp(0, 1),
-                )
+                gradient, logits = _in_pieces(model, (x + delta).clamp(0, 1), y)
                 size = self.settings.step * budget.radius * (1 - number / steps)
                 delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
                 broken += int((logits.argmax(1) != y).sum())
-                if self.progress:
+                if self.progress and world().is_first:
                     total = epochs * inputs
                     done = min(total, (number + 1) * AT_ONCE)
                     self.progress(Progress(f"fit {self.name}", done, total, done - broken))
@@ -144,3 +150,17 @@ class UniversalOn(Source):
             order = np.random.default_rng(seed).permutation(len(self.part))
             for start in range(0, len(order), AT_ONCE):
                 yield order[start : start + AT_ONCE]
+
+
+def _in_pieces(model: FrozenModel, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of the clipped margin, `(B, C, H, W)`, and logits, each piece on one rank."""
+    images, labels = x.split(PIECE), y.split(PIECE)
+    found = [
+        model.gradient(
+            lambda logits, y=labels[piece]: margin(logits, y).clamp_max(1.0),  # type: ignore[misc]
+            images[piece],
+        )
+        for piece in span(len(images))
+    ]
+    gradients, logits = ([each[part] for each in found] for part in (0, 1))
+    return joined(gradients, x.device), joined(logits, x.device)

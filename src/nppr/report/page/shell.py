@@ -1,0 +1,76 @@
+"""The shell of every page: head, style, script, footer, and the policy that lets nothing else in.
+
+A page is one file. Its policy admits the style and the script below by their hashes, images from data
+URIs, and nothing from elsewhere. So bodies hold no `style` attributes and no `onclick`: positions are
+SVG attributes, looks are classes. `<table class="sortable">` sorts by its head; a cell may give the
+value to sort by as `data-sort`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from nppr.report.page.numbers import percent
+
+__all__ = ["page_shell", "rendered", "style_text"]
+
+
+def page_shell(title: str, body: Markup) -> str:
+    """A whole page around a body; the title is escaped, the body is taken as it is."""
+    style, script = style_text(), _asset("page.js")
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;"
+        f" style-src {_hashed(style)}; script-src {_hashed(script)}"
+    )
+    return str(
+        rendered(
+            "shell.html.j2",
+            title=title,
+            body=body,
+            policy=policy,
+            style=Markup(style),
+            script=Markup(script),
+            version=version("nppr"),
+        )
+    )
+
+
+def rendered(template: str, **values: Any) -> Markup:
+    """A template of this package with these values, each escaped unless it is Markup."""
+    return Markup(_environment().get_template(template).render(**values))
+
+
+def style_text() -> str:
+    """The style of all pages."""
+    return _asset("page.css")
+
+
+def _hashed(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+@cache
+def _asset(name: str) -> str:
+    return (files("nppr.report.page") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("nppr.report.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["percent"] = percent
+    return environment

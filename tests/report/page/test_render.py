@@ -1,0 +1,267 @@
+"""Every number of a page stands in `report.json`, and every kind of run gives a page."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from nppr.report.page import PageFigure, fragment_of, page_of, render
+from nppr.report.page.comparison import lines_of
+from nppr.report.page.numbers import FORMS
+from nppr.report.page.render import SECTIONS
+from nppr.report.schema import Report
+from nppr.report.tables import table_rows
+from report.page.made_runs import MARKUP, made_evidence, made_report
+
+SCALES = {"percent": 100.0, "level": 100.0}
+
+
+class Page(HTMLParser):
+    """The numbers, headings and table cells of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.numbers: list[tuple[dict[str, str], str]] = []
+        self.headings: list[tuple[int, str]] = []
+        self.images: list[dict[str, str]] = []
+        self.tags: list[str] = []
+        self._open: dict[str, str] | None = None
+        self._heading: int | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = {name: value or "" for name, value in attrs}
+        self.tags.append(tag)
+        if tag == "data":
+            self._open = known
+            self.numbers.append((known, ""))
+        if tag == "img":
+            self.images.append(known)
+        if re.fullmatch("h[1-6]", tag):
+            self._heading = int(tag[1])
+            self.headings.append((self._heading, ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "data":
+            self._open = None
+        if re.fullmatch("h[1-6]", tag):
+            self._heading = None
+
+    def handle_data(self, data: str) -> None:
+        if self._open is not None:
+            facts, text = self.numbers[-1]
+            self.numbers[-1] = (facts, text + data)
+        if self._heading is not None:
+            level, text = self.headings[-1]
+            self.headings[-1] = (level, text + data)
+
+
+def at(content: Any, pointer: str) -> Any:
+    """What stands at a JSON pointer."""
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        content = content[int(key)] if isinstance(content, list) else content[key]
+    return content
+
+
+def wrong_numbers(page: Page, content: Any) -> list[str]:
+    """Pointers whose printed number is not that of the file, to the last printed digit."""
+    wrong = []
+    for facts, text in page.numbers:
+        if "data-pointer" not in facts:
+            continue
+        truth = at(content, facts["data-pointer"])
+        plain = text.replace(",", "")
+        digits, _, power = plain.partition("e")
+        unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+        shown = float(plain) / SCALES.get(facts["data-form"], 1.0)
+        slack = 0.5001 * unit / SCALES.get(facts["data-form"], 1.0)
+        if abs(shown - truth) > slack or float(facts["value"]) != truth:
+            wrong.append(facts["data-pointer"])
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[Report, str]:
+    report, per_input = made_report(radii=True)
+    return report, render(report, per_input, made_evidence())
+
+
+def test_every_number_is_that_of_the_file(made: tuple[Report, str]) -> None:
+    report, text = made
+    page = Page(text)
+    assert wrong_numbers(page, json.loads(report.to_json())) == []
+    pointers = {facts["data-pointer"] for facts, _ in page.numbers if "data-pointer" in facts}
+    assert len(pointers) > 130
+    assert {pointer.split("/")[1] for pointer in pointers} >= {
+        "results", "radii", "distributions", "timing", "settings", "data", "seed", "budget",
+    }  # fmt: skip
+
+
+def test_a_changed_number_is_found(made: tuple[Report, str]) -> None:
+    report, text = made
+    content = json.loads(report.to_json())
+    for facts, shown in Page(text).numbers:
+        if facts.get("data-field") in ("value", "low", "high") and "." in shown:
+            digit = str((int(shown[-1]) + 1) % 10)
+            before = re.escape(facts["data-pointer"])
+            changed = re.sub(
+                rf'(data-pointer="{before}"[^>]*>)[^<]*',
+                rf"\g<1>{shown[:-1]}{digit}",
+                text,
+                count=1,
+            )
+            assert wrong_numbers(Page(changed), content) == [facts["data-pointer"]]
+            return
+    pytest.fail("no number to change")
+
+
+def test_results_say_what_they_are(made: tuple[Report, str]) -> None:
+    report, text = made
+    content = json.loads(report.to_json())
+    for facts, _ in Page(text).numbers:
+        if "data-source" in facts:
+            row = at(content, facts["data-pointer"].rpartition("/")[0])
+            assert facts["data-source"] == row["source"]
+            assert facts["data-metric"] == row["metric"]
+            assert facts["data-method"] == row["method"]
+            assert facts["data-claim"] == row["claim"]
+            assert facts["data-pointer"].endswith("/" + facts["data-field"])
+
+
+def test_no_number_of_the_table_is_plain_text(made: tuple[Report, str]) -> None:
+    table = made[1].split('id="comparison-table"')[1].split("</table>")[0]
+    for cell in re.findall(r'<td class="n"[^>]*>(.*?)</td>', table, re.DOTALL):
+        assert not re.search(r"\d", re.sub(r"<data.*?</data>|<[^>]*>", "", cell)), cell
+
+
+def test_rows_are_those_of_the_console(made: tuple[Report, str]) -> None:
+    report, text = made
+    assert [line.row for line in lines_of(report)] == table_rows(report)
+    table = text.split('id="comparison-table"')[1].split("</table>")[0]
+    shown = re.findall(r'<td class="source">(.*?)</td>', table)
+    assert shown == [row.source for row in table_rows(report)]
+
+
+def test_sections_and_headings_are_in_order(made: tuple[Report, str]) -> None:
+    page = Page(made[1])
+    assert [text for level, text in page.headings if level == 2] == list(SECTIONS.values())
+    assert [level for level, _ in page.headings].count(1) == 1
+    for (before, _), (level, _) in zip(page.headings, page.headings[1:], strict=False):
+        assert level <= before + 1
+    assert page.tags.count("main") == 1
+    assert all(image["alt"] and image["width"] and image["height"] for image in page.images)
+
+
+def test_nothing_comes_from_elsewhere(made: tuple[Report, str]) -> None:
+    text = made[1]
+    assert not re.search(r"""(src|href)=["'](?!#|data:)""", text)
+    assert "http" not in re.sub(r'http-equiv|xmlns(:\w+)?="[^"]*"', "", text)
+    assert " style=" not in text
+    assert " onclick" not in text
+    policy = re.search(r'Security-Policy" content="([^"]*)"', text)
+    assert policy
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert "unsafe" not in policy[1]
+
+
+@pytest.mark.parametrize(
+    ("only", "sentence"),
+    [
+        (
+            "all",
+            "Under the worst noise found in the admissible set, this classifier stays right on",
+        ),
+        ("noise", "Under the worst fixed noise measured"),
+        ("attack", "withstand everything that was tried within the budget"),
+        ("bound", "Under all noise whose density is at most 10 times"),
+        ("clean", "no perturbation was measured"),
+        ("failed", "was searched for without success, so there is no NPPR:"),
+    ],
+)
+def test_every_run_has_its_sentence(only: str, sentence: str) -> None:
+    report, per_input = made_report(only=only)
+    text = render(report, per_input)
+    assert sentence in text
+    assert wrong_numbers(Page(text), json.loads(report.to_json())) == []
+    assert "<b>nothing</b>" not in text
+
+
+def test_the_answer_is_npprs_with_its_interval() -> None:
+    report, per_input = made_report()
+    row = next(row for row in report.results if row.source == "nppr" and row.metric == "NPPR")
+    assert row.value is not None
+    assert row.low is not None
+    assert row.high is not None
+    lead = re.sub(
+        "<[^>]*>", "", render(report, per_input).split('class="lead">')[1].split("</p>")[0]
+    )
+    number = FORMS["percent"]
+    assert (
+        f"at most {number(row.value)}&nbsp;% ({number(row.low)}-{number(row.high)}&nbsp;%)"
+        " of the inputs it gets right without noise." in lead
+    )
+
+
+def test_names_are_escaped() -> None:
+    names = [MARKUP, *map(str, range(9))]
+    report, per_input = made_report(names=names)
+    text = render(report, per_input, made_evidence())
+    assert MARKUP not in text
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 2
+    assert MARKUP not in fragment_of(report)
+
+
+def test_what_is_missing_is_said() -> None:
+    report, _ = made_report()
+    text = render(report)
+    assert "holds no <code>per_input.csv</code>" in text
+    assert "holds no <code>evidence.safetensors</code>" in text
+
+
+def test_one_input() -> None:
+    report, per_input = made_report(inputs=1, classes=2)
+    text = render(report, per_input, made_evidence(1, classes=2))
+    assert "the only class with inputs that are right without noise is <strong>0</strong>" in text
+    assert "1 class has no input that is right without noise: 1." in text
+
+
+def test_many_classes_stay_readable_and_small() -> None:
+    report, per_input = made_report(
+        inputs=1400, classes=200, names=[f"class {i}" for i in range(200)]
+    )
+    text = page_of(report, per_input, made_evidence(12, 200, side=64))
+    assert "The other 180 classes" in text
+    assert text.count('<rect class="track"') == 20
+    assert len(text.encode()) < 5_000_000
+
+
+def test_pages_are_repeatable(made: tuple[Report, str]) -> None:
+    report, per_input = made_report(radii=True)
+    assert render(report, per_input, made_evidence()) == made[1]
+
+
+def test_figures_stand_where_they_belong() -> None:
+    report, per_input = made_report()
+    drawn = [
+        PageFigure(name, f"Title of {name}", f"Words <for> {name}", "How to read it", "<svg></svg>")
+        for name in ("rates", "contours")
+    ]
+    text = render(report, per_input, figures=drawn)
+    places = [text.index(f'id="{name}"') for name in ("comparison", "figure-rates", "classes")]
+    assert places == sorted(places)
+    assert text.index('id="learned"') < text.index('id="figure-contours"')
+    assert 'aria-label="Words &lt;for&gt; rates"' in text
+
+
+def test_the_fragment_is_compact_and_without_script() -> None:
+    report, _ = made_report()
+    text = fragment_of(report)
+    assert len(text) < 40_000
+    assert "<script" not in text
+    assert "<style" not in text
+    assert "Under the worst noise found" in text

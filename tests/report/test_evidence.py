@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nppr.errors import RunFolderError
+from nppr.report.evidence import FILE, Draws, Evidence, Worst, read_evidence, write_evidence
+from nppr.tensor_files import write_tensors
+
+WORST = Worst(
+    source="pgd",
+    indices=torch.tensor([3, 1]),
+    labels=torch.tensor([0, 1]),
+    taken_for=torch.tensor([1, 0]),
+    rates=torch.tensor([0.0, 0.5]),
+    clean=torch.zeros(2, 1, 4, 4, dtype=torch.uint8),
+    delta=torch.rand(2, 1, 4, 4).half(),
+    perturbed=torch.ones(2, 1, 4, 4, dtype=torch.uint8),
+)
+DRAWS = Draws(
+    source="nppr:floor=0.5",
+    indices=torch.tensor([3, 1]),
+    labels=torch.tensor([0, 1]),
+    many=torch.rand(2, 8, 1, 4, 4).half(),
+    few=torch.rand(1, 16, 1, 4, 4).half(),
+    weights=torch.rand(2, 3),
+    means=torch.rand(3, 16),
+    stds=torch.rand(3, 16),
+    covariances=torch.rand(3, 5, 5),
+)
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    full = replace(DRAWS, source="nppr", projected=torch.rand(3, 5))
+    write_evidence(tmp_path, Evidence((WORST,), (DRAWS, full)))
+    found = read_evidence(tmp_path)
+    assert found is not None
+    assert [each.source for each in found.worst] == ["pgd"]
+    assert [each.source for each in found.draws] == ["nppr:floor=0.5", "nppr"]
+    pairs: list[tuple[Any, Any]] = [
+        (WORST, found.worst[0]),
+        (DRAWS, found.draws[0]),
+        (full, found.draws[1]),
+    ]
+    for before, after in pairs:
+        for each in fields(before):
+            if each.name != "source":
+                first, second = getattr(before, each.name), getattr(after, each.name)
+                assert first.dtype == second.dtype
+                assert torch.equal(first, second)
+
+
+def test_the_same_content_gives_the_same_file(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_evidence(tmp_path / name, Evidence((WORST,), (DRAWS,)))
+    assert (tmp_path / "one" / FILE).read_bytes() == (tmp_path / "two" / FILE).read_bytes()
+
+
+def test_nothing_is_read_from_nothing(tmp_path: Path) -> None:
+    assert read_evidence(tmp_path) is None
+    write_evidence(tmp_path, Evidence())
+    found = read_evidence(str(tmp_path))
+    assert found is not None
+    assert (found.worst, found.draws) == ((), ())
+
+
+def spoil(folder: Path, how: str) -> None:
+    path = folder / FILE
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif how == "text":
+        path.write_text("not a file of tensors")
+    elif how == "format":
+        write_tensors(path, {}, {"format": "9", "names": "{}"})
+    elif how == "missing":
+        write_tensors(path, {}, {"format": "1", "names": '{"worst": ["pgd"], "draws": []}'})
+    else:
+        write_evidence(folder, Evidence((replace(WORST, rates=torch.tensor([0.0, torch.nan])),)))
+
+
+@pytest.mark.parametrize("how", ["cut", "text", "format", "missing", "nan"])
+def test_a_damaged_file_gives_one_clear_line(tmp_path: Path, how: str) -> None:
+    write_evidence(tmp_path, Evidence((WORST,), (DRAWS,)))
+    spoil(tmp_path, how)
+    with pytest.raises(RunFolderError, match=f"`run` must hold a readable {FILE}") as found:
+        read_evidence(tmp_path)
+    assert "\n" not in str(found.value)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nppr.distributions import Dependency
+from nppr.study.axes import AXES
+from nppr.study.cache import Cache
+from nppr.study.graph import Cell, Graph, Node
+from nppr.study.orders import Orders, orders_of
+from nppr.study.records import Record
+from nppr.tensor_files import write_tensors
+
+
+def compared(
+    folder: Path,
+    rates: dict[tuple[str, int], float],
+    *,
+    label_only: bool = False,
+    radius: str = "0.1",
+) -> Orders:
+    """Orders of families whose inputs are right with these probabilities, in 100 draws each."""
+    cache, graph = Cache(folder), Graph()
+    records = []
+    for number, ((dependency, components), rate) in enumerate(rates.items()):
+        fit = graph.add(
+            Node("fit", "f", {"number": number, "family": {"label_only": label_only}}, {}, {})
+        )
+        measure = f"measure-{number}"
+        right = np.random.default_rng(number).binomial(100, rate, 50)
+        tensors = {"right": torch.from_numpy(right), "clean": torch.ones(50, dtype=torch.bool)}
+        write_tensors(cache.folder(measure) / "tally.safetensors", tensors, {"draws": "100"})
+        place = {
+            **dict.fromkeys(AXES, ""),
+            "source": "nppr",
+            "dependency": dependency,
+            "components": components,
+            "fit_radius": "0.1",
+            "radius": radius,
+        }
+        records.append(Record(Cell(place, 0, 0, measure, "c", fit.hash), {}))
+    return orders_of(records, graph, cache)
+
+
+def everything(rate: float = 0.5) -> dict[tuple[str, int], float]:
+    return {(each.value, k): rate for k in (3, 7, 12) for each in Dependency}
+
+
+def test_the_pairs_of_one_chain(tmp_path: Path) -> None:
+    pairs = compared(tmp_path, everything()).pairs
+    assert sum(pair.kind == "dependency" for pair in pairs) == 15
+    assert sum(pair.kind == "components" for pair in pairs) == 8
+    assert ("input, K = 3", "joint, K = 3") in {(pair.small, pair.large) for pair in pairs}
+    assert len({(pair.small, pair.large) for pair in pairs}) == 23
+
+
+def test_a_pair_in_the_wrong_order_is_found_and_counted(tmp_path: Path) -> None:
+    orders = compared(tmp_path, {("independent", 3): 0.5, ("label", 3): 0.7, ("joint", 3): 0.2})
+    wrong = [(pair.small, pair.large) for pair in orders.pairs if pair.wrong]
+    assert wrong == [("independent, K = 3", "label, K = 3")]
+    assert orders.wrong == 1
+    assert orders.raw == 1
+    assert "3 nested pairs (3 of dependency, 0 of components): 1 in the wrong" in orders.summary()
+
+
+def test_chance_is_no_wrong_order(tmp_path: Path) -> None:
+    orders = compared(tmp_path, everything())
+    assert orders.wrong == 0
+    assert orders.raw > 0  # of equal families some come out higher by chance
+
+
+def test_input_does_not_lie_inside_the_papers_joint(tmp_path: Path) -> None:
+    families = {("input", 3): 0.5, ("joint", 3): 0.7}
+    assert len(compared(tmp_path / "ours", families).pairs) == 1
+    assert not compared(tmp_path / "paper", families, label_only=True).pairs
+
+
+def test_pairs_are_tested_where_they_were_fitted(tmp_path: Path) -> None:
+    orders = compared(tmp_path, everything(), radius="0.2")
+    assert not orders.pairs
+    assert orders.summary() == "no nested pairs"

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nppr.errors import SpecError
+from nppr.study.graph import Graph
+from nppr.study.hashing import ALGORITHM
+from nppr.study.plan import MOST_NODES, plan
+from nppr.study.read import study_from
+from study.toys import toy
+
+
+def planned(**changes: Any) -> Graph:
+    return plan(study_from(toy(**changes)))
+
+
+def counts(graph: Graph) -> dict[str, int]:
+    return {kind: len(nodes) for kind, nodes in graph.by_kind().items()}
+
+
+def test_a_fit_appears_once_for_three_radii_and_two_seeds() -> None:
+    graph = planned()
+    # independent, label, input and joint: the walk to joint goes through all four
+    assert counts(graph) == {"train": 0, "clean": 1, "features": 1, "fit": 4, "measure": 18}
+    assert len(graph.cells) == 18
+    joint = [cell for cell in graph.cells if cell.place["dependency"] == "joint"]
+    assert len(joint) == 6
+    assert len({cell.fit for cell in joint}) == 1
+    assert len({cell.measure for cell in joint}) == 6
+
+
+def test_parents_are_fitted_once_for_all_children() -> None:
+    everything = ["independent", "label", "input", "joint"]
+    graph = planned(grids__0__dependencies=everything, grids__0__components=[2, 3, 5])
+    fits = {node.determined_by["stage"]: node for node in graph.by_kind()["fit"]}
+    assert len(fits) == 12
+    parents = {
+        name: sorted(
+            graph.nodes[need].determined_by["stage"]
+            for role, need in node.needs.items()
+            if role.startswith("parent-")
+        )
+        for name, node in fits.items()
+    }
+    assert parents["independent-2"] == []
+    assert parents["label-2"] == ["independent-2"]
+    assert parents["joint-2"] == ["input-2", "label-2"]
+    assert parents["independent-5"] == ["independent-3"]
+    assert parents["joint-5"] == ["input-5", "joint-3", "label-5"]
+
+
+def test_fits_of_the_paper_have_no_parents() -> None:
+    graph = planned(fit__preset="paper")
+    assert counts(graph)["fit"] == 2
+    assert not any(role.startswith("parent") for n in graph.nodes.values() for role in n.needs)
+
+
+def test_a_floor_starts_at_the_family_without_one() -> None:
+    graph = planned(grids__0__floors=[0.5], grids__0__dependencies=["independent"])
+    without, with_floor = graph.by_kind()["fit"]
+    assert without.determined_by["family"]["floor"] == 0
+    assert with_floor.determined_by["family"]["floor"] == 0.5
+    assert without.hash in with_floor.needs.values()
+
+
+def test_without_fit_radii_every_radius_is_fitted_and_measured_alone() -> None:
+    graph = planned(grids__0={"radii": [0.1, 0.2], "dependencies": ["independent"]})
+    assert counts(graph) | {"train": 0} == {
+        "train": 0, "clean": 1, "features": 0, "fit": 2, "measure": 2,
+    }  # fmt: skip
+    assert all(cell.place["radius"] == cell.place["fit_radius"] for cell in graph.cells)
+
+
+def test_a_corruption_is_measured_once_for_all_radii() -> None:
+    graph = planned(grids__0={"radii": [0.1, 0.2], "sources": ["brightness"]})
+    assert len(graph.cells) == 2
+    assert counts(graph)["measure"] == 1
+
+
+def test_features_of_another_model_are_another_fit() -> None:
+    entries = [{"name": name, "model": "digits-cnn"} for name in ("cnn", "other")]
+    entries[1]["mean"] = "0.5"
+    entries[1]["std"] = "0.5"
+    content = toy(
+        classifiers=entries,
+        grids__0__classifiers=["cnn"],
+        grids__0__feature_models=["own", "other"],
+        grids__0__dependencies=["joint"],
+    )
+    found = counts(plan(study_from(content)))
+    assert found["features"] == 2
+    assert found["fit"] == 2 + 2 * 2  # independent and label see no features
+
+
+def test_a_classifier_is_trained_once() -> None:
+    graph = planned(classifiers__0__training={"epochs": 1}, grids__0__norms=["linf", "l2"])
+    assert counts(graph)["train"] == 1
+
+
+DETERMINING: dict[str, dict[str, Any]] = {
+    "inputs": {"data__0__inputs": 29},
+    "fit inputs": {"data__0__fit_inputs": 79},
+    "subset": {"data__0__seed": 1},
+    "normalisation": {"classifiers__0__mean": 0.1, "classifiers__0__std": 0.9},
+    "training": {"classifiers__0__training": {"epochs": 1}},
+    "calls": {"fit__calls": 4096},
+    "kappa": {"fit__kappa": 2.0},
+    "preset": {"fit__preset": "paper"},
+    "step": {"fit__step_inputs": 32},
+    "width": {"fit__hidden_dim": 16},
+    "radius of the fit": {"grids__0__fit_radii": [0.25]},
+    "norm": {"grids__0__norms": ["l2"]},
+    "components": {"grids__0__components": [3]},
+    "covariance": {"grids__0__covariances": ["full"]},
+    "upsampler": {"grids__0__upsamplers": ["bicubic"]},
+    "loss": {"grids__0__losses": ["cross-entropy"]},
+    "fit seed": {"grids__0__fit_seeds": [1]},
+    "quantise": {"measure__quantise": True},
+    "threads": {"measure__threads": 2},
+}
+
+
+@pytest.mark.parametrize("case", DETERMINING)
+def test_hashes_of_fits_change_with_what_determines_them(case: str) -> None:
+    before = {node.hash for node in planned().by_kind()["fit"]}
+    after = {node.hash for node in planned(**DETERMINING[case]).by_kind()["fit"]}
+    wide = case == "width"  # noise that sees no features has no such layer, but states it
+    assert after
+    assert not before & after or wide
+
+
+SAME: dict[str, dict[str, Any]] = {
+    "names": {
+        "name": "other",
+        "title": "x",
+        "classifiers__0__name": "c",
+        "classifiers__0__label": "d",
+    },
+    "tables": {"tables": []},
+    "draws": {"measure__draws": 3},
+    "confidence": {"measure__confidence": 0.9},
+    "seeds": {"grids__0__seeds": [5]},
+    "radii": {"grids__0__radii": [0.05]},
+    "sources": {"grids__0__sources": ["gaussian"]},
+    "expected": {"data__0__expected": {"fit": 7}},
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_hashes_of_fits_do_not_change_with_the_rest(case: str) -> None:
+    before = {node.hash for node in planned().by_kind()["fit"]}
+    assert {node.hash for node in planned(**SAME[case]).by_kind()["fit"]} == before
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"measure__draws": 3},
+        {"measure__confidence": 0.9},
+        {"grids__0__seeds": [5]},
+        {"grids__0__radii": [0.05]},
+        {"fit__calls": 4096, "grids__0__sources": ["gaussian"]},
+    ],
+    ids=["draws", "confidence", "seed", "radius", "everything"],
+)
+def test_hashes_of_measurements_change_with_what_determines_them(changes: dict[str, Any]) -> None:
+    before = {node.hash for node in planned().by_kind()["measure"]}
+    assert not before & {node.hash for node in planned(**changes).by_kind()["measure"]}
+
+
+def test_hashes_change_with_the_bytes_of_weights_and_not_with_their_place(tmp_path: Path) -> None:
+    from nppr.classifiers.zoo import shipped_weights
+
+    shipped = shipped_weights("digits-cnn")
+    assert shipped is not None
+    content = shipped.read_bytes()
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(content)
+    own = {node.hash for node in planned().by_kind()["clean"]}
+
+    def clean(path: Path) -> set[str]:
+        graph = planned(classifiers__0__weights=str(path))
+        return {node.hash for node in graph.by_kind()["clean"]}
+
+    assert clean(tmp_path / "one") == clean(tmp_path / "two") == own
+    (tmp_path / "two").write_bytes(content[:-4] + b"\0\0\0\0")
+    assert clean(tmp_path / "two") != own
+
+
+def test_hashes_change_with_the_version_of_the_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = planned().nodes
+    monkeypatch.setitem(ALGORITHM, "fit", ALGORITHM["fit"] + 1)
+    after = planned().nodes
+    same = {before[hash_].kind for hash_ in before.keys() & after.keys()}
+    assert same == {"clean", "features", "measure"}  # only noise that was not fitted is as before
+
+
+def test_too_many_nodes() -> None:
+    with pytest.raises(SpecError, match=r"at most 23 nodes, got more\. Add --yes"):
+        plan(study_from(toy()), most=23)
+    assert len(plan(study_from(toy()), most=24).nodes) == 24
+    assert len(plan(study_from(toy()), most=None).nodes) == 24
+    assert MOST_NODES == 10_000
+
+
+def test_absent_data_and_weights_are_named_and_the_rest_is_planned() -> None:
+    graph = planned(
+        data__0__spec="no/such/folder",
+        data__0__expected={"fit": 100, "select": 30, "evaluate": 40},
+        classifiers__0__weights="no/such.safetensors",
+    )
+    assert counts(graph)["fit"] == 4
+    assert graph.missing == [
+        "data 'digits' at no/such/folder",
+        "weights of 'cnn' (digits-cnn) at no/such.safetensors",
+    ]

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nppr.study.work_measure
+from nppr.errors import RunFolderError, SpecError
+from nppr.study.plan import plan
+from nppr.study.read import study_from
+from nppr.tensor_files import write_tensors
+from study.toys import log_of, run_toy, texts_of, times_done, toy
+
+TRAINED = {
+    "name": "own",
+    "model": "digits-cnn",
+    "feature_model": "cnn",
+    "training": {"epochs": 2, "learning_rate": 0.01},
+}
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    """Two classifiers, one of them trained, with features of the other."""
+    made = toy(**changes)
+    made["classifiers"].append(TRAINED)
+    return made
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study that was run in one process."""
+    folder = tmp_path_factory.mktemp("study")
+    ended = run_toy(content(), folder)
+    assert not ended.failures
+    assert ended.ran == 1 + 2 + 1 + 8 + 36
+    return folder
+
+
+def test_all_formats_are_written(finished: Path) -> None:
+    texts = texts_of(finished / "out")
+    assert sorted(texts) == sorted(
+        [f"{name}.{end}" for name in ("main", "orders") for end in ("csv", "json", "md", "tex")]
+        + ["study.html", "study.json", "study.md"]
+    )
+    known = json.loads(texts["study.json"])
+    (table,) = known["tables"]
+    assert table["columns"] == ["0.1", "0.2", "0.3", "entropy ratio"]
+    assert len(table["entries"]) == 6
+    assert all(entry["ours"][0]["seeds"] == 2 for entry in table["entries"])
+    assert known["orders"]["summary"] in texts["study.md"]
+    assert len(known["orders"]["pairs"]) == 2
+    assert "<table" in texts["study.html"]
+
+
+def test_numbers_are_those_of_the_library(finished: Path) -> None:
+    from nppr import Budget, assess, load_data
+
+    data = load_data("digits").limit(inputs=30, fit_inputs=80, select_inputs=30, seed=0)
+    report = assess("digits-cnn", data, budget=Budget.linf(0.3), sources="uniform", draws=2, seed=1)
+    (row,) = [row for row in report.results if row.metric.value == "normalised_accuracy"]
+    spec = study_from(content())
+    (cell,) = [
+        cell
+        for cell in plan(spec).cells
+        if cell.place["classifier"] == "cnn"
+        and cell.place["source"] == "uniform"
+        and cell.place["radius"] == "0.3"
+        and cell.seed == 1
+    ]
+    record = json.loads((finished / "cache" / cell.measure / "node.json").read_text())
+    values = {each["metric"]: each["value"] for each in record["results"]["rows"]}
+    assert values["normalised_accuracy"] == row.value
+
+
+def test_a_rerun_computes_nothing(finished: Path, tmp_path: Path) -> None:
+    before = len(log_of(finished / "cache"))
+    ended = run_toy(content(), finished, out=tmp_path / "again")
+    assert ended.ran == 0
+    assert len(log_of(finished / "cache")) == before
+    assert texts_of(tmp_path / "again") == texts_of(finished / "out")
+
+
+def test_a_changed_setting_computes_only_what_changed(finished: Path, tmp_path: Path) -> None:
+    ended = run_toy(content(grids__0__sources=["laplace"]), finished, out=tmp_path)
+    assert ended.ran == 2 * 3 * 2  # classifiers, radii, seeds
+    assert max(times_done(finished / "cache").values()) == 1
+
+
+def test_damaged_results_are_computed_again_and_said(finished: Path, tmp_path: Path) -> None:
+    nodes = plan(study_from(content())).by_kind()
+    fit, measure = nodes["fit"][0], nodes["measure"][-1]
+    (stage,) = (finished / "cache" / fit.hash).glob("*.safetensors")
+    stage.write_bytes(stage.read_bytes()[:-100])
+    record = finished / "cache" / measure.hash / "node.json"
+    record.write_text(record.read_text()[:100])
+    ended = run_toy(content(), finished, out=tmp_path)
+    assert ended.ran == 1 + 1
+    assert len(ended.notes) == 2
+    assert all("computed again" in note for note in ended.notes)
+    assert texts_of(tmp_path) == texts_of(finished / "out")
+
+
+def test_two_workers_give_the_tables_of_one_process(finished: Path, tmp_path: Path) -> None:
+    """And a worker that is killed in the middle of a fit costs nothing but time."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        end = time.monotonic() + 60
+        while not killed and time.monotonic() < end:
+            begun = [e for e in log_of(tmp_path / "cache") if e["label"].startswith("fit")]
+            if begun:
+                os.kill(begun[0]["process"], signal.SIGKILL)
+                killed.append(begun[0]["process"])
+            time.sleep(0.002)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    ended = run_toy(content(), tmp_path, workers=2)
+    killer.join()
+    assert killed
+    assert not ended.failures
+    assert texts_of(tmp_path / "out") == texts_of(finished / "out")
+    assert max(times_done(tmp_path / "cache").values()) == 1
+    begun = {entry["process"] for entry in log_of(tmp_path / "cache")}
+    assert os.getpid() not in begun
+    assert len(begun) == 3
+
+
+def test_a_failed_node_takes_only_its_dependants_with_it(tmp_path: Path) -> None:
+    broken = toy(classifiers__0__features="no_such_layer")
+    ended = run_toy(broken, tmp_path)
+    assert ended.failures[0].startswith("features cnn: ")
+    assert "no_such_layer" in ended.failures[0]
+    skipped = ended.failures[1:]
+    assert len(skipped) == 2 + 6  # input and joint, and what is measured of joint
+    assert all("skipped, it needs features cnn" in each for each in skipped)
+    table = json.loads((tmp_path / "out" / "study.json").read_text())["tables"][0]
+    known = {tuple(entry["labels"]): entry["ours"][0] for entry in table["entries"]}
+    assert known["cnn", "nppr", "independent"] is not None
+    assert known["cnn", "uniform", ""] is not None
+    assert known["cnn", "nppr", "joint"] is None
+
+
+def test_a_full_disk_stops_with_one_line_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = toy(grids__0={"radii": [0.1, 0.2], "sources": ["uniform", "gaussian"]})
+    real = write_tensors
+    written: list[Path] = []
+
+    def full(path: Path, *rest: Any) -> None:
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        real(path, *rest)
+
+    monkeypatch.setattr(nppr.study.work_measure, "write_tensors", full)
+    with pytest.raises(RunFolderError, match="make space and run the same command again") as caught:
+        run_toy(small, tmp_path)
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    ended = run_toy(small, tmp_path)
+    assert (ended.cached, ended.ran) == (3, 2)
+
+
+def test_absent_data_are_said_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"put data 'digits' at no/such/folder.*--set NAME=PATH"):
+        run_toy(toy(data__0__spec="no/such/folder"), tmp_path)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_bad_places_and_numbers(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="`cache` must be a folder"):
+        run_toy(toy(), tmp_path, cache=tmp_path / "file" / "cache")
+    with pytest.raises(SpecError, match="`workers` must be a whole number"):
+        run_toy(toy(), tmp_path, workers=0)
+
+
+def test_the_spread_over_fit_seeds_and_the_papers_preset(tmp_path: Path) -> None:
+    small = toy(
+        fit={"preset": "paper", "epochs": 1, "draws": 1},
+        grids__0={"fit_radii": [0.2], "dependencies": ["label"], "fit_seeds": [0, 1]},
+    )
+    ended = run_toy(small, tmp_path)
+    assert not ended.failures
+    ((entry, _),) = ended.tables[0].entries
+    assert entry is not None
+    assert entry.fit_seeds == 2

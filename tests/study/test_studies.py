@@ -1,0 +1,65 @@
+"""The studies that come with the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nppr.study.plan import plan
+from nppr.study.read import read_study
+from nppr.study.tables import made_table
+
+STUDIES = Path(__file__).parents[2] / "studies"
+PAPER = {
+    "ablation": (1, 4, 8),
+    "baselines": (1, 3, 6),
+    "cross_radius": (1, 3, 4),
+    "cross_radius_many": (1, 12, 4),
+    "extended": (1, 36, 7),
+    "feature_transfer": (1, 4, 4),
+    "main": (1, 12, 8),
+    "radii": (1, 6, 3),
+    "robustness": (1, 21, 12),
+    "training_stage": (1, 6, 2),
+    "wall_clock": (1, 12, 8),
+}
+"""Tables, rows and numbers in a row of the paper."""
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_numbers_stand_in_rows_and_columns_of_ours(name: str) -> None:
+    spec = read_study(STUDIES / "paper" / f"{name}.toml")
+    graph = plan(spec)
+    assert graph.missing
+    tables, rows, numbers = PAPER[name]
+    assert len(spec.tables) == tables
+    (entry,) = spec.tables
+    assert entry.paper is not None
+    assert len(entry.paper.rows) == rows
+    made = made_table(entry, [cell.place for cell in graph.cells], [])
+    assert len(made.labels) == rows  # no row of the paper without one of ours, nor the other way
+    assert len(made.headers) >= numbers
+    assert {len(row) - len(entry.rows) for row in entry.paper.rows} == {numbers}
+
+
+def test_the_same_tables_are_there_small() -> None:
+    names = {path.stem for path in (STUDIES / "small").glob("*.toml")}
+    assert names == {f"{kind}_{name}" for kind in ("digits", "resnet20") for name in PAPER}
+
+
+def test_the_small_studies_can_be_planned() -> None:
+    for path in sorted((STUDIES / "small").glob("digits_*.toml")):
+        spec = read_study(path)
+        graph = plan(spec)
+        assert not graph.missing
+        for entry in spec.tables:
+            made = made_table(entry, [cell.place for cell in graph.cells], [])
+            assert made.labels
+            assert made.headers
+
+
+def test_the_extended_ablation_has_all_nested_pairs() -> None:
+    graph = plan(read_study(STUDIES / "small" / "digits_extended.toml"))
+    kinds = {kind: len(nodes) for kind, nodes in graph.by_kind().items()}
+    assert kinds == {"train": 0, "clean": 1, "features": 1, "fit": 108, "measure": 108}

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nppr.study.axes import AXES
+from nppr.study.graph import Cell
+from nppr.study.records import Record
+from nppr.study.spec import TableEntry
+from nppr.study.tables import made_table
+
+
+def record(value: float, seed: int = 0, fit_seed: int | None = None, **place: Any) -> Record:
+    cell = Cell({**dict.fromkeys(AXES, ""), **place}, seed, fit_seed, "m", "c", None)
+    values = {"normalised": value, "accuracy": 0.9, "seconds": 2.0}
+    return Record(cell, values, {"normalised": (value - 0.1, value + 0.1)})
+
+
+def table(content: dict[str, Any], records: list[Record]) -> Any:
+    entry = TableEntry.model_validate({"name": "t", "rows": ["classifier"], **content})
+    return made_table(entry, [each.place for each in records], records)
+
+
+def test_mean_and_standard_deviation_over_seeds() -> None:
+    records = [record(v, seed, classifier="a") for seed, v in enumerate((0.5, 0.6, 0.7))]
+    (row,) = table({"columns": [{}, {"value": "accuracy"}]}, records).entries
+    assert row[0].mean == pytest.approx(60)
+    assert row[0].std == pytest.approx(10)
+    assert (row[0].low, row[0].high) == pytest.approx((40, 60))
+    assert row[0].text(1) == "60.0 ± 10.0"
+    assert row[1].text(1) == "90.0"  # the same for all seeds
+
+
+def test_the_spread_over_fit_seeds_is_beside_the_first_fit() -> None:
+    records = [
+        record(value, seed, fit_seed, classifier="a")
+        for fit_seed, values in ((4, (0.5, 0.6)), (1, (0.2, 0.3)))
+        for seed, value in enumerate(values)
+    ]
+    ((entry,),) = table({"columns": [{}]}, records).entries
+    assert entry.text(1) == "55.0 ± 7.1 [25.0, 55.0]"
+
+
+def test_rows_and_columns_by_axes_and_filters() -> None:
+    records = [
+        record(0.1 * number, classifier=name, source=source, radius=radius)
+        for number, (name, source, radius) in enumerate(
+            [("a", "x", "4"), ("a", "x", "8"), ("b", "x", "4"), ("a", "y", "4"), ("b", "y", "8")]
+        )
+    ]
+    columns = [
+        {"by": ["radius"], "where": {"source": "x"}},
+        {"header": "y", "where": {"source": ["y", "z"]}, "value": "seconds"},
+    ]
+    made = table({"columns": columns}, records)
+    assert made.labels == (("a",), ("b",))
+    assert [header.text for header in made.headers] == ["4", "8", "y"]
+    numbers = [[None if e is None else round(e.mean, 6) for e in row] for row in made.entries]
+    assert numbers == [[0.0, 10.0, 2.0], [20.0, None, 2.0]]
+
+
+def test_a_place_without_a_record_keeps_its_row_and_column() -> None:
+    records = [record(0.5, classifier="a", radius="4"), record(0.5, classifier="b", radius="8")]
+    entry = TableEntry.model_validate(
+        {"name": "t", "rows": ["classifier"], "columns": [{"by": ["radius"]}]}
+    )
+    made = made_table(entry, [each.place for each in records], records[1:])
+    assert made.labels == (("a",), ("b",))
+    assert len(made.headers) == 2
+    assert made.entries[0] == (None, None)
+
+
+def test_the_papers_numbers_stand_beside_ours() -> None:
+    paper = {"citation": "a table.", "rows": [["b", 12.5], ["a", "76.29(0.038)"]]}
+    content = {"columns": [{"header": "NPPR"}, {"value": "seconds"}], "paper": paper}
+    exported = table(content, [record(0.5, classifier="a")]).exported()
+    assert exported.to_md().splitlines() == [
+        "| classifier | NPPR | paper | seconds |",
+        "| :--- | ---: | ---: | ---: |",
+        "| a | 50.00 | 76.29(0.038) | 2.00 |",
+        "| b |  | 12.50 |  |",
+    ]
+    assert "nppr_paper" in exported.to_csv().splitlines()[0]
+    assert r"\toprule" in exported.to_latex()
+    assert "Paper: a table." in exported.caption
+
+
+def test_shares_stay_shares_where_percent_is_off() -> None:
+    ((entry,),) = table({"columns": [{}], "percent": False}, [record(0.5, classifier="a")]).entries
+    assert entry.mean == 0.5

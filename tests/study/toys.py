@@ -1,0 +1,78 @@
+"""Studies that take seconds."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from nppr.study.plan import plan
+from nppr.study.read import study_from
+from nppr.study.run import Ended, run_study
+
+TOY: dict[str, Any] = {
+    "name": "toy",
+    "data": [
+        {"name": "digits", "spec": "digits", "inputs": 30, "fit_inputs": 80, "select_inputs": 30}
+    ],
+    "classifiers": [{"name": "cnn", "model": "digits-cnn"}],
+    "fit": {"calls": 2048, "step_inputs": 64},
+    "measure": {"draws": 2},
+    "grids": [
+        {
+            "radii": [0.1, 0.2, 0.3],
+            "fit_radii": [0.2],
+            "dependencies": ["independent", "joint"],
+            "components": [2],
+            "sources": ["uniform"],
+            "seeds": [0, 1],
+        }
+    ],
+    "tables": [
+        {
+            "name": "main",
+            "rows": ["classifier", "source", "dependency"],
+            "columns": [{"by": ["radius"]}, {"value": "entropy_ratio"}],
+        }
+    ],
+}
+
+
+def toy(**changes: Any) -> dict[str, Any]:
+    """The toy with other values: `grids__0__seeds=[0]` reaches into it."""
+    content = copy.deepcopy(TOY)
+    for path, value in changes.items():
+        *parts, last = path.split("__")
+        place: Any = content
+        for part in parts:
+            place = place[int(part)] if part.isdigit() else place[part]
+        if last.isdigit():
+            place[int(last)] = value
+        else:
+            place[last] = value
+    return content
+
+
+def run_toy(content: dict[str, Any], folder: Path, **options: Any) -> Ended:
+    """Run a study of plain values, with its cache and its tables in a folder."""
+    spec = study_from(content)
+    options = {"cache": folder / "cache", "out": folder / "out", **options}
+    return run_study(spec, plan(spec), **options)
+
+
+def log_of(cache: Path) -> list[dict[str, Any]]:
+    """What was begun and done."""
+    path = cache / "log.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def times_done(cache: Path) -> Counter[str]:
+    """How often each node was done."""
+    return Counter(entry["hash"] for entry in log_of(cache) if entry["event"] == "done")
+
+
+def texts_of(out: Path) -> dict[str, str]:
+    """All files that a study wrote."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(out.iterdir())}
