@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from nppr.budget import Budget
+from nppr.budget import Budget, parse_radius
 from nppr.classifiers import ModelSpec
 from nppr.data.load import DataSpec
 from nppr.errors import BudgetError, SpecError
@@ -104,7 +104,7 @@ def assess(
         only_merged=only_merged,
         precision=precision,
         rare_calls=rare_calls,
-        radii=tuple(str(radius) for radius in radii),
+        radii=tuple(str(radius) for radius in sorted(radii, key=parse_radius)),
     )
     loaded = limited(data, settings)
     budget = stated_budget(budget, loaded)

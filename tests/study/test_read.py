@@ -1,12 +1,28 @@
 from __future__ import annotations
 
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from nppr.errors import SpecError
+from nppr.study.axes import AXES, VALUES
 from nppr.study.read import read_study, study_from
+from nppr.study.spec import (
+    ClassifierEntry,
+    Column,
+    DataEntry,
+    FitEntry,
+    Grid,
+    MeasureEntry,
+    Paper,
+    StudySpec,
+    TableEntry,
+    Training,
+)
 from study.toys import toy
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
@@ -85,3 +101,29 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError, match="must be TOML"):
         read_study(tmp_path / "bytes.toml")
+
+
+DOCS = (Path(__file__).parents[2] / "docs" / "studies.md").read_text(encoding="utf-8")
+
+
+def test_the_documented_example_is_a_study() -> None:
+    example = DOCS.partition("```toml\n")[2].partition("```")[0]
+    assert study_from(tomllib.loads(example)).name == "mine"
+
+
+MODELS: tuple[type[BaseModel], ...] = (
+    StudySpec, DataEntry, ClassifierEntry, Training, Grid, FitEntry, MeasureEntry, TableEntry,
+    Column, Paper,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_key_is_documented(model: type[BaseModel]) -> None:
+    absent = [
+        name for name in model.model_fields if not re.search(rf"`[^`]*\b{name}\b[^`]*`", DOCS)
+    ]
+    assert absent == []
+
+
+def test_every_axis_and_value_is_documented() -> None:
+    assert [name for name in (*AXES, *VALUES) if f"`{name}`" not in DOCS] == []

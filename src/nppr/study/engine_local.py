@@ -95,7 +95,7 @@ class _Pool:
                 1, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_process
             )
             self._process = self._executor.submit(os.getpid)
-        return self._executor.submit(perform, node, cache)
+        return self._executor.submit(_performed, node, cache)
 
     def restart(self) -> None:
         self.close(interrupted=False)
@@ -111,11 +111,20 @@ class _Pool:
 
 
 def _prepare_process() -> None:
-    """End with the study's own process, even if that is killed; and take Ctrl-C as Python does."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """End with the study's own process, even if that is killed; an idle process ignores Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with, args=([parent.sentinel],), daemon=True).start()
+
+
+def _performed(node: Node, cache: str) -> Outcome:
+    """Do a node; Ctrl-C stops it between two steps."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return perform(node, cache)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end_with(sentinels: Sequence[int]) -> None:

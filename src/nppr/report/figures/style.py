@@ -1,7 +1,7 @@
 """How figures look: sizes, fonts, and one colour, marker, line and hatch for each source.
 
-Colours are those of Okabe and Ito, which people with any colour vision tell apart; marker, line and
-hatch say the same a second time.
+Colours are those of Okabe and Ito, which people with any colour vision tell apart, and three
+more of the same hues; marker, line and hatch say the same a second time.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ WIDTH = 7.2
 
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
 SKY, VERMILION, YELLOW, GREY = "#56B4E9", "#D55E00", "#C4B100", "#7F7F7F"
+PURPLE, VIOLET, BROWN = "#A8478A", "#6A7FDB", "#A8661B"
 PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, YELLOW, GREY)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 Line = Literal["-", "--", "-.", ":"]
@@ -95,18 +96,19 @@ class Look:
 
 
 FIXED = {
-    "nppr": Look(VERMILION, "o", "-", ""),
-    "nppr:floor=0.5": Look(ORANGE, "s", "--", "//"),
+    "nppr": Look(PURPLE, "o", "-", ""),
+    "nppr:floor=0.5": Look(PINK, "s", "--", "//"),
     "gaussian": Look(BLUE, "^", "-", ".."),
     "uniform": Look(SKY, "v", "--", "xx"),
-    "laplace": Look(GREEN, "D", "-.", "\\\\"),
-    "pgd": Look(PINK, "P", "-", "++"),
-    "cw": Look(PINK, "X", "--", "oo"),
-    "autoattack": Look(PINK, "*", ":", "--"),
-    "merged": Look(INK, "s", ":", "xx"),
-    "weak-adversary": Look(YELLOW, "o", "-.", "//"),
+    "laplace": Look(VIOLET, "D", "-.", "\\\\"),
+    "pgd": Look(ORANGE, "P", "-", "++"),
+    "cw": Look(YELLOW, "X", "--", "oo"),
+    "autoattack": Look(BROWN, "*", ":", "--"),
+    "merged": Look(VERMILION, "s", ":", "xx"),
+    "weak-adversary": Look(GREEN, "o", "-.", "//"),
     "universal": Look(GREY, "D", "--", ".."),
 }
+"""Hues as on the page: NPPR purple, PR of fixed noise blue, AR of attacks orange to brown."""
 
 
 def look_of(source: str) -> Look:
