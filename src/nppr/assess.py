@@ -12,6 +12,7 @@ import torch
 from nppr.budget import Budget, parse_radius
 from nppr.classifiers import ModelSpec
 from nppr.data.load import DataSpec
+from nppr.distributed import world
 from nppr.errors import BudgetError, SpecError
 from nppr.fit import FitProgress, FitSettings
 from nppr.learned import Fitted
@@ -202,5 +203,5 @@ def _plan(ready: Setup, sources: Sequence[PerturbationSource], fit: FitSettings 
         sources=tuple(names),
         micro_batch=ready.classifier.micro_batch,
         form=ready.classifier.form,
-        seconds=passes / ready.classifier.images_per_second,
+        seconds=passes / ready.classifier.images_per_second / world().size,
     )

@@ -13,6 +13,7 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
 from nppr.data import Data
+from nppr.distributed import first
 from nppr.distributions import Saved, load_distribution, save_distribution, sealed
 from nppr.errors import DistributionError
 from nppr.fit import FAMILY, FitProgress, FitSettings, Outcome, Search
@@ -126,7 +127,11 @@ def references(budget: Budget) -> tuple[PerturbationSource, ...]:
 
 
 def save_fitted(folder: Path, fitted: Sequence[Fitted]) -> list[Path]:
-    """Write each distribution as a pair of files under its name."""
+    """Write each distribution as a pair of files under its name; of several ranks the first does."""
+    return first(lambda: _save_fitted(folder, fitted))
+
+
+def _save_fitted(folder: Path, fitted: Sequence[Fitted]) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for each in fitted:

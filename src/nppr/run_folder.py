@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.checkpoint import FileStore
+from nppr.distributed import first, world
 from nppr.errors import RunFolderError
 from nppr.rare import Rare, rare_csv
 from nppr.report.evidence import FILE as EVIDENCE
@@ -89,12 +90,13 @@ class RunFolder:
 
     def note(self, name: str, value: Any) -> None:
         """Keep a fact of a run under way, for a resume."""
-        held = _held(self.path) or {}
-        self._write("run.json", _text({**held, name: value}))
+        if world().is_first:
+            held = _held(self.path) or {}
+            self._write("run.json", _text({**held, name: value}))
 
     def noted(self, name: str) -> Any:
         """A fact that was kept, or None."""
-        return (_held(self.path) or {}).get(name)
+        return first(lambda: (_held(self.path) or {}).get(name))
 
     def store(self, source: str) -> FileStore:
         """Where a source keeps its finished blocks."""
@@ -109,13 +111,17 @@ class RunFolder:
         evidence: Evidence | None = None,
         rare: Mapping[str, Rare] | None = None,
     ) -> None:
-        """Write the inputs' results and what is shown of them, then the report."""
-        self._write(PER_INPUT, per_input.to_csv())
-        if evidence is not None:
-            write_evidence(self.path, evidence)
-        if rare:
-            self._write(RARE, rare_csv(rare))
-        self._write("report.json", report.to_json())
+        """Write the inputs' results and what is shown of them, then the report; the first rank does."""
+
+        def write() -> None:
+            self._write(PER_INPUT, per_input.to_csv())
+            if evidence is not None:
+                write_evidence(self.path, evidence)
+            if rare:
+                self._write(RARE, rare_csv(rare))
+            self._write("report.json", report.to_json())
+
+        first(write)
 
     def _check_held(self, held: dict[str, Any], settings: Any, *, resume: bool) -> None:
         before = held.get("settings", {})

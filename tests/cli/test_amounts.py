@@ -9,7 +9,7 @@ import pytest
 
 from nppr.cli import run
 
-QUICK = ["--inputs", "40", "--draws", "16", "--quiet"]
+QUICK = ["--no-page", "--inputs", "40", "--draws", "16", "--quiet"]
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_precision_says_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["assess", "--sources", "uniform", "--precision", "0.02", "--out", "out"]) == 0
+    assert (
+        run(["assess", "--no-page", "--sources", "uniform", "--precision", "0.02", "--out", "out"])
+        == 0
+    )
     printed = capsys.readouterr().out
     assert "precision: all PR and NPPR are known to" in printed
     report = json.loads(Path("out/report.json").read_text())
@@ -28,7 +31,18 @@ def test_precision_says_what_was_measured(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_rare_failures_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["assess", "--sources", "gaussian", "--inputs", "40", "--draws", "16", "--out", "out"]
+    words = [
+        "assess",
+        "--no-page",
+        "--sources",
+        "gaussian",
+        "--inputs",
+        "40",
+        "--draws",
+        "16",
+        "--out",
+        "out",
+    ]
     assert run([*words, "--rare", "--rare-calls", "30000"]) == 0
     printed = capsys.readouterr().out
     assert "gaussian: splitting followed 5 of" in printed

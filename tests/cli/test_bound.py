@@ -10,7 +10,18 @@ import pytest
 
 from nppr.cli import run
 
-QUICK = ["bound", "--inputs", "40", "--draws", "20", "--eps", "0.3", "--batch-size", "64"]
+QUICK = [
+    "bound",
+    "--no-page",
+    "--inputs",
+    "40",
+    "--draws",
+    "20",
+    "--eps",
+    "0.3",
+    "--batch-size",
+    "64",
+]
 NAMES = ["density_ratio", "draws", "test_set", "population", "estimate"]
 
 

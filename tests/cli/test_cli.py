@@ -12,7 +12,16 @@ import pytest
 
 from nppr.cli import run
 
-QUICK = ["assess", "--inputs", "30", "--draws", "8", "--sources", "uniform,pgd:steps=2"]
+QUICK = [
+    "assess",
+    "--no-page",
+    "--inputs",
+    "30",
+    "--draws",
+    "8",
+    "--sources",
+    "uniform,pgd:steps=2",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +151,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("nppr ")
 
 
-LONG = ["assess", "--sources", "gaussian,uniform,pgd", "--draws", "2400", "--inputs", "80"]
+LONG = [
+    "assess",
+    "--no-page",
+    "--sources",
+    "gaussian,uniform,pgd",
+    "--draws",
+    "2400",
+    "--inputs",
+    "80",
+]
 
 
 def numbers_of(folder: Path) -> dict[str, object]:
@@ -189,5 +207,5 @@ def test_a_failed_source_gives_exit_code_1(
 
     monkeypatch.setitem(SOURCES, "uniform", lambda budget: Broken(budget, 0.0, "uniform"))
     monkeypatch.setattr("nppr.sources.spec.options", lambda _: {})
-    assert run(["assess", "--inputs", "20", "--sources", "uniform"]) == 1
+    assert run(["assess", "--no-page", "--inputs", "20", "--sources", "uniform"]) == 1
     assert "source 'uniform' failed: this source is broken" in capsys.readouterr().err

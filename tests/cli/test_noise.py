@@ -13,7 +13,7 @@ import pytest
 from nppr.cli import run
 
 FIT = ["--components", "2", "--fit-calls", "3000", "--fit-inputs", "200", "--select-inputs", "80"]
-MEASURE = ["--inputs", "40", "--draws", "16"]
+MEASURE = ["--no-page", "--inputs", "40", "--draws", "16"]
 
 
 @pytest.fixture(autouse=True)

@@ -83,3 +83,34 @@ def test_bad_options_are_one_line(
 def test_a_bad_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", str(tmp_path / "nothing")]) == 2
     assert "`run` must be the folder of a run" in capsys.readouterr().err
+
+
+def test_a_run_writes_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["assess", "--inputs", "30", "--draws", "8", "--sources", "uniform,pgd:steps=2"]
+    assert run([*words, "--out", "a", "--figures", "svg"]) == 0
+    assert "page: a/report.html" in capsys.readouterr().err
+    page = (tmp_path / "a" / "report.html").read_text()
+    assert "Robustness of digits-cnn on digits" in page
+    assert list((tmp_path / "a" / "figures").glob("*.svg"))
+    assert run(["report", "a", "--out", "again.html"]) == 0
+    assert (tmp_path / "again.html").read_text() == page
+    assert run([*words, "--out", "b", "--figures", "gif"]) == 2
+    assert "`figures`" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_page_that_cannot_be_rendered_costs_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "figures").write_text("in the way")
+    words = ["assess", "--inputs", "20", "--draws", "4", "--sources", "uniform", "--out", "a"]
+    assert run([*words, "--no-page", "--figures", "svg", "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "a/report.json\n"
+    assert "the page could not be rendered" in printed.err
+    assert (tmp_path / "a" / "report.json").exists()

@@ -20,12 +20,13 @@ def rows(report: Report) -> list[dict[str, Any]]:
 
 
 def test_the_numbers_are_those_of_a_plain_run_of_the_same_size() -> None:
-    grown = assess(sources="gaussian,pgd:steps=2,stress", precision=0.006)
+    sources = "gaussian,pgd:steps=2,stress"
+    grown = assess(sources=sources, precision=0.006, batch_size=64)
     assert grown.precision is not None
     assert grown.precision["reached"]
     assert len(grown.precision["rounds"]) > 1
     inputs, draws = grown.precision["rounds"][-1]
-    plain = assess(sources="gaussian,pgd:steps=2,stress", inputs=inputs, draws=draws)
+    plain = assess(sources=sources, inputs=inputs, draws=draws, batch_size=64)
     assert rows(grown) == rows(plain)
     assert grown.data == plain.data
     assert grown.data["inputs"]["evaluate"] == inputs

@@ -78,8 +78,8 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
     assert exported.to_md().splitlines() == [
         "| classifier | NPPR | paper | seconds |",
         "| :--- | ---: | ---: | ---: |",
-        "| a | 50.00 | 76.29(0.038) | 2.00 |",
         "| b |  | 12.50 |  |",
+        "| a | 50.00 | 76.29(0.038) | 2.00 |",
     ]
     assert "nppr_paper" in exported.to_csv().splitlines()[0]
     assert r"\toprule" in exported.to_latex()
@@ -89,3 +89,15 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
 def test_shares_stay_shares_where_percent_is_off() -> None:
     ((entry,),) = table({"columns": [{}], "percent": False}, [record(0.5, classifier="a")]).entries
     assert entry.mean == 0.5
+
+
+def test_rows_go_by_the_first_axis_then_the_second() -> None:
+    records = [record(0.5, classifier=name, source=s) for s in ("x", "y") for name in ("b", "a")]
+    made = table({"rows": ["classifier", "source"], "columns": [{}]}, records)
+    assert made.labels == (("b", "x"), ("b", "y"), ("a", "x"), ("a", "y"))
+
+
+def test_clean_accuracy_knows_no_fit_seeds() -> None:
+    records = [record(0.5, 0, seed, classifier="a") for seed in (None, 0, 1)]
+    ((entry,),) = table({"columns": [{"value": "accuracy"}]}, records).entries
+    assert entry.text(1) == "90.0"

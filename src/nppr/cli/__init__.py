@@ -23,8 +23,10 @@ from nppr.cli.certify import certify
 from nppr.cli.compare import compare
 from nppr.cli.doctor import doctor
 from nppr.cli.fit import fit
+from nppr.cli.ranks import divided
 from nppr.cli.report import report
 from nppr.cli.spectrum import spectrum
+from nppr.cli.study import study
 from nppr.cli.train import train
 from nppr.errors import NpprError
 
@@ -68,6 +70,8 @@ Examples:
       render the page of a run again, and its figures as files; --format latex: its table
   nppr compare runs/resnet20 runs/resnet32
       two runs side by side: paired differences, ranks, a page and tables
+  nppr study studies/small/digits_main.toml --plan
+      a grid of assessments from one file: what it would run; without --plan it runs
   nppr assess --draws 1000 --out runs/mine --resume
       continue an interrupted run: the same command with --resume
   nppr train digits-cnn --out digits.safetensors
@@ -86,7 +90,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (assess, fit, evaluate, spectrum, bound, certify, doctor, report, compare):
+for command in (assess, fit, evaluate, spectrum, bound, certify, doctor, report, compare, study):
     app.command(epilog=EXAMPLES)(command)
 app.command(epilog=EXAMPLES)(train)
 
@@ -107,15 +111,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error of the user is one line."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(args=given or ["--help"], standalone_mode=False)
+        with divided(given):
+            code = app(args=given or ["--help"], standalone_mode=False)
+            if code == INTERRUPTED:
+                raise KeyboardInterrupt  # no waiting for other ranks
+    except KeyboardInterrupt:
+        console.show_error("interrupted; what is finished is kept, add --resume to go on")
+        return INTERRUPTED
     except NpprError as error:
         console.show_error(str(error))
         return 2
     except TyperException as error:
         console.show_error(console.usage_message(error))
         return 2
-    if code == INTERRUPTED:
-        console.show_error("interrupted; what is finished is kept, add --resume to go on")
     return code if isinstance(code, int) else 0
 
 

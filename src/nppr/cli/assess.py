@@ -148,6 +148,10 @@ def assessed(
 
 def _render(pages: PageOptions, folder: Path, *, quiet: bool) -> None:
     """Write the page and the figures; failing at it never costs the run."""
+    from nppr.distributed import world
+
+    if not world().is_first:
+        return
     try:
         written = pages.write(folder)
     except Exception as error:  # the numbers are safe in report.json

@@ -147,7 +147,7 @@ def _show_plan(graph: Graph, tables: int, workers: int) -> None:
             f"{len(nodes):,}",
             f"{sum(node.calls for node in nodes):,}",
             f"{sum(node.passes for node in nodes):,.0f}",
-            _duration(sum(seconds)) if len(seconds) == len(nodes) else "?",
+            _about(seconds, len(nodes)),
         )
     shown.add_row("table", f"{tables:,}", "0", "0", "")
     console.out.print(shown)
@@ -158,6 +158,12 @@ def _show_plan(graph: Graph, tables: int, workers: int) -> None:
         f"{len(graph.nodes):,} nodes and {tables} tables, {about}, less what is cached",
         markup=False,
     )
+
+
+def _about(seconds: list[float], nodes: int) -> str:
+    if len(seconds) < nodes:
+        return "?"
+    return _duration(sum(seconds)) if nodes else ""
 
 
 def _duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ import torch
 
 from nppr.checks import grade
 from nppr.classifiers import Prepared
+from nppr.distributed import world
 from nppr.report.schema import SCHEMA_VERSION, AtRadius, Flag, Report, Result
 from nppr.run.settings import Facts
 
@@ -56,6 +57,7 @@ def assemble(
             "platform": platform.platform(),
             "device": str(classifier.device),
             "threads": torch.get_num_threads(),
+            "ranks": world().size,
             "micro_batch": classifier.micro_batch,
             "form": list(classifier.form),
         },

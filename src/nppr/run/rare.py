@@ -17,6 +17,7 @@ import numpy as np
 from nppr.classifiers import Prepared
 from nppr.data import Part
 from nppr.data.subset import stratified_order
+from nppr.distributed import gathered, span, together, world
 from nppr.measure import ProgressCallback
 from nppr.rare import (
     MOVABLE,
@@ -94,13 +95,7 @@ class Splitter:
         places = self._chosen(unbroken, share // RARE_CALLS_PER_INPUT)
         if not len(places):
             return None
-        each = share // len(places)
-        parts: list[Rare] = []
-        for start in range(0, len(places), GROUP):
-            group = places[start : start + GROUP]
-            parts.append(
-                self._group(source.name, moved, group, each, sum(map(_spent, parts)), share)
-            )
+        parts = self._parts(source.name, moved, places, share)
         rare = replace(joined(parts), source=source.name)
         self.calls -= _spent(rare)
         return Found(rare, len(unbroken), combined(tally, rare))
@@ -109,6 +104,18 @@ class Splitter:
         order = stratified_order(self.part.labels[unbroken], self.part.indices[unbroken], self.seed)
         chosen: IntArray = np.sort(unbroken[order[:most]])
         return chosen
+
+    def _parts(
+        self, name: str, moved: PerturbationSource, places: IntArray, total: int
+    ) -> list[Rare]:
+        """The results of all groups, which several ranks divide."""
+        groups = [places[start : start + GROUP] for start in range(0, len(places), GROUP)]
+        each, own = total // len(places), list[Rare]()
+        with together():
+            for number in span(len(groups)):
+                before = sum(map(_spent, own))
+                own.append(self._group(name, moved, groups[number], each, before, total))
+            return [part for parts in gathered(own) for part in parts]
 
     def _group(
         self,
@@ -126,7 +133,7 @@ class Splitter:
             return known
 
         def tell(state: Progress) -> None:
-            if self.progress is not None:
+            if self.progress is not None and world().is_first:
                 here = f"rare {name}"
                 self.progress(Progress(here, before + state.done, total, state.right))
 

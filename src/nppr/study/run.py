@@ -27,6 +27,9 @@ __all__ = ["LOCAL_CLUSTER", "Ended", "require_present", "run_study"]
 LOCAL_CLUSTER = "local"
 """As a Ray address: start a cluster on this machine."""
 
+MOST_NAMED = 30
+"""Missing files that an error names."""
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -44,8 +47,9 @@ class Ended:
 def require_present(graph: Graph) -> None:
     """Raise `SpecError` that says what to put where, if classifiers or data are not here."""
     if graph.missing:
-        shown = "; ".join(graph.missing[:6])
-        more = f"; and {len(graph.missing) - 6} more" if len(graph.missing) > 6 else ""
+        shown = "; ".join(graph.missing[:MOST_NAMED])
+        rest = len(graph.missing) - MOST_NAMED
+        more = f"; and {rest} more" if rest > 0 else ""
         raise SpecError(
             f"`study` must find its classifiers and data, {len(graph.missing)} are missing: put"
             f" {shown}{more}. Other places: --set NAME=PATH for a name in [paths]; weights come from:"

@@ -137,11 +137,11 @@ def made_table(
     kept = [place for place in places if _fits(place, where)]
     headers = tuple(header for column in entry.columns for header in _headers(column, kept))
     shown = [place for place in kept if any(_fits(place, header.where) for header in headers)]
-    labels = tuple(dict.fromkeys(_label(place, entry.rows) for place in shown))
-    if entry.paper is not None:
+    labels = _ordered([_label(place, entry.rows) for place in shown])
+    if entry.paper is not None:  # its order, then what it does not have
         keys = len(entry.rows)
         known = (tuple(str(part) for part in row[:keys]) for row in entry.paper.rows)
-        labels = tuple(dict.fromkeys((*labels, *known)))
+        labels = tuple(dict.fromkeys((*known, *labels)))
     by_label: dict[tuple[str, ...], list[Record]] = {label: [] for label in labels}
     for record in records:
         if _fits(record.place, where):
@@ -158,6 +158,17 @@ def made_table(
         for label in labels
     )
     return StudyTable(entry, labels, headers, entries, _paper(entry, labels, len(headers)))
+
+
+def _ordered(labels: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Labels once each, by the first axis, then the second and so on, each as its values come."""
+    axes = [list(dict.fromkeys(values)) for values in zip(*labels, strict=True)]
+    return tuple(
+        sorted(
+            dict.fromkeys(labels),
+            key=lambda label: [axis.index(part) for axis, part in zip(axes, label, strict=True)],
+        )
+    )
 
 
 def _headers(column: ColumnEntry, places: Sequence[Mapping[str, Any]]) -> list[Header]:
@@ -201,7 +212,8 @@ def _entry(records: Sequence[Record], value: str, *, percent: bool) -> Entry | N
     fits: dict[int | None, list[float]] = {}
     for record in records:
         if value in record.values:
-            fits.setdefault(record.cell.fit_seed, []).append(factor * record.values[value])
+            seed = None if value == "accuracy" else record.cell.fit_seed
+            fits.setdefault(seed, []).append(factor * record.values[value])
     if not fits:
         return None
     first = next(iter(fits.values()))
