@@ -69,8 +69,8 @@ def same_run(one: Path, many: Path) -> None:
         assert path.read_bytes() == (many / path.relative_to(one)).read_bytes(), path
 
 
-ASSESS = ["assess", "--no-page", "--sources", "nppr,uniform,pgd,universal", "--inputs", "31", "--draws", "20",
-          "--fit-calls", "600", "--components", "2", "--fit-inputs", "150", "--batch-size", "16",
+ASSESS = ["assess", "--no-page", "--sources", "nppr,uniform,pgd,universal", "--inputs", "31",
+          "--draws", "20", "--fit-calls", "600", "--components", "2", "--fit-inputs", "150", "--batch-size", "16",
           "--quiet"]  # fmt: skip
 
 
@@ -101,8 +101,8 @@ def test_fit_and_evaluate_and_fewer_inputs_than_ranks(tmp_path: Path) -> None:
     lines = [
         ["fit", "--dependency", "input", "--components", "2", "--fit-calls", "600", "--floor", "0",
          "--batch-size", "16", "--quiet", "--out", "FOLDER/fit"],
-        ["evaluate", "--no-page", "--distribution", "FOLDER/fit", "--inputs", "2", "--draws", "3", "--eps", "0.2",
-         "--batch-size", "16", "--quiet", "--out", "FOLDER/evaluated"],
+        ["evaluate", "--no-page", "--distribution", "FOLDER/fit", "--inputs", "2", "--draws", "3",
+         "--eps", "0.2", "--batch-size", "16", "--quiet", "--out", "FOLDER/evaluated"],
     ]  # fmt: skip
     for size in (1, 3):
         folder = tmp_path / str(size)

@@ -18,7 +18,7 @@ from nppr.fit import FitProgress, FitSettings
 from nppr.learned import Fitted
 from nppr.measure import ProgressCallback
 from nppr.report.schema import Report
-from nppr.run import Run, Settings
+from nppr.run import Run, Session, Settings
 from nppr.run.precision import FIRST
 from nppr.run.settings import DRAWS
 from nppr.setup import Setup, limited, set_up, stated_budget
@@ -135,15 +135,8 @@ def assess(
     if on_plan:
         learned = [each.source for each in distributions]
         on_plan(_plan(ready, [*chosen, *learned], fit))
-    run = Run(
-        ready.facts,
-        settings,
-        loaded,
-        ready.classifier,
-        ready.folder,
-        progress,
-        blind=ready.blind(fit),
-    )
+    session = Session(settings, loaded, ready.classifier, ready.folder, progress)
+    run = Run(ready.facts, session, blind=ready.blind(fit))
     return run.complete(chosen, distributions, ready.learner(fit, on_fit) if fit else None)
 
 

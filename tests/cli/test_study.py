@@ -108,6 +108,12 @@ def test_bad_options_are_one_line(
     assert len(shown.splitlines()) == 1
 
 
+@pytest.mark.parametrize("words", [["--ray", "--plan"], ["--plan", "--ray"]], ids=" ".join)
+def test_ray_may_stand_without_an_address(file: Path, words: list[str]) -> None:
+    assert run(["study", *words, str(file)]) == 0
+    assert run(["study", str(file), *words]) == 0
+
+
 def test_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["study", "no-such.toml"]) == 2
     assert "`study` must be a TOML file that can be read" in capsys.readouterr().err

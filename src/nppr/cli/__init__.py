@@ -26,7 +26,7 @@ from nppr.cli.fit import fit
 from nppr.cli.ranks import divided
 from nppr.cli.report import report
 from nppr.cli.spectrum import spectrum
-from nppr.cli.study import study
+from nppr.cli.study import StudyCommand, study
 from nppr.cli.train import train
 from nppr.errors import NpprError
 
@@ -90,9 +90,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (assess, fit, evaluate, spectrum, bound, certify, doctor, report, compare, study):
+for command in (assess, fit, evaluate, spectrum, bound, certify, doctor, report, compare):
     app.command(epilog=EXAMPLES)(command)
 app.command(epilog=EXAMPLES)(train)
+app.command(cls=StudyCommand, epilog=EXAMPLES)(study)
 
 
 @app.callback(epilog=EXAMPLES, invoke_without_command=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,17 +11,12 @@ import numpy as np
 from torch import Tensor
 
 from nppr.budget import Budget
-from nppr.checkpoint import Store
 from nppr.checks import check_model, check_results
-from nppr.classifiers import Prepared
 from nppr.collect import collect
 from nppr.data import Data
-from nppr.errors import GradientError, NoFitDataError
 from nppr.flags import (
     FLAGS,
     NO_FEATURES,
-    NO_FIT_DATA,
-    NO_GRADIENTS,
     PRECISION,
     RARE_PARTLY,
     flag,
@@ -30,24 +24,21 @@ from nppr.flags import (
     result_flags,
 )
 from nppr.learned import Fitted, Learner, references, save_fitted
-from nppr.measure import ProgressCallback, measure
+from nppr.measure import measure
 from nppr.report.evidence import Evidence
 from nppr.report.per_input import per_input_of
-from nppr.report.rows import rare_rows, rows_of
-from nppr.report.schema import WITH_REFERENCES, AtRadius, Flag, Report, Result, failed, result
+from nppr.report.rows import rows_of
+from nppr.report.schema import WITH_REFERENCES, AtRadius, Flag, Report, Result, result
 from nppr.run.assemble import assemble
-from nppr.run.growth import Growth
-from nppr.run.rare import Found, Splitter, movable
+from nppr.run.radii import at_radii
+from nppr.run.rare import Found, look_for_rare_failures
+from nppr.run.rounds import grow
+from nppr.run.session import Session
 from nppr.run.settings import Facts, Settings
 from nppr.run_folder import RunFolder
-from nppr.sources import Clean, Universal
+from nppr.sources import Clean
 from nppr.sources.spec import NPPR
-from nppr.statistics.estimates import (
-    accuracy,
-    adversarial,
-    merged,
-    probabilistic,
-)
+from nppr.statistics.estimates import accuracy, adversarial, merged, probabilistic
 from nppr.types import BoolArray, Evaluate, Metric, PerturbationSource, Tally
 
 __all__ = ["Run"]
@@ -55,8 +46,6 @@ __all__ = ["Run"]
 logger = logging.getLogger(__name__)
 
 MERGED = "merged"
-DRAWN = (Metric.PR, Metric.NPPR, Metric.BOUND)
-"""Metrics of sources that draw, for which more draws say more."""
 
 
 @dataclass
@@ -68,21 +57,14 @@ class Run:
     """
 
     facts: Facts
-    settings: Settings
-    data: Data
-    classifier: Prepared
-    folder: RunFolder | None
-    progress: ProgressCallback | None
+    session: Session
     blind: bool = False
     results: list[Result] = field(default_factory=list)
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
     fitted: list[Fitted] = field(default_factory=list)
     rare: dict[str, Found] = field(default_factory=dict)
-    growth: Growth | None = None
     _clean: Tally[Evaluate] | None = None
-    _splitter: Splitter | None = None
 
     def complete(
         self,
@@ -98,16 +80,18 @@ class Run:
         found = [*overlap_flags(self.data), *self._examined()]
         if self.settings.precision is not None:
             fitted, learner = [*fitted, *self._learn(learner)], None
-            self._grow([*sources, *(each.source for each in fitted)])
+            grow(self.session, [*sources, *(each.source for each in fitted)])
+            assert self.session.growth is not None
+            self.facts = replace(self.facts, data=self.session.growth.restated(self.facts.data))
         everything = np.ones(len(self.data.evaluate), bool)
         seen: dict[int, Tensor] | None = {} if self._looks(fitted, learner) else None
-        clean = self._clean = self._measure(Clean(), everything, seen)
+        clean = self._clean = self.session.measure(Clean(), everything, keep=seen)
         if seen is not None and len(seen) < len(everything):  # it was measured in another process
-            measure(Clean(), self.classifier, self.data.evaluate, clean_correct=everything,
+            measure(Clean(), self.session.classifier, self.data.evaluate, clean_correct=everything,
                     quantise=self.settings.quantise, keep=seen)  # fmt: skip
         self.results.append(result("clean", accuracy(clean, self.settings.confidence)))
         given = self._in_order(sources)
-        sources = [self._ready(source) for source in given]
+        sources = [self.session.ready(source) for source in given]
         for source in sources:
             self._add(source, clean.right == 1)
         for each in [*fitted, *self._learn(learner)]:
@@ -118,8 +102,10 @@ class Run:
             self._add_union(each, clean.right == 1)
         measured = [*sources, *(each.source for each in self.fitted)]
         self._merge(measured)
-        self._look_for_rare_failures(measured)
-        radii = self._at_radii([*given, *(each.source for each in self.fitted)])
+        self.rare, rows = look_for_rare_failures(self.session, measured, self.tallies)
+        self.results += rows
+        again = [*given, *(each.source for each in self.fitted)]
+        radii = at_radii(self.session, again, clean, self.facts.budget["norm"])
         flags = [*found, *self._blind(), *self._reviewed(measured), *self._unfinished()]
         report = self._report(flags, radii)
         per_input = per_input_of(self.tallies, self.settings.confidence)
@@ -128,6 +114,21 @@ class Run:
             rare = {name: found.rare for name, found in self.rare.items()}
             self.folder.write(report, per_input, evidence, rare)
         return report.with_inputs(per_input, evidence)
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the session."""
+        return self.session.settings
+
+    @property
+    def data(self) -> Data:
+        """What the session measures on."""
+        return self.session.data
+
+    @property
+    def folder(self) -> RunFolder | None:
+        """Where the run is kept, if it is."""
+        return self.session.folder
 
     @property
     def clean(self) -> Tally[Evaluate]:
@@ -140,18 +141,6 @@ class Run:
         if not self.settings.only_merged:
             return list(sources)
         return sorted(sources, key=lambda source: source.cost)
-
-    def _ready(self, source: PerturbationSource) -> PerturbationSource:
-        """The source with the data it must be fitted on, if it must."""
-        if not isinstance(source, Universal) or not len(self.data.fit):
-            return source
-        return source.on(
-            self.classifier.reference,
-            self.data.fit,
-            seed=self.settings.seed,
-            device=self.classifier.device,
-            progress=self.progress,
-        )
 
     def _broken(self, source: PerturbationSource) -> BoolArray | None:
         """Inputs that need not be attacked, where only merged AR is wanted."""
@@ -174,30 +163,33 @@ class Run:
     def _add(self, source: PerturbationSource, clean_correct: BoolArray) -> None:
         """The rows of one source."""
         try:
-            tally = self._measure(source, clean_correct)
+            tally = self.session.measure(source, clean_correct, skip=self._broken(source))
             if not (self.settings.only_merged and source.metric is Metric.AR):
                 self.results += rows_of(
-                    source, tally, self.clean, self.settings.confidence, self.settings.seed
+                    source,
+                    tally,
+                    self.clean,
+                    self.settings.confidence,
+                    self.settings.seed,
                 )
             self.tallies[source.name] = tally
             if source.budget is not None:
                 self.inside.append(source.name)
         except Exception as error:  # whatever a source does, the others' results are kept
             logger.debug("source %s failed", source.name, exc_info=True)
-            self.results.append(self._failed(source.name, source.metric, error))
+            self.results.append(self.session.failed(source.name, source.metric, error))
 
     def _learn(self, learner: Learner | None) -> list[Fitted]:
         """What the search finds; where it fails, one row says why."""
         if learner is None:
             return []
-        start = time.perf_counter()
         try:
-            found = learner.run()
+            with self.session.timed("fit"):
+                found = learner.run()
         except Exception as error:
             logger.debug("the fit failed", exc_info=True)
-            self.results.append(self._failed(NPPR, Metric.NPPR, error))
+            self.results.append(self.session.failed(NPPR, Metric.NPPR, error))
             return []
-        self._took("fit", start)
         if self.folder:
             save_fitted(self.folder.path / "distributions", found)
         return found
@@ -214,42 +206,10 @@ class Run:
         if fitted.winner:
             budget = fitted.source.budget
             noise = next(each for each in references(budget) if each.name == fitted.winner)
-            tally = self.tallies.get(noise.name) or self._measure(noise, clean_correct)
+            tally = self.tallies.get(noise.name) or self.session.measure(noise, clean_correct)
         rows = probabilistic(tally, self.settings.confidence, Metric.NPPR, self.settings.seed)
         name = fitted.source.name + WITH_REFERENCES
         self.results += [result(name, row) for row in rows]
-
-    def _measure(
-        self,
-        source: PerturbationSource,
-        clean_correct: BoolArray,
-        keep: dict[int, Tensor] | None = None,
-        stored: str | None = None,
-    ) -> Tally[Evaluate]:
-        start = time.perf_counter()
-        tally = measure(
-            source,
-            self.classifier,
-            self.data.evaluate,
-            draws=self.settings.draws,
-            seed=self.settings.seed,
-            clean_correct=clean_correct,
-            quantise=self.settings.quantise,
-            progress=self.progress,
-            store=self._store(stored or source.name),
-            keep=keep,
-            skip=self._broken(source) if self._clean is not None else None,
-        )
-        self._took(stored or source.name, start)
-        # Where memory ran out the next source begins with what was left.
-        self.classifier = replace(self.classifier, micro_batch=tally.micro_batch)
-        return tally
-
-    def _failed(self, name: str, metric: Metric, error: Exception) -> Result:
-        why = " ".join(str(error).split()) or type(error).__name__
-        reasons = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
-        flags = tuple(flag for kind, flag in reasons.items() if isinstance(error, kind))
-        return failed(name, metric, self.settings.confidence, why, flags)
 
     def _merge(self, sources: Sequence[PerturbationSource]) -> None:
         """AR over all sources of the budget, where there is an attack and something to merge."""
@@ -276,7 +236,7 @@ class Run:
 
     def _examined(self) -> tuple[Flag, ...]:
         """What the doctor says about the classifier."""
-        return check_model(self.classifier.reference, self.data, seed=self.settings.seed)
+        return check_model(self.session.classifier.reference, self.data, seed=self.settings.seed)
 
     def _reviewed(self, sources: Sequence[PerturbationSource]) -> tuple[Flag, ...]:
         """What the results say about themselves."""
@@ -302,13 +262,13 @@ class Run:
     def _report(self, flags: Sequence[Flag], radii: Sequence[AtRadius]) -> Report:
         return assemble(
             self.facts,
-            self.classifier,
+            self.session.classifier,
             self.results,
             [self._described(each) for each in self.fitted],
             flags,
-            self.seconds,
+            self.session.seconds,
             rare=[found.described(self.tallies[name]) for name, found in self.rare.items()],
-            precision=self.growth.described() if self.growth else None,
+            precision=self.session.growth.described() if self.session.growth else None,
             radii=radii,
         )
 
@@ -317,7 +277,7 @@ class Run:
         budget = Budget.parse(self.facts.budget["norm"], self.facts.budget["radius"])
         try:
             return collect(
-                self.classifier,
+                self.session.classifier,
                 self.data,
                 self.tallies,
                 self.clean,
@@ -331,102 +291,11 @@ class Run:
             logger.debug("nothing is collected to be shown", exc_info=True)
             return None
 
-    def _store(self, name: str) -> Store | None:
-        if self.growth is not None:
-            return self.growth.store(name)
-        return self.folder.store(name) if self.folder else None
-
-    def _took(self, name: str, start: float) -> None:
-        """Add the time since `start` to what a source took in this session."""
-        elapsed = time.perf_counter() - start
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
-
-    def _grow(self, sources: Sequence[PerturbationSource]) -> None:
-        """Measure more inputs and draws until the intervals are narrow enough, or nothing is left."""
-        growth = self.growth = Growth(self.data.evaluate, self.settings, self.folder)
-        drawn = [source for source in sources if source.metric in DRAWN]
-        while True:
-            self.data = replace(self.data, evaluate=growth.part)
-            self.settings = replace(self.settings, draws=growth.at.draws)
-            everything = np.ones(len(growth.part), bool)
-            right = self._measure(Clean(), everything).right == 1
-            if not growth.goes_on(self._drawn(drawn, right)):
-                break
-        self.facts = replace(self.facts, data=growth.restated(self.facts.data))
-
-    def _drawn(
-        self, sources: Sequence[PerturbationSource], clean_correct: BoolArray
-    ) -> dict[str, Tally[Evaluate]]:
-        """The tallies of sources that draw; one that fails is told when all are measured."""
-        found = {}
-        for source in sources:
-            try:
-                found[source.name] = self._measure(source, clean_correct)
-            except Exception:
-                logger.debug("source %s failed", source.name, exc_info=True)
-        return found
-
-    def _look_for_rare_failures(self, sources: Sequence[PerturbationSource]) -> None:
-        """Splitting where plain draws saw no failure, for every source that can be moved."""
-        if self.settings.rare_calls is None:
-            return
-        moved = [each for each in sources if each.name in self.tallies and movable(each)]
-        splitter = Splitter(
-            calls=self.settings.rare_calls,
-            sources=len(moved),
-            classifier=self.classifier,
-            part=self.data.evaluate,
-            seed=self.settings.seed,
-            confidence=self.settings.confidence,
-            quantise=self.settings.quantise,
-            folder=self.folder.path / "rare" if self.folder else None,
-            identity=self.folder.identity if self.folder else "",
-            progress=self.progress,
-        )
-        for source in moved:
-            start, tally = time.perf_counter(), self.tallies[source.name]
-            try:
-                found = splitter.look(source, tally)
-            except Exception as error:  # the others' results are kept
-                logger.debug("splitting of %s failed", source.name, exc_info=True)
-                self.results.append(self._failed(source.name, source.metric, error))
-                continue
-            self._took(f"rare {source.name}", start)
-            if found is not None:
-                self.rare[source.name] = found
-                self.results += rare_rows(
-                    source, tally, found.rare, found.combined, self.settings.confidence
-                )
-
-    def _at_radii(self, sources: Sequence[PerturbationSource]) -> list[AtRadius]:
-        """All sources of the budget again, at the other radii that were asked for."""
-        norm, kept, radii = self.facts.budget["norm"], self.results, []
-        for text in self.settings.radii:
-            budget, self.results = Budget.parse(norm, text), []
-            for source in sources:
-                if source.budget is not None:
-                    self._add_at(source, budget)
-            radii.append(AtRadius(radius=budget.radius, text=text, results=tuple(self.results)))
-        self.results = kept
-        return radii
-
-    def _add_at(self, source: PerturbationSource, budget: Budget) -> None:
-        """The rows of one source at another radius; those of its own metric."""
-        try:
-            moved = self._ready(replace(source, budget=budget))  # type: ignore[type-var]
-            stored = f"{source.name}@{budget.radius_text}"
-            tally = self._measure(moved, self.clean.right == 1, stored=stored)
-            rows = rows_of(moved, tally, self.clean, self.settings.confidence, self.settings.seed)
-            self.results += [row for row in rows if row.metric is source.metric]
-        except Exception as error:
-            logger.debug("source %s failed at %s", source.name, budget, exc_info=True)
-            self.results.append(self._failed(source.name, source.metric, error))
-
     def _unfinished(self) -> tuple[Flag, ...]:
         """What was asked for and could not be had: a precision, a look at all inputs."""
         found = []
-        if self.growth is not None and not self.growth.reached:
-            found.append(flag(PRECISION, self.growth.words()))
+        if self.session.growth is not None and not self.session.growth.reached:
+            found.append(flag(PRECISION, self.session.growth.words()))
         for name, each in self.rare.items():
             looked = len(each.rare.positions)
             if looked < each.unbroken:

@@ -8,17 +8,16 @@ are finished.
 from __future__ import annotations
 
 import hashlib
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nppr.classifiers import Prepared
-from nppr.data import Part
 from nppr.data.subset import stratified_order
 from nppr.distributed import gathered, span, together, world
-from nppr.measure import ProgressCallback
 from nppr.rare import (
     MOVABLE,
     Combined,
@@ -30,11 +29,16 @@ from nppr.rare import (
     read_rare,
     write_rare,
 )
+from nppr.report.rows import rare_rows
+from nppr.report.schema import Result
+from nppr.run.session import Session
 from nppr.run.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Bound
 from nppr.types import Evaluate, IntArray, PerturbationSource, Progress, Tally
 
-__all__ = ["Found", "Splitter", "movable"]
+__all__ = ["Found", "Splitter", "look_for_rare_failures", "movable"]
+
+logger = logging.getLogger(__name__)
 
 GROUP = 32
 """Inputs whose runs are made together and kept together."""
@@ -71,20 +75,41 @@ class Found:
         }
 
 
+def look_for_rare_failures(
+    session: Session,
+    sources: Sequence[PerturbationSource],
+    tallies: Mapping[str, Tally[Evaluate]],
+) -> tuple[dict[str, Found], list[Result]]:
+    """Splitting where plain draws saw no failure, for every source that can be moved; and its rows."""
+    found: dict[str, Found] = {}
+    rows: list[Result] = []
+    calls, confidence = session.settings.rare_calls, session.settings.confidence
+    if calls is None:
+        return found, rows
+    moved = [each for each in sources if each.name in tallies and movable(each)]
+    splitter = Splitter(session, calls, len(moved))
+    for source in moved:
+        tally = tallies[source.name]
+        try:
+            with session.timed(f"rare {source.name}"):
+                seen = splitter.look(source, tally)
+        except Exception as error:  # the others' results are kept
+            logger.debug("splitting of %s failed", source.name, exc_info=True)
+            rows.append(session.failed(source.name, source.metric, error))
+            continue
+        if seen is not None:
+            found[source.name] = seen
+            rows += rare_rows(source, tally, seen.rare, seen.combined, confidence)
+    return found, rows
+
+
 @dataclass
 class Splitter:
     """The calls that are left, and for how many sources."""
 
+    session: Session
     calls: int
     sources: int
-    classifier: Prepared
-    part: Part[Evaluate]
-    seed: int
-    confidence: float
-    quantise: bool
-    folder: Path | None
-    identity: str
-    progress: ProgressCallback | None
 
     def look(self, source: PerturbationSource, tally: Tally[Evaluate]) -> Found | None:
         """Look at inputs that are right without noise and in all draws; None where there are none."""
@@ -101,7 +126,11 @@ class Splitter:
         return Found(rare, len(unbroken), combined(tally, rare))
 
     def _chosen(self, unbroken: IntArray, most: int) -> IntArray:
-        order = stratified_order(self.part.labels[unbroken], self.part.indices[unbroken], self.seed)
+        order = stratified_order(
+            self.session.data.evaluate.labels[unbroken],
+            self.session.data.evaluate.indices[unbroken],
+            self.session.settings.seed,
+        )
         chosen: IntArray = np.sort(unbroken[order[:most]])
         return chosen
 
@@ -128,36 +157,40 @@ class Splitter:
     ) -> Rare:
         """The results of some inputs, from the file where they are kept already."""
         kept = self._file(name, places)
-        known = None if kept is None else read_rare(kept, self.identity)
+        known = None if kept is None else read_rare(kept, self._identity)
         if known is not None:
             return known
 
         def tell(state: Progress) -> None:
-            if self.progress is not None and world().is_first:
+            if self.session.progress is not None and world().is_first:
                 here = f"rare {name}"
-                self.progress(Progress(here, before + state.done, total, state.right))
+                self.session.progress(Progress(here, before + state.done, total, state.right))
 
         found = rare_failures(
             moved,
-            self.classifier,
-            self.part,
+            self.session.classifier,
+            self.session.data.evaluate,
             places,
             calls=each * len(places),
-            seed=self.seed,
-            confidence=self.confidence,
+            seed=self.session.settings.seed,
+            confidence=self.session.settings.confidence,
             floor=RARE_FLOOR,
-            quantise=self.quantise,
+            quantise=self.session.settings.quantise,
             progress=tell,
         )
         if kept is not None:
-            write_rare(kept, found, self.identity)
+            write_rare(kept, found, self._identity)
         return found
 
+    @property
+    def _identity(self) -> str:
+        return self.session.folder.identity if self.session.folder else ""
+
     def _file(self, name: str, places: IntArray) -> Path | None:
-        if self.folder is None:
+        if self.session.folder is None:
             return None
         which = hashlib.sha256(f"{name} {places.tolist()}".encode()).hexdigest()[:16]
-        return self.folder / f"{which}.safetensors"
+        return self.session.folder.path / "rare" / f"{which}.safetensors"
 
 
 def _spent(rare: Rare) -> int:
