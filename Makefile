@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt --edita
 READY := $(VENV)/.ready
 READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench reproduce pictures clean
 
 demo: $(READY)
 	$(BIN)/nppr assess --out runs/demo --overwrite
@@ -21,6 +21,19 @@ bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py
 	$(BIN)/python benchmarks/measure_memory.py
 	$(BIN)/python benchmarks/fit_speed.py
+
+SMALL := $(basename $(notdir $(wildcard studies/small/digits_*.toml)))
+
+reproduce: $(READY_TO_DEVELOP)
+	for name in $(filter-out digits_wall_clock,$(SMALL)); do \
+		$(BIN)/nppr study studies/small/$$name.toml --workers 2 --out runs/studies/$$name || exit; \
+	done
+	$(BIN)/nppr study studies/small/digits_wall_clock.toml --cache runs/clock --out runs/studies/digits_wall_clock
+	$(BIN)/python studies/results.py docs/results.md $(addprefix runs/studies/,$(SMALL))
+
+pictures: demo $(READY_TO_DEVELOP)
+	$(BIN)/python examples/console_picture.py runs/demo docs/images/console.svg
+	$(BIN)/python examples/page_picture.py runs/demo docs/images/page.png
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

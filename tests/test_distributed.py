@@ -70,8 +70,8 @@ def same_run(one: Path, many: Path) -> None:
 
 
 ASSESS = ["assess", "--no-page", "--sources", "nppr,uniform,pgd,universal", "--inputs", "31",
-          "--draws", "20", "--fit-calls", "600", "--components", "2", "--fit-inputs", "150", "--batch-size", "16",
-          "--quiet"]  # fmt: skip
+          "--draws", "20", "--fit-calls", "600", "--components", "2", "--fit-inputs", "150",
+          "--batch-size", "16", "--quiet"]  # fmt: skip
 
 
 def test_torchrun_gives_the_report_of_one_process(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def rows(report: Report) -> list[dict[str, Any]]:
 
 
 def test_the_numbers_are_those_of_a_plain_run_of_the_same_size() -> None:
-    sources = "gaussian,pgd:steps=2,stress"
+    sources = "gaussian,pgd:steps=2"
     grown = assess(sources=sources, precision=0.006, batch_size=64)
     assert grown.precision is not None
     assert grown.precision["reached"]

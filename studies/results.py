@@ -1,0 +1,72 @@
+"""Gather the tables of finished studies in one page: `python studies/results.py OUT.md FOLDER...`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+HEAD = """# Results of the small studies
+
+Written by `make reproduce`, which runs `studies/small/digits_*.toml`: the paper's tables on
+scikit-learn's digits and small networks. So the numbers are not the paper's, but the orders that theory
+demands are the same. Learned noise gives an upper bound of the infimum over its family. Shares are in %
+and clean-normalised; `mean ± standard deviation` is over evaluation seeds of one fit. What each file
+holds, its seeds too: [studies](studies.md).
+"""
+SHOWN = 0.1
+"""Points above which a raw difference in the wrong direction is shown."""
+
+
+def machine(folders: list[Path]) -> str:
+    """On what they ran; several are named."""
+    found = {json.dumps(_study(folder)["machine"], sort_keys=True) for folder in folders}
+    lines = []
+    for text in sorted(found):
+        facts = json.loads(text)
+        lines.append(", ".join(f"{name} {value}" for name, value in facts.items()))
+    return "Machine: " + "; ".join(lines) + ". One thread a node.\n"
+
+
+def section(folder: Path) -> str:
+    """The tables of one study, and its nested pairs in short."""
+    study = _study(folder)
+    parts = [f"## {study['title'].rstrip('.')}\n", f"`studies/small/{folder.name}.toml`\n"]
+    for table in study["tables"]:
+        parts += [f"**{table['title']}**\n", (folder / f"{table['name']}.md").read_text()]
+    if study["orders"] and study["orders"]["pairs"]:
+        parts.append(orders(folder, study["orders"]))
+    return "\n".join(parts)
+
+
+def orders(folder: Path, found: dict[str, Any]) -> str:
+    """How many nested pairs came out in the wrong order, and the raw ones above 0.1 point."""
+    pairs = json.loads((folder / "orders.json").read_text())
+    wrong = [pair for pair in pairs if pair["wrong"]]
+    raw = [pair for pair in pairs if pair["points"] > SHOWN]
+    lines = [
+        f"**Nested pairs:** {len(found['pairs'])}, of which {len(wrong)} in the wrong order by the"
+        f" paired one-sided 95 % test with Holm over all pairs, and {len(raw)} with a raw difference above"
+        f" {SHOWN} point" + (":" if raw else ".")
+    ]
+    lines += [
+        f"- {pair['where']}: {pair['larger']} is {pair['points']:.2f} points above {pair['smaller']}"
+        f" (p = {pair['p_value']:.2g})"
+        for pair in raw
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _study(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "study.json").read_text())
+    return content
+
+
+def main(out: Path, folders: list[Path]) -> None:
+    """Write the page."""
+    out.write_text("\n".join([HEAD, machine(folders), *(section(folder) for folder in folders)]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])
