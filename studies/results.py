@@ -47,8 +47,8 @@ def orders(folder: Path, found: dict[str, Any]) -> str:
     raw = [pair for pair in pairs if pair["points"] > SHOWN]
     lines = [
         f"**Nested pairs:** {len(found['pairs'])}, of which {len(wrong)} in the wrong order by the"
-        f" paired one-sided 95 % test with Holm over all pairs, and {len(raw)} with a raw difference above"
-        f" {SHOWN} point" + (":" if raw else ".")
+        f" paired one-sided 95 % test with Holm over all pairs, and {len(raw)} with a raw difference"
+        f" above {SHOWN} point" + (":" if raw else ".")
     ]
     lines += [
         f"- {pair['where']}: {pair['larger']} is {pair['points']:.2f} points above {pair['smaller']}"
