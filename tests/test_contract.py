@@ -209,7 +209,7 @@ def test_counts_do_not_depend_on_the_batch_size(
     source: PerturbationSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise such small images would all be made together, whatever the micro-batch.
-    monkeypatch.setattr(sys.modules["nppr.measure"], "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(sys.modules["nppr.measure.job"], "NUMBERS_AT_ONCE", 1)
     source = ready(source, classifier())
     tallies = [measure(source, prepared(size), DATA.evaluate, draws=20) for size in (1, 7, 64)]
     for tally in tallies[1:]:

@@ -175,7 +175,7 @@ def run(model: Callable[[Tensor], Tensor], store: FileStore | None) -> Tally[Eva
 def test_sums_survive_an_interrupt(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["nppr.measure"], "NUMBERS_AT_ONCE", 256)
+    monkeypatch.setattr(sys.modules["nppr.measure.job"], "NUMBERS_AT_ONCE", 256)
     whole = run(half_classifier(), None)
     store = FileStore(tmp_path / "blocks")
     with pytest.raises(KeyboardInterrupt):

@@ -310,7 +310,7 @@ def run(
 def test_an_interrupt_keeps_finished_blocks_and_resume_repeats_none(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["nppr.measure"], "NUMBERS_AT_ONCE", 256)
+    monkeypatch.setattr(sys.modules["nppr.measure.job"], "NUMBERS_AT_ONCE", 256)
     whole = run(half_classifier(), DATA.evaluate, None)
     store = FileStore(tmp_path / "blocks")
     with pytest.raises(KeyboardInterrupt):
