@@ -80,7 +80,6 @@ def test_files_of_ranks_are_found_by_one_process_and_go_when_it_is_done(
         monkeypatch.setattr("nppr.checkpoint.world", lambda rank=rank: World(rank, 3))
         done = np.array(finished)
         store.save(Blocks(done, done, done), now=True)
-        store.finish(Blocks.none(3)) if rank else None
     names = [f"pgd{rank}.safetensors" for rank in ("", ".rank1", ".rank2")]
     assert sorted(path.name for path in store.path.parent.iterdir()) == sorted(names)
     monkeypatch.setattr("nppr.checkpoint.world", World)

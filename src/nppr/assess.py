@@ -20,6 +20,7 @@ from nppr.measure import ProgressCallback
 from nppr.report.schema import Report
 from nppr.run import Run, Session, Settings
 from nppr.run.precision import FIRST
+from nppr.run.rare import movable
 from nppr.run.settings import DRAWS
 from nppr.setup import Setup, limited, set_up, stated_budget
 from nppr.sources import DEFAULT_SOURCES, Universal, learned_name, parse_sources
@@ -105,13 +106,18 @@ def assess(
         only_merged=only_merged,
         precision=precision,
         rare_calls=rare_calls,
-        radii=tuple(str(radius) for radius in sorted(radii, key=parse_radius)),
+        radii=_radii(radii),
     )
     loaded = limited(data, settings)
     budget = stated_budget(budget, loaded)
     for radius in settings.radii:
         stated_budget(Budget.parse(budget.norm.name, radius), loaded)
     wanted, chosen = _sources(sources, budget, distributions)
+    if rare_calls is not None and not (wanted or distributions or any(map(movable, chosen))):
+        raise SpecError(
+            "`rare` must come with gaussian, uniform, laplace, nppr or bound, got"
+            f" {', '.join(source.name for source in chosen)}."
+        )
     fit = (fit or FitSettings()) if wanted else None
     work = {
         "sources": [*([NPPR] if wanted else []), *(source.name for source in chosen)],
@@ -138,6 +144,17 @@ def assess(
     session = Session(settings, loaded, ready.classifier, ready.folder, progress)
     run = Run(ready.facts, session, blind=ready.blind(fit))
     return run.complete(chosen, distributions, ready.learner(fit, on_fit) if fit else None)
+
+
+def _radii(radii: Sequence[str | float]) -> tuple[str, ...]:
+    """As they were written, smallest first."""
+    try:
+        known = {parse_radius(radius): str(radius) for radius in radii}
+    except BudgetError as error:
+        raise BudgetError(str(error).replace("`radius`", "`radii`")) from error
+    if len(known) < len(radii):
+        raise SpecError(f"`radii` must be different, got {', '.join(map(str, radii))}.")
+    return tuple(known[radius] for radius in sorted(known))
 
 
 def _sources(

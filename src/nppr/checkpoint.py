@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from nppr.distributed import world
+from nppr.distributed import first, world
 from nppr.errors import RunFolderError
 from nppr.tensor_files import write_tensors
 from nppr.types import FloatArray, IntArray
@@ -98,13 +98,18 @@ class FileStore:
         self._saved = time.monotonic()
 
     def finish(self, blocks: Blocks) -> None:
+        """Rank 0 writes the file of all; then each removes what it kept, on whatever disk it is."""
+
+        def write() -> None:
+            beside = self._beside()
+            if world().size > 1 or beside:
+                self.save(blocks, now=True)
+            for path in beside:
+                path.unlink(missing_ok=True)
+
+        first(write)
         if not world().is_first:
-            return
-        beside = self._beside()
-        if world().size > 1 or beside:
-            self.save(blocks, now=True)
-        for path in beside:
-            path.unlink(missing_ok=True)
+            self._own().unlink(missing_ok=True)
 
     def _own(self) -> Path:
         """The file of this rank."""

@@ -150,6 +150,8 @@ class RunFolder:
             "fit/*.safetensors",
             "rare/*.safetensors",
             "distributions/nppr*.*",
+            *(f"figures/*.{kind}" for kind in ("svg", "png", "pdf")),
+            "*/*.partial",
         )
         return sorted(path for pattern in patterns for path in self.path.glob(pattern))
 
@@ -159,6 +161,15 @@ class RunFolder:
             path.unlink()
         for name in (*RESULTS, "run.json"):
             (self.path / name).unlink(missing_ok=True)
+            (self.path / f"{name}.partial").unlink(missing_ok=True)
+
+    def clear_rank(self) -> None:
+        """Remove what a rank other than the first has left of another run, on a disk of its own."""
+        if world().is_first:
+            return
+        patterns = (f"blocks/*.rank{world().rank}.safetensors", "rare/*.safetensors")
+        for path in [path for pattern in patterns for path in self.path.glob(pattern)]:
+            path.unlink(missing_ok=True)
 
     def _write(self, name: str, text: str) -> None:
         partial = self.path / (name + ".partial")

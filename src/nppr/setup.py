@@ -126,6 +126,8 @@ def set_up(
     if out is not None:
         identity = {**facts.identity(), "device": ready.device.type}
         folder = first(lambda: _opened(out, identity, ready, resume=resume, overwrite=overwrite))
+        if not resume:
+            folder.clear_rank()
     return Setup(data, budget, ready, featurer, facts, settings, folder)
 
 

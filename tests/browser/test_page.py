@@ -173,6 +173,20 @@ def test_the_page_does_not_scroll_sideways(browser: Browser, text: str, width: i
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_the_longest_numbers_fit_a_phone(browser: Browser) -> None:
+    report, per_input = made_report(names=[f"class {i}" for i in range(10)])
+    rows = [
+        row.model_copy(update={"value": 0.9991, "low": 0.9971, "high": 1.0})
+        if row.metric in ("AR", "NPPR")
+        else row
+        for row in report.results
+    ]
+    report = report.model_copy(update={"results": tuple(rows)})
+    page = browser.open(render(report, per_input, made_evidence()), 360).page
+    assert "at most 99.9\u00a0% (99.7-100.0\u00a0%)" in page.locator(".line").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_contrast(browser: Browser, text: str, scheme: str) -> None:
     page = browser.open(text, color_scheme=scheme).page

@@ -131,14 +131,15 @@ def test_numbers_of_a_run_are_those_of_the_console(report: Report) -> None:
     [uniform] = [row for row in table.rows if row[1].value == "uniform"]
     assert uniform[5].value == ratio.value
     assert (uniform[7].value, uniform[8].text) == (8, "480")
-    assert uniform[9].value == "approximate-interval"
+    assert (uniform[9].value, uniform[9].text) == ("the population", "the population")
+    assert uniform[10].value == "approximate-interval"
 
 
 def test_a_failed_source_has_a_row_that_says_why(report: Report) -> None:
     row = failed("broken", Metric.PR, 0.95, "why | not")
     table = table_of(report.model_copy(update={"results": (*report.results, row)}))
     assert [cell.text for cell in table.rows[-1]] == [
-        "PR", "broken", "failed", "", "", "", "", "", "", "", "why | not",
+        "PR", "broken", "failed", "", "", "", "", "", "", "", "", "why | not",
     ]  # fmt: skip
     assert "error" in table.to_md()
     assert "error" not in table_of(report).to_md()

@@ -139,8 +139,10 @@ def test_what_can_be_moved() -> None:
 
 
 def test_nothing_to_look_at_and_too_few_calls() -> None:
-    report = looked(sources="pgd:steps=1")
-    assert report.rare == ()
+    with pytest.raises(SpecError, match="`rare` must come with gaussian"):
+        looked(sources="pgd:steps=1")
+    often = looked(sources="uniform")
+    assert often.rare == ()
     with pytest.raises(
         SpecError, match=f"`rare-calls` must be a whole number >= {RARE_CALLS_PER_INPUT}"
     ):

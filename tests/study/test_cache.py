@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from pathlib import Path
 
 import pytest
@@ -69,9 +70,17 @@ def test_a_damaged_file_is_not_used(tmp_path: Path, content: str | None) -> None
 def test_json_of_another_shape_is_not_used(tmp_path: Path) -> None:
     cache, node = made(tmp_path)
     path = cache.folder(node.hash) / "node.json"
-    for text in ("[]", "{}", '{"checksum": 3}', '"text"'):
+    for text in ("[]", "{}", '{"checksum": 3}', '"text"', '{"checksum": "x", "key": NaN}'):
         path.write_text(text)
         assert cache.look(node).damage
+
+
+def test_numbers_that_are_not_finite_are_kept_as_none(tmp_path: Path) -> None:
+    cache, node = made(tmp_path)
+    results = {"loss": math.inf, "rows": [{"value": math.nan, "low": 0.5}], "pair": (1, -math.inf)}
+    kept = cache.finish(node, results, ("tally",))
+    assert kept == {"loss": None, "rows": [{"value": None, "low": 0.5}], "pair": [1, None]}
+    assert cache.look(node).results == kept
 
 
 def test_a_full_disk_is_seen_behind_our_own_errors() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,9 +10,12 @@ from nppr.distributions import Dependency
 from nppr.study.axes import AXES
 from nppr.study.cache import Cache
 from nppr.study.graph import Cell, Graph, Node
-from nppr.study.orders import Orders, orders_of
+from nppr.study.orders import Orders, _pairs, orders_of
+from nppr.study.plan import plan
+from nppr.study.read import study_from
 from nppr.study.records import Record
 from nppr.tensor_files import write_tensors
+from study.toys import toy
 
 
 def compared(
@@ -81,3 +85,51 @@ def test_pairs_are_tested_where_they_were_fitted(tmp_path: Path) -> None:
     orders = compared(tmp_path, everything(), radius="0.2")
     assert not orders.pairs
     assert orders.summary() == "no nested pairs"
+
+
+def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, int]]:
+    """Both families, the evaluation seed and the steps of the smaller fit, for every pair."""
+    entries = [{"name": "cnn", "model": "digits-cnn"}, {"name": "other", "model": "digits-cnn"}]
+    entries[1]["mean"], entries[1]["std"] = "0.5", "0.5"
+    both = {"classifiers": ["cnn"], "fit_radii": [0.2], "components": [2]}
+    graph = plan(
+        study_from(
+            toy(classifiers=entries[:classifiers], grids=[{**both, **grid} for grid in grids])
+        )
+    )
+    found = []
+    for _, small, large in _pairs([Record(cell, {}) for cell in graph.cells], graph):
+        assert small.cell.fit is not None
+        assert small.cell.seed == large.cell.seed
+        steps = graph.nodes[small.cell.fit].determined_by["steps"]
+        names = str(small.place["dependency"]), str(large.place["dependency"])
+        found.append((*names, small.cell.seed, steps))
+    return found
+
+
+def test_grids_of_other_settings_are_not_compared() -> None:
+    alone = {"dependencies": ["independent"]}
+    both = {"dependencies": ["independent", "label"]}
+    (expected,) = pairs_of(both)
+    assert expected[:3] == ("independent", "label", 0)
+    for other in ({"fit": {"calls": 8192}}, {"draws": 7}, {"seeds": [3]}):
+        assert pairs_of({**alone, **other}, both) == [expected]
+        assert pairs_of({**alone, **other}, {"dependencies": ["label"]}) == []
+    assert pairs_of(alone, {"dependencies": ["label"]}) == [expected]
+
+
+def test_only_the_first_seed_of_a_pair_counts() -> None:
+    assert [
+        each[2] for each in pairs_of({"dependencies": ["label", "joint"], "seeds": [4, 5]})
+    ] == [4]
+
+
+def test_pairs_that_see_no_features_are_counted_once_for_all_feature_models() -> None:
+    grid = {
+        "dependencies": ["independent", "label", "input"],
+        "feature_models": ["cnn", "other"],
+    }
+    names = [each[:2] for each in pairs_of(grid, classifiers=2)]
+    assert sorted(names) == [
+        ("independent", "input"), ("independent", "input"), ("independent", "label"),
+    ]  # fmt: skip

@@ -100,6 +100,35 @@ def test_a_classifier_is_trained_once() -> None:
     assert counts(graph)["train"] == 1
 
 
+def test_what_a_training_leaves_out_is_the_default_of_the_network() -> None:
+    def hashes(**training: Any) -> set[str]:
+        return set(planned(classifiers__0__training=training).nodes)
+
+    assert hashes() == hashes(epochs=40, optimiser="adam")
+    assert not hashes() & hashes(epochs=41)
+
+
+BAD_TRAININGS: dict[str, tuple[dict[str, Any], str]] = {
+    "model": ({"classifiers__0__model": "digits-cn"}, "Did you mean 'digits-cnn'?"),
+    "eps": ({"classifiers__0__training": {"method": "pgd"}}, "`eps` of a pgd training"),
+    "rate": ({"classifiers__0__training": {"learning_rate": -1.0}}, "`learning-rate` must be"),
+    "no data": (
+        {"data__0__spec": "no/such", "classifiers__0__training": {"momentum": 2.0}},
+        "`momentum` must be",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TRAININGS)
+def test_a_training_that_cannot_be_is_refused_by_the_plan(case: str) -> None:
+    changes, said = BAD_TRAININGS[case]
+    with pytest.raises(SpecError) as caught:
+        planned(**{"classifiers__0__training": {}, **changes})
+    assert said in str(caught.value)
+    assert str(caught.value).endswith("(In the training of 'cnn'.)")
+    assert "\n" not in str(caught.value)
+
+
 DETERMINING: dict[str, dict[str, Any]] = {
     "inputs": {"data__0__inputs": 29},
     "fit inputs": {"data__0__fit_inputs": 79},
@@ -188,6 +217,61 @@ def test_hashes_change_with_the_bytes_of_weights_and_not_with_their_place(tmp_pa
     assert clean(tmp_path / "one") == clean(tmp_path / "two") == own
     (tmp_path / "two").write_bytes(content[:-4] + b"\0\0\0\0")
     assert clean(tmp_path / "two") != own
+
+
+NETWORKS = """
+import torch
+from torch import nn
+
+def made(seed, width):
+    torch.manual_seed(seed)
+    layers = nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10)
+    return nn.Sequential(nn.Flatten(), *layers)
+
+def small():
+    return made(0, 8)
+
+def large():
+    return made(1, 16)
+"""
+
+
+def test_two_networks_of_one_file_are_not_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "networks.py"
+    file.write_text(NETWORKS)
+
+    def clean(function: str) -> str:
+        graph = planned(classifiers__0__model=f"{file}:{function}")
+        (node,) = graph.by_kind()["clean"]
+        return node.hash
+
+    small = clean("small")
+    assert small == clean("small") != clean("large")
+    (tmp_path / "helper.txt").write_text("nothing that is read")
+    assert clean("small") == small
+
+
+def test_weights_that_a_file_loads_by_itself_determine_the_hash(tmp_path: Path) -> None:
+    (tmp_path / "seed.txt").write_text("1")
+    file = tmp_path / "networks.py"
+    seed = f"int(Path({str(tmp_path / 'seed.txt')!r}).read_text())"
+    text = NETWORKS.replace("made(0, 8)", f"made({seed}, 8)")
+    file.write_text(f"from pathlib import Path\n{text}")
+    before = planned(classifiers__0__model=f"{file}:small").nodes
+    (tmp_path / "seed.txt").write_text("2")
+    assert not before.keys() & planned(classifiers__0__model=f"{file}:small").nodes.keys()
+
+
+def test_work_with_a_classifier_trained_here_needs_its_training() -> None:
+    graph = planned(classifiers__0__training={"epochs": 1})
+    (train,) = graph.by_kind()["train"]
+    for node in graph.nodes.values():
+        assert node is train or node.needs["train"] == train.hash
+
+
+def test_workers_use_the_kind_of_device_that_was_planned_with() -> None:
+    for node in planned().nodes.values():
+        assert node.how["device"] == node.determined_by["device"]
 
 
 def test_hashes_change_with_the_version_of_the_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:

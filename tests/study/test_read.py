@@ -33,6 +33,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"classifiers__0__training": {"epoch": 3}},
         "Did you mean 'epochs'?",
     ),
+    "misspelt key that must be given": (
+        {"data__0": {"name": "digits", "spc": "digits"}},
+        "Did you mean 'spec'?",
+    ),
     "dependency": ({"grids__0__dependencies": ["inpt"]}, "Did you mean 'input'?"),
     "norm": ({"grids__0__norms": ["linff"]}, "Did you mean 'linf'?"),
     "upsampler": ({"grids__0__upsamplers": ["bicubik"]}, "Did you mean 'bicubic'?"),

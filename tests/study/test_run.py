@@ -3,18 +3,24 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import nppr.study.work_measure
-from nppr.errors import RunFolderError, SpecError
+from nppr.classifiers.zoo import shipped_weights
+from nppr.errors import DataError, RunFolderError, SpecError
+from nppr.study import resources
 from nppr.study.plan import plan
 from nppr.study.read import study_from
+from nppr.study.resources import loaded_data
+from nppr.study.run import run_study
 from nppr.tensor_files import write_tensors
 from study.toys import log_of, run_toy, texts_of, times_done, toy
 
@@ -107,6 +113,57 @@ def test_damaged_results_are_computed_again_and_said(finished: Path, tmp_path: P
     assert texts_of(tmp_path) == texts_of(finished / "out")
 
 
+@pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
+def test_damaged_weights_of_a_training_are_made_again(
+    finished: Path, tmp_path: Path, gone: bool
+) -> None:
+    shutil.copytree(finished / "cache", tmp_path / "cache")
+    (train,) = plan(study_from(content())).by_kind()["train"]
+    weights = tmp_path / "cache" / train.hash / "weights.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-4] + bytes(4))
+    if gone:
+        weights.unlink()
+    ended = run_toy(content(measure__draws=3), tmp_path)
+    assert not ended.failures
+    assert weights.read_bytes() == whole
+    assert ended.ran == 1 + 36
+
+
+def test_weights_that_changed_since_the_plan_are_no_result(tmp_path: Path) -> None:
+    shipped = shipped_weights("digits-cnn")
+    assert shipped is not None
+    file = tmp_path / "weights.safetensors"
+    file.write_bytes(shipped.read_bytes())
+    small = toy(
+        classifiers__0__weights=str(file),
+        grids__0={"radii": [0.1], "sources": ["uniform"]},
+    )
+    spec = study_from(small)
+    graph = plan(spec)
+    file.write_bytes(shipped.read_bytes()[:-4] + bytes(4))
+    ended = run_study(spec, graph, cache=tmp_path / "cache", out=tmp_path / "out")
+    assert "changed since the study was planned. Run the same command again" in ended.failures[0]
+    assert not run_toy(small, tmp_path).failures
+
+
+def test_data_that_changed_since_the_plan_are_no_result(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    file = tmp_path / "data.npz"
+
+    def write() -> None:
+        images = generator.random((60, 1, 8, 8)).astype(np.float32)
+        np.savez(file, x=images, y=np.arange(60) % 10)
+
+    write()
+    how = {**plan(study_from(toy(data__0__spec=str(file)))).by_kind()["clean"][0].how["data"]}
+    assert len(loaded_data(how).evaluate)
+    write()
+    resources._DATA.clear()  # another process
+    with pytest.raises(DataError, match="changed since the study was planned"):
+        loaded_data(how)
+
+
 def test_two_workers_give_the_tables_of_one_process(finished: Path, tmp_path: Path) -> None:
     """And a worker that is killed in the middle of a fit costs nothing but time."""
     killed: list[int] = []
@@ -180,6 +237,9 @@ def test_bad_places_and_numbers(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="`cache` must be a folder"):
         run_toy(toy(), tmp_path, cache=tmp_path / "file" / "cache")
+    with pytest.raises(RunFolderError, match="`out` must be a folder"):
+        run_toy(toy(), tmp_path, out=tmp_path / "file")
+    assert not log_of(tmp_path / "cache")
     with pytest.raises(SpecError, match="`workers` must be a whole number"):
         run_toy(toy(), tmp_path, workers=0)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from nppr.study.orders import _pairs
 from nppr.study.plan import plan
 from nppr.study.read import read_study
+from nppr.study.records import Record
+from nppr.study.table_checks import require_tables
 from nppr.study.tables import made_table
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -32,6 +36,7 @@ def test_the_papers_numbers_stand_in_rows_and_columns_of_ours(name: str) -> None
     spec = read_study(STUDIES / "paper" / f"{name}.toml")
     graph = plan(spec)
     assert graph.missing
+    require_tables(spec, graph)
     tables, rows, numbers = PAPER[name]
     assert len(spec.tables) == tables
     (entry,) = spec.tables
@@ -53,6 +58,7 @@ def test_the_small_studies_can_be_planned() -> None:
         spec = read_study(path)
         graph = plan(spec)
         assert not graph.missing
+        require_tables(spec, graph)
         for entry in spec.tables:
             made = made_table(entry, [cell.place for cell in graph.cells], [])
             assert made.labels
@@ -63,3 +69,5 @@ def test_the_extended_ablation_has_all_nested_pairs() -> None:
     graph = plan(read_study(STUDIES / "small" / "digits_extended.toml"))
     kinds = {kind: len(nodes) for kind, nodes in graph.by_kind().items()}
     assert kinds == {"train": 0, "clean": 1, "features": 1, "fit": 108, "measure": 108}
+    pairs = Counter(kind for kind, _, _ in _pairs([Record(c, {}) for c in graph.cells], graph))
+    assert pairs == {"dependency": 135, "components": 72}

@@ -12,7 +12,8 @@ from nppr.study.tables import made_table
 
 
 def record(value: float, seed: int = 0, fit_seed: int | None = None, **place: Any) -> Record:
-    cell = Cell({**dict.fromkeys(AXES, ""), **place}, seed, fit_seed, "m", "c", None)
+    measure = f"{place} {seed} {fit_seed}"
+    cell = Cell({**dict.fromkeys(AXES, ""), **place}, seed, fit_seed, measure, "c", None)
     values = {"normalised": value, "accuracy": 0.9, "seconds": 2.0}
     return Record(cell, values, {"normalised": (value - 0.1, value + 0.1)})
 
@@ -101,3 +102,12 @@ def test_clean_accuracy_knows_no_fit_seeds() -> None:
     records = [record(0.5, 0, seed, classifier="a") for seed in (None, 0, 1)]
     ((entry,),) = table({"columns": [{"value": "accuracy"}]}, records).entries
     assert entry.text(1) == "90.0"
+
+
+def test_a_measurement_that_stands_at_two_radii_counts_once() -> None:
+    twice = record(0.7, 1, classifier="a", radius="4")
+    other = Cell({**twice.place, "radius": "8"}, 1, None, twice.cell.measure, "c", None)
+    records = [record(0.5, 0, classifier="a"), twice, Record(other, twice.values, twice.intervals)]
+    ((entry,),) = table({"columns": [{}]}, records).entries
+    assert entry.text(1) == "60.0 ± 14.1"
+    assert entry.seeds == 2

@@ -26,7 +26,7 @@ from nppr.errors import SpecError
 if TYPE_CHECKING:
     from nppr.report import Report
 
-__all__ = ["assess", "assessed", "evaluate", "show"]
+__all__ = ["assess", "assessed", "evaluate", "require_success", "show"]
 
 
 @grouped
@@ -71,7 +71,8 @@ def evaluate(
 ) -> None:
     """Measure distributions that nppr fit has written, at this or another radius or classifier.
 
-    Writes report.json and per_input.csv to the run folder and prints the results as a table.
+    Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
+    as a table.
     """
     if distribution is None:
         raise SpecError(
@@ -169,5 +170,11 @@ def show(report: Report, path: str, *, quiet: bool, as_json: bool) -> None:
         sys.stdout.write(path + "\n")
     else:
         console.show_report(report, path)
-    if any(row.error and not row.flags for row in report.results):
+    require_success(report)
+
+
+def require_success(report: Report) -> None:
+    """Exit with code 1 if a source failed, at any radius."""
+    rows = [*report.results, *(row for at in report.radii for row in at.results)]
+    if any(row.error and not row.flags for row in rows):
         raise typer.Exit(1)

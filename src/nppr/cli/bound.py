@@ -10,7 +10,7 @@ import typer
 
 from nppr import console
 from nppr.cli import options
-from nppr.cli.assess import assessed, show
+from nppr.cli.assess import assessed, require_success, show
 from nppr.cli.groups import (
     BudgetOptions,
     DataOptions,
@@ -64,12 +64,13 @@ def bound(
     ratio = density_ratio.replace(" ", "").replace(",", "+")
     source = f"bound:reference={reference}:ratio={ratio}"
     report, path = assessed(model, data, budget, source, measured, FitOptions(), None, pages, run)
-    if as_json:
-        sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
-        return
     for row in report.results:
         if row.error:
             console.show_error(f"source {row.source!r} failed: {row.error}")
+    if as_json:
+        sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
+        require_success(report)
+        return
     if not run.quiet and _entries(report):
         console.show_bounds(_entries(report), reference, level)
     show(report, path, quiet=True, as_json=False)

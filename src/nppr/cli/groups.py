@@ -177,11 +177,12 @@ class MeasureOptions:
         """The arguments of `nppr.assess` that these are."""
         if self.rare_calls is not None and not self.rare:
             raise SpecError("`rare-calls` must come with --rare, got it alone.")
+        calls = RARE_CALLS if self.rare_calls is None else self.rare_calls
         return {
             "draws": self.draws,
             "confidence": self.confidence,
             "precision": self.precision,
-            "rare_calls": (self.rare_calls or RARE_CALLS) if self.rare else None,
+            "rare_calls": calls if self.rare else None,
             "radii": [text.strip() for text in self.radii.split(",")] if self.radii else (),
         }
 

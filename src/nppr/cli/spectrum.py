@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nppr import console
 from nppr.cli import options
-from nppr.cli.assess import assessed, show
+from nppr.cli.assess import assessed, require_success, show
 from nppr.cli.groups import (
     BudgetOptions,
     DataOptions,
@@ -48,6 +48,7 @@ def spectrum(
     )
     if as_json:
         sys.stdout.write(json.dumps(_entries(report), indent=2) + "\n")
+        require_success(report)
         return
     if not run.quiet:
         console.show_spectrum(_entries(report))

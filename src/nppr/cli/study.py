@@ -79,10 +79,12 @@ def study(
     from nppr.study.plan import plan as planned
     from nppr.study.read import read_study
     from nppr.study.run import require_present, run_study
+    from nppr.study.table_checks import require_tables
 
     spec = read_study(file, chosen)
     graph = planned(spec, device=device, most=None if yes else MOST_NODES)
     if plan:
+        require_tables(spec, graph)
         _show_plan(graph, len(spec.tables), workers or 1)
         require_present(graph)
         return

@@ -22,7 +22,7 @@ from nppr.compare.schema import SCHEMA_VERSION, Compared, Comparison, Entry, Run
 from nppr.compare.standings import standing_of
 from nppr.errors import RunFolderError
 from nppr.report.folder import RunFiles, read_run
-from nppr.report.schema import WITH_REFERENCES
+from nppr.report.schema import WITH_REFERENCES, Report
 from nppr.statistics.estimates import check_confidence
 from nppr.statistics.intervals import RESAMPLES
 from nppr.types import Metric
@@ -88,7 +88,8 @@ def _readings(entry: Gathered) -> dict[Key, Reading]:
 def _keys(entries: Sequence[Gathered]) -> list[Key]:
     """What at least two entries have (or the only one), by metric and then lowest first.
 
-    A family with the reference noises is left out where no noise beat the family anywhere.
+    NPPR is in the order of the floors, the row together with the reference noises first: the first
+    one is that of the widest admissible set, which the page of a run quotes too. A family with the reference noises is left out where no noise beat the family anywhere.
     """
     reports = [run.report for entry in entries for run in entry.runs]
     won = {source + WITH_REFERENCES for report in reports for source in won_by_noise(report)}
@@ -105,7 +106,31 @@ def _keys(entries: Sequence[Gathered]) -> list[Key]:
             "`runs` must have a metric in common, these have none."
             " Assess them with the same --sources."
         )
-    return sorted(lowest, key=lambda key: (COMPARED.index(key[0]), lowest[key], key[1]))
+    floors = _floors(reports)
+    return sorted(
+        lowest,
+        key=lambda key: (COMPARED.index(key[0]), *_width(key, floors), lowest[key], key[1]),
+    )
+
+
+def _floors(reports: Sequence[Report]) -> dict[str, float]:
+    """The floor of every learned source; a repeated fit comes behind all others."""
+    return {
+        str(made["source"]): 2.0
+        if ":fit-seed=" in made["source"]
+        else float(made["family"]["floor"])
+        for report in reports
+        for made in report.distributions
+    }
+
+
+def _width(key: Key, floors: dict[str, float]) -> tuple[float, bool]:
+    """The place of a source among learned ones; all other metrics have one place."""
+    metric, source = key
+    if metric is not Metric.NPPR:
+        return 0.0, False
+    family = source.removesuffix(WITH_REFERENCES)
+    return floors.get(family, 2.0), family == source
 
 
 def _compared(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nppr.compare.schema import Compared, Comparison, Standing
+from nppr.compare.schema import Compared, Comparison, Difference, Standing
 from nppr.types import Direction, Metric
 
 __all__ = [
@@ -135,12 +135,25 @@ def _sentence(result: Compared) -> str:
         if len(leaders) > 1:
             return f"{start} {_listed(leaders)} share the first rank."
         return f"{start} {leaders[0]} is surely ahead of all others."
-    found = result.differences[0]
-    low, high = (found.low, found.high) if found.value > 0 else (-found.high, -found.low)
-    size = f"{100 * abs(found.value):.1f} points ({100 * low:.1f} to {100 * high:.1f})"
+    size = _size(result.differences[0])
     if len(leaders) > 1:
         return f"{start} The difference of {size} does not separate them."
     return f"{start} {leaders[0]} is surely ahead, by {size}."
+
+
+def _size(found: Difference) -> str:
+    """The difference without its sign; guaranteed ends where the approximate ones were not tested."""
+    low, high, which = found.low, found.high, ""
+    if found.flags and found.guaranteed_low is not None and found.guaranteed_high is not None:
+        low, high, which = found.guaranteed_low, found.guaranteed_high, ", guaranteed"
+    low, high = (low, high) if found.value > 0 else (-high, -low)
+    ends = " to ".join(_unsigned(end) for end in (low, high))
+    return f"{100 * abs(found.value):.1f} points ({ends}{which})"
+
+
+def _unsigned(points: float) -> str:
+    """A number of points, where a zero has no sign."""
+    return signed(points).removeprefix("+")
 
 
 def _amount(standing: Standing) -> str:

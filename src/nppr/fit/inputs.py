@@ -102,6 +102,8 @@ def find(
                 if keep_images:
                     images.append(x)
                     keep_images = sum(each.nbytes for each in images) <= IN_MEMORY
+                    if not keep_images:
+                        images.clear()
                 if number in own:
                     x, y = x.to(classifier.device), y.to(classifier.device)
                     found.append(_look(models.fast, x, y, features, feature_model))

@@ -11,17 +11,17 @@ from rich.text import Text
 
 from nppr.distributions.dependency import Dependency
 from nppr.fit import FAMILY
+from nppr.report.quoting import bounds_of, guaranteed, reference_of
 from nppr.report.rows import SPLITTING
 from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.types import Direction, Metric
 
 __all__ = [
-    "GUARANTEED",
-    "LEGEND",
     "RELATIVE",
     "as_text",
     "console_table",
+    "legend_of",
     "notes",
     "table_rows",
 ]
@@ -38,14 +38,13 @@ ORDER = (
 RELATIVE = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics over the inputs that are right without noise."""
 
-GUARANTEED = ("betting", "clopper-pearson")
 BAR = 20
 LEGEND = {
     Metric.PR: "share of right draws, mean over the inputs that are right without noise",
     Metric.NPPR: "PR under the worst noise found in the admissible set: an upper bound",
     Metric.AR: "share of those inputs that no perturbation broke: an upper bound",
     Metric.CORRUPTION: "share of those inputs that are right under the corruption; no budget",
-    Metric.BOUND: "at least, under all noise of density up to c times the reference's, this test set",
+    Metric.BOUND: "at least, under all noise of density up to c times {reference}, this test set",
     Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: by the standard loss",
 }
 SHORT = {Metric.CORRUPTION: "corrupted"}
@@ -94,8 +93,7 @@ def notes(report: Report) -> str:
     """What the rows and marks of the table mean."""
     flags = {flag.id: flag.message for flag in report.flags if flag.id != UNRESOLVED}
     marks = {APPROXIMATE: "*"}
-    present = {row.metric for row in report.results}
-    legend = {_label(metric): words for metric, words in LEGEND.items() if metric in present}
+    legend = legend_of(report)
     legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
     width = max(len(name) for name in legend)
     return "\n".join(
@@ -108,6 +106,19 @@ def notes(report: Report) -> str:
             f"grade {report.grade['letter']}: {report.grade['reason']}",
         ]
     )
+
+
+def legend_of(report: Report) -> dict[str, str]:
+    """What the metrics of a report mean, by their names in a table."""
+    present = {row.metric for row in report.results}
+    noises = dict.fromkeys(reference_of(report, row) for row in bounds_of(report))
+    named = " or ".join(noise for noise in noises if noise)
+    reference = f"that of {named} noise" if named else "the reference's"
+    return {
+        _label(metric): words.format(reference=reference)
+        for metric, words in LEGEND.items()
+        if metric in present
+    }
 
 
 def _learned(report: Report) -> list[str]:
@@ -244,12 +255,11 @@ def _guaranteed(report: Report, row: Result) -> str:
 
     Under a search for bad noise only the upper end says something about the truth.
     """
-    for other in report.results:
-        same = (other.source, other.metric) == (row.source, row.metric)
-        if same and other.method in GUARANTEED and other.low is not None and other.high is not None:
-            bound = row.direction is Direction.UPPER_BOUND
-            return f"<= {_percent(other.high)}" if bound else _range(other.low, other.high)
-    return ""
+    found = guaranteed(report, row)
+    if found is None or found.low is None or found.high is None:
+        return ""
+    bound = row.direction is Direction.UPPER_BOUND
+    return f"<= {_percent(found.high)}" if bound else _range(found.low, found.high)
 
 
 def _label(metric: Metric) -> str:

@@ -14,6 +14,8 @@ from nppr.budget import Budget
 from nppr.checks import check_model, check_results
 from nppr.collect import collect
 from nppr.data import Data
+from nppr.distributed import first
+from nppr.errors import NpprError
 from nppr.flags import (
     FLAGS,
     NO_FEATURES,
@@ -78,9 +80,11 @@ class Run:
         """
         # Before anything is measured: data that cannot be read must not cost a finished run.
         found = [*overlap_flags(self.data), *self._examined()]
+        failed: list[Result] = []
         if self.settings.precision is not None:
             fitted, learner = [*fitted, *self._learn(learner)], None
-            grow(self.session, [*sources, *(each.source for each in fitted)])
+            failed, self.results = self.results, []
+            grow(self.session, [*sources, *(each.source for each in fitted)], bool(failed))
             assert self.session.growth is not None
             self.facts = replace(self.facts, data=self.session.growth.restated(self.facts.data))
         everything = np.ones(len(self.data.evaluate), bool)
@@ -94,6 +98,7 @@ class Run:
         sources = [self.session.ready(source) for source in given]
         for source in sources:
             self._add(source, clean.right == 1)
+        self.results += failed
         for each in [*fitted, *self._learn(learner)]:
             if each.source.feature_model is None:
                 each = each.with_known(seen)
@@ -218,7 +223,11 @@ class Run:
         )
         if attacked and (len(self.inside) > 1 or self.settings.only_merged):
             tally = merged([self.tallies[name] for name in self.inside])
-            self.results.append(result(MERGED, adversarial(tally, self.settings.confidence)))
+            try:
+                row = result(MERGED, adversarial(tally, self.settings.confidence))
+            except NpprError as error:  # no input is right without noise
+                row = self.session.failed(MERGED, Metric.AR, error)
+            self.results.append(row)
 
     def _described(self, fitted: Fitted) -> dict[str, Any]:
         """The entry of a learned source, with the values of all fits of its floor if there are more."""
@@ -276,16 +285,18 @@ class Run:
         """What a page shows; failing at it never costs the run."""
         budget = Budget.parse(self.facts.budget["norm"], self.facts.budget["radius"])
         try:
-            return collect(
-                self.session.classifier,
-                self.data,
-                self.tallies,
-                self.clean,
-                sources,
-                self.fitted,
-                budget=budget,
-                seed=self.settings.seed,
-                quantise=self.settings.quantise,
+            return first(
+                lambda: collect(
+                    self.session.classifier,
+                    self.data,
+                    self.tallies,
+                    self.clean,
+                    sources,
+                    self.fitted,
+                    budget=budget,
+                    seed=self.settings.seed,
+                    quantise=self.settings.quantise,
+                )
             )
         except Exception:
             logger.debug("nothing is collected to be shown", exc_info=True)

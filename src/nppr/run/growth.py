@@ -10,7 +10,6 @@ import numpy as np
 
 from nppr.checkpoint import Store
 from nppr.data import Part
-from nppr.errors import SpecError
 from nppr.run.precision import (
     FIRST,
     GrowingStore,
@@ -73,12 +72,7 @@ class Growth:
 
     def goes_on(self, tallies: Mapping[str, Tally[Evaluate]]) -> bool:
         """Look at the tallies of this round; whether there is another one."""
-        if not tallies:
-            raise SpecError(
-                "`precision` must come with a source that draws and can be measured, got none."
-                " Example: --sources uniform"
-            )
-        if not all(len(tally.headline_rates) for tally in tallies.values()):
+        if not tallies or not all(len(tally.headline_rates) for tally in tallies.values()):
             return False
         whole = len(self.whole)
         self.need = judge(tallies, self.at, whole, self.precision, self.confidence)
@@ -108,7 +102,7 @@ class Growth:
     def words(self) -> str:
         """Why it was not reached, and what it would cost."""
         if self.need is None:
-            return "no input is right without noise"
+            return "no source could be measured on inputs that are right without noise"
         name, widest = max(self.need.widths.items(), key=lambda item: item[1].half_width)
         draws = self.at.draws
         return (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from typing import Any
 
 from nppr.budget import Budget
+from nppr.errors import SpecError
 from nppr.report.rows import rows_of
 from nppr.report.schema import AtRadius, Result
 from nppr.run.session import Session
+from nppr.sources import CustomAttack, CustomNoise
 from nppr.types import Evaluate, PerturbationSource, Tally
 
 __all__ = ["at_radii"]
@@ -35,13 +38,25 @@ def at_radii(
     return found
 
 
+def _moved(source: PerturbationSource, budget: Budget) -> PerturbationSource:
+    """The same source at another radius."""
+    own: Any = source  # a source of ours is a dataclass
+    if is_dataclass(own) and not isinstance(own, CustomNoise | CustomAttack):
+        moved: PerturbationSource = replace(own, budget=budget)  # type: ignore[type-var]
+        return moved
+    raise SpecError(
+        f"source {source.name!r} has one radius only: its code is not told another."
+        " Leave it out of a run with radii."
+    )
+
+
 def _rows(
     session: Session, source: PerturbationSource, clean: Tally[Evaluate], budget: Budget
 ) -> list[Result]:
     """Those of the source's own metric."""
     try:
-        moved = session.ready(replace(source, budget=budget))  # type: ignore[type-var]
-        stored = f"{source.name}@{budget.radius_text}"
+        moved = session.ready(_moved(source, budget))
+        stored = f"{source.name}@{budget.radius!r}"
         tally = session.measure(moved, clean.right == 1, stored=stored)
         rows = rows_of(moved, tally, clean, session.settings.confidence, session.settings.seed)
         return [row for row in rows if row.metric is source.metric]

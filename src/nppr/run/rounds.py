@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nppr.errors import SpecError
 from nppr.run.growth import Growth
 from nppr.run.session import Session
 from nppr.sources import Clean
@@ -21,10 +22,17 @@ DRAWN = (Metric.PR, Metric.NPPR, Metric.BOUND)
 """Metrics of sources that draw, for which more draws say more."""
 
 
-def grow(session: Session, sources: Sequence[PerturbationSource]) -> None:
-    """Leave the session with as many inputs and draws as its precision takes."""
-    growth = session.growth = Growth(session.data.evaluate, session.settings, session.folder)
+def grow(session: Session, sources: Sequence[PerturbationSource], failed: bool = False) -> None:
+    """Leave the session with as many inputs and draws as its precision takes.
+
+    `failed` is whether a search for a source that draws has failed.
+    """
     drawn = [source for source in sources if source.metric in DRAWN]
+    if not drawn and not failed:
+        raise SpecError(
+            "`precision` must come with a source that draws, got none. Example: --sources uniform"
+        )
+    growth = session.growth = Growth(session.data.evaluate, session.settings, session.folder)
     going = True
     while going:
         session.data = replace(session.data, evaluate=growth.part)

@@ -60,7 +60,7 @@ class Session:
                 seed=self.settings.seed,
                 clean_correct=clean_correct,
                 quantise=self.settings.quantise,
-                progress=self.progress,
+                progress=self._telling(name),
                 store=self._store(name),
                 keep=keep,
                 skip=skip,
@@ -85,15 +85,24 @@ class Session:
     def timed(self, name: str) -> Iterator[None]:
         """Adds the time a block takes to what a source took in this session."""
         start = time.perf_counter()
-        yield
-        elapsed = time.perf_counter() - start
-        self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
+        try:
+            yield
+        finally:
+            elapsed = time.perf_counter() - start
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
 
     def failed(self, name: str, metric: Metric, error: Exception) -> Result:
         """The row of a source that could not be measured."""
         why = " ".join(str(error).split()) or type(error).__name__
         flags = tuple(flag for kind, flag in REASONS.items() if isinstance(error, kind))
         return failed(name, metric, self.settings.confidence, why, flags)
+
+    def _telling(self, name: str) -> ProgressCallback | None:
+        """Progress under the name that blocks are kept under."""
+        tell = self.progress
+        if tell is None:
+            return None
+        return lambda state: tell(replace(state, source=name))
 
     def _store(self, name: str) -> Store | None:
         if self.growth is not None:

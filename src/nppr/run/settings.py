@@ -61,6 +61,10 @@ class Settings:
                 raise SpecError(
                     f"`{argument}` must be a whole number >= {smallest}, got {value!r}."
                 )
+        if self.radii and self.only_merged:
+            raise SpecError(
+                "`radii` must come without only-merged, which reports one row for all attacks."
+            )
         if self.precision is not None and not 0 < self.precision < 0.5:
             raise SpecError(
                 f"`precision` must lie in (0, 0.5), got {self.precision}: half the width of an"

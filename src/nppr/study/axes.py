@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AXES", "LEARNED", "SEEDED", "SHARES", "VALUES"]
+__all__ = ["AXES", "LEARNED", "OF_FITS", "SEEDED", "SHARES", "VALUES"]
 
 AXES = (
     "grid",
@@ -55,3 +55,9 @@ SHARES = (
 
 SEEDED = ("normalised", "robustness", "stress", "normalised_stress", "seconds")
 """Values that differ between evaluation seeds: a table shows their standard deviation."""
+
+OF_FITS = (
+    "entropy_ratio", "max_weight", "min_weight", "std_weight", "realised_std", "fit_loss", "fit_pr",
+    "fit_calls", "fit_seconds", "fit_seconds_per_epoch",
+)  # fmt: skip
+"""Values of a fit, the same wherever it is measured."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import time
@@ -61,20 +62,26 @@ class Cache:
                 if not (folder / name).is_file() or file_digest(folder / name) != known:
                     return Found(damage=f"{name} does not match its hash")
             results: dict[str, Any] = record["results"]
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             return Found(damage=f"{RECORD} lacks an entry")
         return Found(results)
 
-    def finish(self, node: Node, results: Mapping[str, Any], files: tuple[str, ...]) -> None:
-        """Remove all but the files that were made, then say that the node is done."""
+    def finish(
+        self, node: Node, results: Mapping[str, Any], files: tuple[str, ...]
+    ) -> dict[str, Any]:
+        """Remove all but the files that were made, then say that the node is done.
+
+        Gives the results as they are kept: JSON has no infinite numbers, they become None.
+        """
         folder = self.folder(node.hash)
         for path in folder.iterdir():
             if path.name not in (*files, "lock"):
                 _remove(path)
+        kept: dict[str, Any] = json.loads(json.dumps(_finite(results), allow_nan=False))
         record = {
             "key": node.key,
             "label": node.label,
-            "results": json.loads(json.dumps(results)),
+            "results": kept,
             "files": {name: file_digest(folder / name) for name in files},
             "checksum": "",
         }
@@ -82,6 +89,7 @@ class Cache:
         partial = folder / (RECORD + ".partial")
         partial.write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         os.replace(partial, folder / RECORD)
+        return kept
 
     def clear(self, node: Node) -> None:
         """Remove what a node left."""
@@ -129,6 +137,17 @@ def is_full_disk(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _finite(value: Any) -> Any:
+    """Plain values in which numbers that are none, or have no end, are None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
 
 
 def _remove(path: Path) -> None:

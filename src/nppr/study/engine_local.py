@@ -90,12 +90,19 @@ class _Pool:
         self._process: Future[int] | None = None
 
     def submit(self, node: Node, cache: str) -> Future[Outcome]:
+        try:
+            return self._started().submit(_performed, node, cache)
+        except BrokenProcessPool:  # it died while it had nothing to do
+            self.restart()
+            return self._started().submit(_performed, node, cache)
+
+    def _started(self) -> ProcessPoolExecutor:
         if self._executor is None:
             self._executor = ProcessPoolExecutor(
                 1, mp_context=multiprocessing.get_context("spawn"), initializer=_prepare_process
             )
             self._process = self._executor.submit(os.getpid)
-        return self._executor.submit(_performed, node, cache)
+        return self._executor
 
     def restart(self) -> None:
         self.close(interrupted=False)

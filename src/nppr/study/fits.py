@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from nppr.distributions import Dependency, Family
 from nppr.fit import FitSettings, default_settings, paper_settings
 from nppr.fit.walk import SHARES, Stage, walk
 from nppr.study.families import Member
+from nppr.study.hashing import digest_of
 from nppr.study.spec import FitEntry
 
 __all__ = ["Chain", "stage_of"]
@@ -30,6 +31,11 @@ class Chain:
     epochs: int | None
     seed: int
     fit: FitEntry
+
+    def digest(self, draws: int) -> str:
+        """A hash of all its settings and of the draws that it is measured with."""
+        known = {each.name: getattr(self, each.name) for each in fields(self)}
+        return digest_of({**known, "fit": self.fit.model_dump(mode="json"), "draws": draws})
 
     @property
     def paper(self) -> bool:

@@ -53,7 +53,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Cell:
-    """A measurement that tables may show: its place on every axis, its seeds and its nodes."""
+    """A measurement that tables may show: its place on every axis, its seeds and its nodes.
+
+    `chain` is a hash of all that nested families must share, draws and settings of the fit included.
+    """
 
     place: Mapping[str, Any]
     seed: int
@@ -61,6 +64,7 @@ class Cell:
     measure: str
     clean: str
     fit: str | None
+    chain: str = ""
 
 
 @dataclass

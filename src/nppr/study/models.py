@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nppr.classifiers.training import Optimiser, default_settings
+from nppr.classifiers.training import TrainSettings, image_shape
+from nppr.errors import NpprError, SpecError
 from nppr.study.graph import Node
 from nppr.study.resources import (
+    LOADED,
     classifier_identity,
     data_identity,
     loaded_data,
@@ -17,11 +19,14 @@ from nppr.study.resources import (
     speed_of,
 )
 from nppr.study.spec import OWN, ClassifierEntry, DataEntry, StudySpec, Training
+from nppr.study.trainings import train_settings
 
 __all__ = ["Model", "Models"]
 
 ABSENT = "absent"
 PASSES_OF_A_STEP = 3.0
+SHAPE = (3, 32, 32)
+"""Of images that are not here."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +116,8 @@ class Models:
         train = None
         if entry.training is not None:
             train = self._add(self._train(entry, entry.training, identity, how, inputs, speed))
-            shown = {"model", "weights", "mean", "std", "classes", "stem", "features"}
-            load = {**entry.model_dump(include=shown), "identity": train.hash}
-            known = {key: load[key] for key in sorted(shown - {"weights"})}
+            load = {**entry.model_dump(include=set(LOADED)), "identity": train.hash}
+            known = {key: load[key] for key in LOADED if key != "weights"}
         elif absent is None and how is not None:
             known, load = classifier_identity(entry, how)
         together = {"data": how, "classifier": load, "trained": train.hash if train else None}
@@ -128,27 +132,44 @@ class Models:
         inputs: Mapping[str, int],
         speed: float | None,
     ) -> Node:
-        chosen = None if training.optimiser is None else Optimiser(training.optimiser)
-        epochs = training.epochs or default_settings(entry.model, (3, 32, 32), chosen).epochs
-        images = epochs * (inputs["fit"] + inputs["select"])
-        steps = training.attack_steps if training.method == "pgd" else 0
+        settings = self._settings(entry, training, how)
+        images = settings.epochs * (inputs["fit"] + inputs["select"])
+        steps = settings.adversary.steps if settings.adversary else 0
         return Node(
             kind="train",
             label=f"train {entry.name}",
             determined_by={
                 "device": self._common["device"],
-                "threads": self._common["threads"],
                 "model": entry.model,
-                "stem": entry.stem,
-                "training": training.model_dump(mode="json"),
+                "training": settings.described(),
                 "data": identity,
             },
             needs={},
-            how={**self._run, "data": how, "stem": entry.stem},
+            how={
+                **self._run,
+                "data": how,
+                "stem": entry.stem,
+                "training": training.model_dump(mode="json"),
+            },
             passes=images * PASSES_OF_A_STEP * (1 + steps),
             calls=images * (1 + steps),
             speed=speed,
         )
+
+    def _settings(
+        self, entry: ClassifierEntry, training: Training, how: dict[str, Any] | None
+    ) -> TrainSettings:
+        """The settings of a training; a mistake in them is found here, before anything runs."""
+        try:
+            return train_settings(
+                entry.model,
+                SHAPE if how is None else image_shape(loaded_data(how)),
+                training,
+                threads=self._common["threads"],
+                stem=entry.stem,
+            )
+        except NpprError as error:
+            raise SpecError(f"{error} (In the training of {entry.name!r}.)") from error
 
 
 def _sizes(entry: DataEntry, how: dict[str, Any] | None) -> dict[str, int]:

@@ -33,6 +33,9 @@ SAME = (
     "epochs", "norm", "fit_radius",
 )  # fmt: skip
 
+Member = tuple[Dependency, int]
+Members = dict[Member, Record]
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -103,26 +106,39 @@ def orders_of(records: Sequence[Record], graph: Graph, cache: Cache) -> Orders:
 
 
 def _pairs(records: Sequence[Record], graph: Graph) -> Iterator[tuple[str, Record, Record]]:
-    """Nested pairs within each chain, on the first evaluation seed."""
-    chains: dict[tuple[Any, ...], dict[tuple[Dependency, int], Record]] = {}
+    """Nested pairs within each chain, each once, on the first evaluation seed that has both."""
+    chains: dict[tuple[Any, ...], dict[int, Members]] = {}
     for record in records:
-        place = record.place
+        place, cell = record.place, record.cell
         if place["source"] == LEARNED and place["radius"] == place["fit_radius"]:
-            chain = (*(place[axis] for axis in SAME), record.cell.fit_seed)
+            chain = (*(place[axis] for axis in SAME), cell.fit_seed, cell.chain)
             member = (Dependency(place["dependency"]), int(place["components"]))
-            chains.setdefault(chain, {}).setdefault(member, record)
-    for members in chains.values():
-        counts = sorted({components for _, components in members})
-        for components, small, large in product(counts, Dependency, Dependency):
-            both = (small, components) in members and (large, components) in members
-            if both and small is not large and large.contains(small):
-                pair = members[small, components], members[large, components]
-                if small is not Dependency.INPUT or _sees_all(pair[1], graph):
-                    yield "dependency", *pair
-        for dependency in Dependency:
-            own = [each for each in counts if (dependency, each) in members]
-            for few, many in pairwise(own):
-                yield "components", members[dependency, few], members[dependency, many]
+            seeds = chains.setdefault(chain, {})
+            seeds.setdefault(cell.seed, {}).setdefault(member, record)
+    measured: set[tuple[str, str]] = set()
+    for seeds in chains.values():
+        families: set[tuple[Member, Member]] = set()
+        for members in seeds.values():
+            for kind, small, large in _nested(members, graph):
+                both = members[small].cell.measure, members[large].cell.measure
+                if (small, large) not in families and both not in measured:
+                    yield kind, members[small], members[large]
+                families.add((small, large))
+                measured.add(both)
+
+
+def _nested(members: Members, graph: Graph) -> Iterator[tuple[str, Member, Member]]:
+    """The pairs of one chain and seed that differ in one step."""
+    counts = sorted({components for _, components in members})
+    for components, less, more in product(counts, Dependency, Dependency):
+        small, large = (less, components), (more, components)
+        nested = {small, large} <= members.keys() and less is not more and more.contains(less)
+        if nested and (less is not Dependency.INPUT or _sees_all(members[large], graph)):
+            yield "dependency", small, large
+    for dependency in Dependency:
+        own = [each for each in counts if (dependency, each) in members]
+        for few, many in pairwise(own):
+            yield "components", (dependency, few), (dependency, many)
 
 
 def _sees_all(record: Record, graph: Graph) -> bool:

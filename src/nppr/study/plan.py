@@ -44,7 +44,11 @@ class _Planner:
             "quantise": spec.measure.quantise,
             "threads": spec.measure.threads,
         }
-        self.run = {**self.common, "device": device, "confidence": spec.measure.confidence}
+        self.run = {
+            **self.common,
+            "device": device or self.common["device"],
+            "confidence": spec.measure.confidence,
+        }
         self.models = Models(spec, self.common, self.run, self._add)
         self.graph.missing += self.models.missing
         self.fitted: dict[tuple[Chain, Member], Node] = {}
@@ -69,6 +73,12 @@ class _Planner:
                 " all, or make the grids smaller."
             )
         return added
+
+    def _of_classifier(self, name: str) -> dict[str, str]:
+        """What all work with a classifier needs: its answers, and its weights if trained here."""
+        train = self.models[name].train
+        trained = {} if train is None else {"train": train.hash}
+        return {"clean": self.models.clean(name).hash, **trained}
 
     def _names(self, grid: Grid) -> list[str]:
         return grid.classifiers or [each.name for each in self.spec.classifiers]
@@ -127,7 +137,7 @@ class _Planner:
     def _fit(self, chain: Chain, member: Member, parents: list[Node]) -> Node:
         model = self.models[chain.classifier]
         settings, stage = stage_of(chain, member, model.inputs["fit"], first=not parents)
-        needs = {"clean": self.models.clean(chain.classifier).hash}
+        needs = self._of_classifier(chain.classifier)
         if member.dependency.sees_input:
             needs["features"] = self.models.features(chain.feature_model, chain.classifier).hash
         needs |= {f"parent-{number}": each.hash for number, each in enumerate(parents)}
@@ -178,7 +188,7 @@ class _Planner:
             for radius, seed in product(radii, grid.seeds):
                 budget = Budget.parse(chain.norm, radius)
                 node = self._measure(grid, chain.classifier, budget, seed, LEARNED, fitted)
-                self._cell(grid, chain.classifier, budget, place, seed, chain.seed, node, fitted)
+                self._cell(grid, chain.classifier, budget, place, seed, node, fitted, chain)
 
     def _source_cells(self, grid: Grid) -> None:
         radii = grid.radii or grid.fit_radii or []
@@ -187,7 +197,7 @@ class _Planner:
         ):
             budget = Budget.parse(norm, radius)
             node = self._measure(grid, name, budget, seed, text, None)
-            self._cell(grid, name, budget, {"source": text}, seed, None, node, None)
+            self._cell(grid, name, budget, {"source": text}, seed, node)
 
     def _cell(
         self,
@@ -196,9 +206,9 @@ class _Planner:
         budget: Budget,
         place: dict[str, Any],
         seed: int,
-        fit_seed: int | None,
         node: Node,
-        fitted: Node | None,
+        fitted: Node | None = None,
+        chain: Chain | None = None,
     ) -> None:
         model = self.models[name]
         known = {
@@ -213,13 +223,15 @@ class _Planner:
         }
         clean = self.models.clean(name).hash
         fit = None if fitted is None else fitted.hash
-        self.graph.cells.append(Cell(known, seed, fit_seed, node.hash, clean, fit))
+        fit_seed = None if chain is None else chain.seed
+        shared = "" if chain is None else chain.digest(node.determined_by["draws"])
+        self.graph.cells.append(Cell(known, seed, fit_seed, node.hash, clean, fit, shared))
 
     def _measure(
         self, grid: Grid, name: str, budget: Budget, seed: int, text: str, fitted: Node | None
     ) -> Node:
         model = self.models[name]
-        needs = {"clean": self.models.clean(name).hash}
+        needs = self._of_classifier(name)
         draws = grid.draws or self.spec.measure.draws
         inputs, cost, more = model.inputs["evaluate"], 1.0, 0.0
         known: dict[str, Any] = {"source": LEARNED}

@@ -116,8 +116,9 @@ def _unique(argument: str, names: list[str]) -> list[str]:
 
 
 def _first(error: ValidationError) -> str:
-    """The first mistake as one line."""
-    found = error.errors()[0]
+    """The first mistake as one line; a key that is not known explains one that is missing."""
+    mistakes = error.errors()
+    found = next((each for each in mistakes if each["type"] == "extra_forbidden"), mistakes[0])
     place = [each for each in found["loc"] if isinstance(each, int) or "-" not in str(each)]
     where = ".".join(str(part) for part in place if not str(part).startswith("function"))
     if found["type"] == "extra_forbidden":

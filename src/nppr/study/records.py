@@ -56,21 +56,22 @@ def _record(cell: Cell, results: Mapping[str, Mapping[str, Any]]) -> Record:
         name = NAMES.get(row["metric"], "robustness")
         if name not in values and row["value"] is not None:
             values[name] = row["value"]
-            intervals[name] = (row["low"], row["high"])
+            if row["low"] is not None and row["high"] is not None:
+                intervals[name] = (row["low"], row["high"])
     if cell.fit is not None:
-        values |= _of_fit(results[cell.fit])
+        of_fit = _of_fit(results[cell.fit])
+        values |= {name: value for name, value in of_fit.items() if value is not None}
     return Record(cell, values, intervals)
 
 
-def _of_fit(fit: Mapping[str, Any]) -> dict[str, float]:
+def _of_fit(fit: Mapping[str, Any]) -> dict[str, float | None]:
+    """What is known of a fit; a number that was not finite is None."""
     diagnostics = fit["diagnostics"]
-    found = {name: diagnostics[name] for name in WEIGHTS}
+    found: dict[str, float | None] = {name: diagnostics[name] for name in WEIGHTS}
     epochs = fit["fit_calls"] / max(1, fit["fit_inputs"] * fit["draws"])
     found |= {
         "fit_calls": float(fit["fit_calls"]),
         "fit_seconds": fit["seconds"],
         "fit_seconds_per_epoch": fit["seconds"] / epochs if epochs else 0.0,
     }
-    if fit["loss"] is not None:
-        found |= {"fit_loss": fit["loss"], "fit_pr": fit["pr"]}
-    return found
+    return {**found, "fit_loss": fit["loss"], "fit_pr": fit["pr"]}

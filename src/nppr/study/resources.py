@@ -1,7 +1,7 @@
 """Data and classifiers of a study: found, named by a hash of their content, loaded once a process.
 
-A `how` is what a process needs to load something; it holds the hash of the content, so that a file
-that changed is not taken for the one that was loaded before.
+A `how` is what a process needs to load something, with the hashes of its content: what changed since
+the study was planned, or is different on another machine, is an error and never a result.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from nppr.classifiers.prepare import FORMS
 from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import Data, load_data
 from nppr.data.load import DATA, HUB
-from nppr.errors import NpprError
+from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measure import probe
 from nppr.setup import FIT_MICRO_BATCH, FIT_NUMBERS
 from nppr.study.hashing import digest_of, file_digest
 from nppr.study.spec import ClassifierEntry, DataEntry
 
 __all__ = [
+    "LOADED",
     "classifier_identity",
     "data_identity",
-    "loaded_classifier",
     "loaded_data",
     "missing_classifier",
     "missing_data",
@@ -35,6 +35,14 @@ __all__ = [
 ]
 
 How = dict[str, Any]
+
+LOADED = ("model", "weights", "mean", "std", "classes", "stem", "features")
+"""What of an entry says how to load a classifier."""
+
+CHANGED = "changed since the study was planned. Run the same command again."
+MOST_DATA = 8
+_DATA: dict[str, Data] = {}
+"""Data that were loaded in this process, the last few."""
 
 
 def missing_data(entry: DataEntry) -> str | None:
@@ -59,48 +67,51 @@ def missing_classifier(entry: ClassifierEntry) -> str | None:
 
 
 def data_identity(entry: DataEntry) -> tuple[str, How]:
-    """A hash of the inputs used, and how to load them."""
+    """A hash of the inputs used, and how to load them; they are read anew."""
     how = entry.model_dump(exclude={"name", "expected"})
     if entry.spec not in DATA and not entry.spec.startswith(HUB):
         how["spec"] = str(Path(entry.spec).expanduser().absolute())
-    data = _load_data(json.dumps(how, sort_keys=True))
-    parts = [part.fingerprint() for part in (data.fit, data.select, data.evaluate)]
-    identity = digest_of([parts, data.classes, list(data.shape)])
-    return identity, {**how, "identity": identity}
+    data = _load_data(how)
+    identity = _identity_of(data)
+    how["identity"] = identity
+    _remember(json.dumps(how, sort_keys=True), data)
+    return identity, how
 
 
 def classifier_identity(entry: ClassifierEntry, data: How) -> tuple[How, How]:
     """What determines a classifier that is not trained here, and how to load it."""
-    how = entry.model_dump(
-        include={"model", "weights", "mean", "std", "classes", "stem", "features"}
-    )
+    how = entry.model_dump(include=set(LOADED))
     known = {key: value for key, value in how.items() if key != "weights"}
+    digests: dict[str, str] = {}
     path = None if entry.weights in (None, RANDOM) else Path(str(entry.weights)).expanduser()
     if path is None and entry.weights is None and entry.model in ZOO:
         path = shipped_weights(entry.model)
     if path is not None:
-        known["weights"] = file_digest(path)
+        known["weights"] = digests[str(path.absolute())] = file_digest(path)
         how["weights"] = str(path.absolute())
     file = _model_file(entry.model)
     if file is not None:
-        known["model"] = file_digest(file)
         rest = entry.model[len(str(_model_file_text(entry.model))) :]
+        digests[str(file.absolute())] = file_digest(file)
+        known["model"] = [file_digest(file), rest]
         how["model"] = f"{file.absolute()}{rest}"
-    elif entry.model not in ZOO:
-        loaded = _load_classifier(json.dumps(how, sort_keys=True), json.dumps(data, sort_keys=True))
-        known["fingerprint"] = loaded.fingerprint()
+    how["digests"] = digests
+    if path is None and entry.model not in ZOO:
+        known["fingerprint"] = _new_classifier(how, data).fingerprint()
+        how["fingerprint"] = known["fingerprint"]
     how["identity"] = digest_of(known)
     return known, how
 
 
 def loaded_data(how: How) -> Data:
     """The parts of the data that are used."""
-    return _load_data(json.dumps(how, sort_keys=True))
-
-
-def loaded_classifier(how: How, data: How) -> Classifier:
-    """The classifier."""
-    return _load_classifier(json.dumps(how, sort_keys=True), json.dumps(data, sort_keys=True))
+    key = json.dumps(how, sort_keys=True)
+    if key not in _DATA:
+        data = _load_data(how)
+        if how.get("identity") not in (None, _identity_of(data)):
+            raise DataError(f"`data` must stay as they were, {how['spec']} {CHANGED}")
+        _remember(key, data)
+    return _DATA[key]
 
 
 def prepared(how: How, data: How, device: str | None) -> Prepared:
@@ -108,9 +119,18 @@ def prepared(how: How, data: How, device: str | None) -> Prepared:
     return _prepare(json.dumps(how, sort_keys=True), json.dumps(data, sort_keys=True), device)
 
 
-@lru_cache(maxsize=8)
-def _load_data(how: str) -> Data:
-    given = json.loads(how)
+def _remember(key: str, data: Data) -> None:
+    _DATA[key] = data
+    while len(_DATA) > MOST_DATA:
+        del _DATA[next(iter(_DATA))]
+
+
+def _identity_of(data: Data) -> str:
+    parts = [part.fingerprint() for part in (data.fit, data.select, data.evaluate)]
+    return digest_of([parts, data.classes, list(data.shape)])
+
+
+def _load_data(given: How) -> Data:
     loaded = load_data(given["spec"], split=given["split"], resize=given["resize"])
     if given["classes"] is not None:
         loaded = loaded.with_classes(given["classes"])
@@ -124,22 +144,25 @@ def _load_data(how: str) -> Data:
 
 @lru_cache(maxsize=4)
 def _load_classifier(how: str, data: str) -> Classifier:
-    given = json.loads(how)
-    return load_classifier(
-        given["model"],
-        weights=given["weights"],
-        mean=given["mean"],
-        std=given["std"],
-        classes=given["classes"],
-        stem=given["stem"],
-        features=given["features"],
-        data=_load_data(data),
-    )
+    return _new_classifier(json.loads(how), json.loads(data))
+
+
+def _new_classifier(given: How, data: How) -> Classifier:
+    """Load it, then see that it is the one that was planned with."""
+    loaded = load_classifier(**{name: given[name] for name in LOADED}, data=loaded_data(data))
+    for path, digest in given.get("digests", {}).items():
+        if file_digest(Path(path)) != digest:
+            raise ClassifierError(f"`classifiers` must stay as they were, {path} {CHANGED}")
+    if given.get("fingerprint") not in (None, loaded.fingerprint()):
+        raise ClassifierError(
+            f"`classifiers` must have the same weights each time, those of {given['model']} {CHANGED}"
+        )
+    return loaded
 
 
 @lru_cache(maxsize=4)
 def _prepare(how: str, data: str, device: str | None) -> Prepared:
-    inputs = _load_data(data)
+    inputs = loaded_data(json.loads(data))
     examples = probe(inputs.evaluate)
     pixels = examples[0].numel()
     return prepare(
@@ -169,9 +192,7 @@ def _model_file(model: str) -> Path | None:
 
 def speed_of(entry: ClassifierEntry, data: How) -> float | None:
     """Images per second of a forward pass, with random weights where the own ones are not here."""
-    how = entry.model_dump(
-        include={"model", "weights", "mean", "std", "classes", "stem", "features"}
-    )
+    how = entry.model_dump(include=set(LOADED))
     if entry.model in ZOO:
         how = {**how, "weights": RANDOM}
     try:

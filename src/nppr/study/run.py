@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from nppr.study.orders import Orders, orders_of
 from nppr.study.records import records_of
 from nppr.study.schedule import Engine, Finished, StudyProgress, execute
 from nppr.study.spec import StudySpec
+from nppr.study.table_checks import require_tables
 from nppr.study.tables import StudyTable, made_table
 
 __all__ = ["LOCAL_CLUSTER", "Ended", "require_present", "run_study"]
@@ -71,12 +74,14 @@ def run_study(
 
     `workers` processes on this machine, or with `ray` an address of a cluster (`local` starts one).
     """
+    require_tables(spec, graph)
     require_present(graph)
     if workers is not None and workers < 1:
         raise SpecError(f"`workers` must be a whole number >= 1, got {workers}.")
     place = Cache(Path(cache).absolute())
     folder = Path(out) if out is not None else Path("runs/studies") / spec.name
-    _require_writable(place.path)
+    _require_writable("cache", place.path)
+    _require_writable("out", folder)
     try:
         finished = execute(graph, place, _engine(place, workers, ray), progress)
         return _end(spec, graph, place, folder, finished)
@@ -139,11 +144,13 @@ def _processor() -> str:
     return f"{len(names)} x {names[0]}" if names else platform.machine()
 
 
-def _require_writable(path: Path) -> None:
+def _require_writable(argument: str, path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise RunFolderError(
-            f"`cache` must be a folder that can be written, got {str(path)!r}:"
+            f"`{argument}` must be a folder that can be written, got {str(path)!r}:"
             f" {error.strerror or error}."
         ) from error

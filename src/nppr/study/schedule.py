@@ -56,7 +56,10 @@ class Finished:
 
 
 def needed(graph: Graph, cache: Cache, finished: Finished) -> list[Node]:
-    """The nodes that must run: those whose results are wanted and not there, and what they need."""
+    """The nodes that must run: those whose results are wanted and not there, and what they need.
+
+    What is damaged is left to the process that does the node, which holds its lock.
+    """
     wanted = {
         hash_
         for cell in graph.cells
@@ -72,11 +75,6 @@ def needed(graph: Graph, cache: Cache, finished: Finished) -> list[Node]:
             finished.results[node.hash] = found.results
             finished.cached += 1
             continue
-        if found.damage:
-            cache.clear(node)
-            finished.notes.append(
-                f"{node.label}: cached result not used, {found.damage}; computed again"
-            )
         wanted |= set(node.needs.values())
         todo.append(node)
     return todo[::-1]

@@ -11,11 +11,11 @@ from typing import Any
 
 from nppr.report.exports import Cell, Column, Table
 from nppr.study.axes import SEEDED, SHARES
+from nppr.study.places import Header, filter_of, fits, headers_of, label_of, node_of
 from nppr.study.records import Record
-from nppr.study.spec import Column as ColumnEntry
 from nppr.study.spec import TableEntry
 
-__all__ = ["Entry", "Header", "StudyTable", "made_table"]
+__all__ = ["Entry", "StudyTable", "made_table"]
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,6 @@ class Entry:
         if self.fit_seeds > 1:
             shown += f" [{self.lowest:.{decimals}f}, {self.highest:.{decimals}f}]"
         return shown
-
-
-@dataclass(frozen=True)
-class Header:
-    """A column: what it is called, which value it shows, of which records."""
-
-    text: str
-    value: str
-    where: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -133,23 +124,23 @@ def made_table(
     entry: TableEntry, places: Sequence[Mapping[str, Any]], records: Sequence[Record]
 ) -> StudyTable:
     """Fill a table: its rows and columns are of all places planned, its numbers of the records."""
-    where = _filter(entry.where)
-    kept = [place for place in places if _fits(place, where)]
-    headers = tuple(header for column in entry.columns for header in _headers(column, kept))
-    shown = [place for place in kept if any(_fits(place, header.where) for header in headers)]
-    labels = _ordered([_label(place, entry.rows) for place in shown])
+    where = filter_of(entry.where)
+    kept = [place for place in places if fits(place, where)]
+    headers = tuple(header for column in entry.columns for header in headers_of(column, kept))
+    shown = [place for place in kept if any(fits(place, header.where) for header in headers)]
+    labels = _ordered([label_of(place, entry.rows) for place in shown])
     if entry.paper is not None:  # its order, then what it does not have
         keys = len(entry.rows)
         known = (tuple(str(part) for part in row[:keys]) for row in entry.paper.rows)
         labels = tuple(dict.fromkeys((*known, *labels)))
     by_label: dict[tuple[str, ...], list[Record]] = {label: [] for label in labels}
     for record in records:
-        if _fits(record.place, where):
-            by_label.get(_label(record.place, entry.rows), []).append(record)
+        if fits(record.place, where):
+            by_label.get(label_of(record.place, entry.rows), []).append(record)
     entries = tuple(
         tuple(
             _entry(
-                [record for record in by_label[label] if _fits(record.place, header.where)],
+                [record for record in by_label[label] if fits(record.place, header.where)],
                 header.value,
                 percent=entry.percent,
             )
@@ -171,59 +162,28 @@ def _ordered(labels: Sequence[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
     )
 
 
-def _headers(column: ColumnEntry, places: Sequence[Mapping[str, Any]]) -> list[Header]:
-    where = _filter(column.where)
-    name = column.header or column.value.replace("_", " ")
-    if not column.by:
-        return [Header(name, column.value, where)]
-    found = dict.fromkeys(_label(place, column.by) for place in places if _fits(place, where))
-    return [
-        Header(
-            " ".join([*([column.header] if column.header else []), *values]),
-            column.value,
-            {**where, **{axis: (value,) for axis, value in zip(column.by, values, strict=True)}},
-        )
-        for values in found
-    ]
-
-
-def _filter(where: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    return {
-        axis: tuple(_text(each) for each in (value if isinstance(value, list) else [value]))
-        for axis, value in where.items()
-    }
-
-
-def _fits(place: Mapping[str, Any], where: Mapping[str, tuple[str, ...]]) -> bool:
-    return all(_text(place[axis]) in values for axis, values in where.items())
-
-
-def _label(place: Mapping[str, Any], axes: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_text(place[axis]) for axis in axes)
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _entry(records: Sequence[Record], value: str, *, percent: bool) -> Entry | None:
-    """Mean over seeds of the first fit seed, and the lowest and highest mean over fit seeds."""
+    """Mean over seeds of the first fit seed, and the lowest and highest mean over fit seeds.
+
+    A node that stands in several cells, such as a corruption at two radii, counts once.
+    """
     factor = 100.0 if percent and value in SHARES else 1.0
-    fits: dict[int | None, list[float]] = {}
+    of_fits: dict[int | None, dict[str | None, float]] = {}
     for record in records:
         if value in record.values:
             seed = None if value == "accuracy" else record.cell.fit_seed
-            fits.setdefault(seed, []).append(factor * record.values[value])
-    if not fits:
+            node = node_of(record.cell, value)
+            of_fits.setdefault(seed, {})[node] = factor * record.values[value]
+    if not of_fits:
         return None
-    first = next(iter(fits.values()))
-    means = [math.fsum(found) / len(found) for found in fits.values()]
+    first = list(next(iter(of_fits.values())).values())
+    means = [math.fsum(found.values()) / len(found) for found in of_fits.values()]
     interval = next((r.intervals[value] for r in records if value in r.intervals), None)
     return Entry(
         mean=means[0],
         std=statistics.stdev(first) if len(first) > 1 and value in SEEDED else None,
         seeds=len(first),
-        fit_seeds=len(fits),
+        fit_seeds=len(of_fits),
         lowest=min(means),
         highest=max(means),
         low=None if interval is None else factor * interval[0],

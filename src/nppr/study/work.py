@@ -81,9 +81,9 @@ def _held(node: Node, cache: Cache) -> Outcome:
         "seconds": round(time.perf_counter() - start, 3),
         "attempts": attempts,
     }
-    cache.finish(node, results, files)
+    kept = cache.finish(node, results, files)
     cache.log(node, "done")
-    return Outcome(node.hash, DONE, results, note=note)
+    return Outcome(node.hash, DONE, kept, note=note)
 
 
 def _attempts(path: Path) -> int:

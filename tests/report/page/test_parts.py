@@ -20,11 +20,12 @@ from nppr.report.page.cite import BIBTEX, run_text
 from nppr.report.page.classes import classes_of
 from nppr.report.page.figures import inlined, page_figures
 from nppr.report.page.flags import raised_of
-from nppr.report.page.headline import guaranteed, headline_of
+from nppr.report.page.headline import headline_of
 from nppr.report.page.line import lanes_of
 from nppr.report.page.numbers import Numbers
 from nppr.report.page.pictures import LARGEST, amplified, png
 from nppr.report.page.worst import cases_of
+from nppr.report.quoting import guaranteed
 from nppr.report.schema import Flag
 from nppr.types import Metric
 from report.page.made_runs import made_evidence, made_report

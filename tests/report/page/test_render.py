@@ -11,7 +11,6 @@ import pytest
 
 from nppr.report.page import PageFigure, fragment_of, page_of, render
 from nppr.report.page.comparison import lines_of
-from nppr.report.page.numbers import FORMS
 from nppr.report.page.render import SECTIONS
 from nppr.report.schema import Report
 from nppr.report.tables import table_rows
@@ -189,22 +188,6 @@ def test_every_run_has_its_sentence(only: str, sentence: str) -> None:
     assert sentence in text
     assert wrong_numbers(Page(text), json.loads(report.to_json())) == []
     assert "<b>nothing</b>" not in text
-
-
-def test_the_answer_is_npprs_with_its_interval() -> None:
-    report, per_input = made_report()
-    row = next(row for row in report.results if row.source == "nppr" and row.metric == "NPPR")
-    assert row.value is not None
-    assert row.low is not None
-    assert row.high is not None
-    lead = re.sub(
-        "<[^>]*>", "", render(report, per_input).split('class="lead">')[1].split("</p>")[0]
-    )
-    number = FORMS["percent"]
-    assert (
-        f"at most {number(row.value)}&nbsp;% ({number(row.low)}-{number(row.high)}&nbsp;%)"
-        " of the inputs it gets right without noise." in lead
-    )
 
 
 def test_names_are_escaped() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from nppr.report.exports.table import Cell, Column, Table
+from nppr.report.quoting import guaranteed
 from nppr.report.schema import Report, Result
-from nppr.report.tables import GUARANTEED, table_rows
+from nppr.report.tables import table_rows
 from nppr.types import Direction, Metric
 
 __all__ = ["table_of"]
@@ -29,6 +30,7 @@ def table_of(report: Report) -> Table:
         Column("inputs", "inputs", number=True),
         Column("draws", "draws", number=True),
         Column("calls", "calls", number=True),
+        Column("claim", "about"),
         Column("flags", "flags"),
         Column("error", "error"),
     )
@@ -54,6 +56,7 @@ def _row(report: Report, row: Result) -> tuple[Cell, ...]:
             Cell(count if known else None, f"{count:,}" if known else "")
             for count in (row.inputs, row.draws, row.calls)
         ),
+        Cell.of(row.claim.value if row.claim else ""),
         Cell.of(" ".join(row.flags)),
         Cell.of(row.error),
     )
@@ -77,13 +80,12 @@ def _interval(row: Result) -> Cell:
 
 def _guaranteed(report: Report, row: Result) -> Cell:
     """The interval of this number that holds at any size of sample."""
-    for other in report.results:
-        same = (other.source, other.metric) == (row.source, row.metric)
-        if same and other.method in GUARANTEED and other.high is not None:
-            cell = _interval(other)
-            searched = row.direction is Direction.UPPER_BOUND
-            return Cell(cell.value, f"≤ {_printed(row.metric, other.high)}") if searched else cell
-    return Cell(None, "")
+    found = guaranteed(report, row)
+    if found is None or found.high is None:
+        return Cell(None, "")
+    cell = _interval(found)
+    searched = row.direction is Direction.UPPER_BOUND
+    return Cell(cell.value, f"≤ {_printed(row.metric, found.high)}") if searched else cell
 
 
 def _ratio(report: Report, row: Result) -> Cell:

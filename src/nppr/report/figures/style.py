@@ -129,7 +129,7 @@ def colour_of(source: str) -> str:
     """The colour of a source, `#rrggbb`.
 
     >>> colour_of("nppr")
-    '#D55E00'
+    '#A8478A'
     """
     return look_of(source).colour
 

@@ -7,6 +7,7 @@ from markupsafe import Markup
 from nppr.report.page.headline import headline_of
 from nppr.report.page.numbers import percent
 from nppr.report.page.shell import rendered
+from nppr.report.quoting import interval_of
 from nppr.report.schema import Report
 from nppr.types import Direction
 
@@ -46,13 +47,14 @@ def run_text(report: Report) -> str:
 
 def _quoted(report: Report) -> list[str]:
     row = headline_of(report).row
-    if row is None or row.value is None or row.low is None or row.high is None:
+    used = interval_of(report, row) if row else None
+    if row is None or used is None or row.value is None or used.low is None or used.high is None:
         return []
     signs = {Direction.UPPER_BOUND: "<= ", Direction.LOWER_BOUND: ">= "}
     sign = signs.get(row.direction or Direction.ESTIMATE, "")
-    ends = f" ({percent(row.low)}-{percent(row.high)} %)"
+    ends = f" ({percent(used.low)}-{percent(used.high)} %)"
     claim = f", {row.claim.value}" if row.claim else ""
     number = f"{sign}{percent(row.value)} %{'' if sign == '>= ' else ends}"
-    how = f"{100 * row.confidence:g} % confidence ({row.method}{claim})"
+    how = f"{100 * row.confidence:g} % confidence ({used.method}{claim})"
     size = f"{row.inputs:,} inputs x {row.draws:,} draws"
     return [f"{row.metric.value} {row.source}: {number}, {how}, {size}"]

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from nppr.report.page.figures import PageFigure
-from nppr.report.page.headline import guaranteed, headline_of, table_rows
+from nppr.report.page.headline import headline_of, table_rows
 from nppr.report.page.numbers import LOSSES, Numbers
 from nppr.report.page.shell import rendered
+from nppr.report.quoting import guaranteed
 from nppr.report.rows import SPLITTING
 from nppr.report.schema import Report, Result
-from nppr.report.tables import LEGEND, RELATIVE, SHORT
+from nppr.report.tables import RELATIVE, SHORT, legend_of
 from nppr.types import Metric
 
 __all__ = ["Line", "comparison", "lines_of"]
@@ -38,13 +39,12 @@ class Line:
 
 def comparison(report: Report, numbers: Numbers, figures: Sequence[PageFigure] = ()) -> Markup:
     """The section's body."""
-    present = {row.metric for row in report.results}
     return rendered(
         "comparison.html.j2",
         n=numbers,
         report=report,
         lines=lines_of(report),
-        legend={SHORT.get(m, m.value): words for m, words in LEGEND.items() if m in present},
+        legend=legend_of(report),
         failures=[row for row in report.results if row.error],
         radii=_at_radii(report),
         figures=figures,

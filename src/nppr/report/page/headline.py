@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from nppr.fit import FAMILY
 from nppr.report.per_input import PerInput
 from nppr.report.schema import WITH_REFERENCES, Report, Result
-from nppr.report.tables import GUARANTEED, table_rows
-from nppr.types import Direction, Metric
+from nppr.report.tables import table_rows
+from nppr.types import Metric
 
-__all__ = ["Headline", "guaranteed", "headline_of", "measured_source", "table_rows", "worst_noise"]
+__all__ = [
+    "FIT_SEED",
+    "Headline",
+    "came_lower",
+    "headline_of",
+    "is_fixed",
+    "measured_source",
+    "table_rows",
+    "winner_of",
+    "worst_noise",
+]
 
-METHODS = (*GUARANTEED, "empirical-bernstein")
-"""Guaranteed intervals about the population, the one to quote first."""
+FIT_SEED = ":fit-seed="
+"""In the name of a learned source that repeats a fit."""
+
+FIXED = ("gaussian", "uniform", "laplace")
+FLOOR = re.compile(r":floor=([0-9.eE+-]+)")
 
 ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.BOUND, Metric.CORRUPTION, Metric.ACCURACY)
 """What is quoted, the first that a run has."""
@@ -21,7 +37,10 @@ ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.BOUND, Metric.CORRUPTION, M
 
 @dataclass(frozen=True)
 class Headline:
-    """The result to quote, or None where nothing was measured; `missing` is an NPPR that failed."""
+    """The result to quote, or None where nothing was measured.
+
+    `missing` is an NPPR that failed: any, or beside an NPPR that of a wider admissible set.
+    """
 
     row: Result | None
     missing: Result | None = None
@@ -39,37 +58,55 @@ def headline_of(report: Report) -> Headline:
     select part, not what came out lowest on the evaluate part.
     """
     rows = table_rows(report)
-    missing = next((row for row in rows if row.metric is Metric.NPPR and row.value is None), None)
+    failed = [row for row in rows if row.metric is Metric.NPPR and row.value is None]
     for metric in ANSWERS:
         row = worst_noise(report) if metric is Metric.NPPR else None
         row = row or next((r for r in rows if r.metric is metric and r.value is not None), None)
         if row is not None:
-            return Headline(row, missing if metric is not Metric.NPPR else None)
-    return Headline(None, missing)
+            wider = [r for r in failed if metric is not Metric.NPPR or _floor(r) < _floor(row)]
+            return Headline(row, next(iter(wider), None))
+    return Headline(None, next(iter(failed), None))
+
+
+def _floor(row: Result) -> float:
+    """The floor in the name of a learned source; none is 0."""
+    found = FLOOR.search(row.source)
+    return float(found[1]) if found else 0.0
 
 
 def worst_noise(report: Report) -> Result | None:
     """NPPR with the smallest floor: the row of what won on select."""
-    learned = [made for made in report.distributions if ":fit-seed=" not in made["source"]]
+    learned = [made for made in report.distributions if FIT_SEED not in made["source"]]
     for made in sorted(learned, key=lambda made: float(made["family"]["floor"])):
         union = report.headline(made["source"] + WITH_REFERENCES, Metric.NPPR)
-        won = made["fit"].get("with_references", {}).get("winner", FAMILY) != FAMILY
-        row = union if won and union else report.headline(made["source"], Metric.NPPR)
+        family = report.headline(made["source"], Metric.NPPR)
+        row = union if union and winner_of(made) != FAMILY else family
         if row is not None and row.value is not None:
             return row
     return None
 
 
-def guaranteed(report: Report, row: Result) -> Result | None:
-    """The result of the same number whose interval holds at any size of sample."""
-    if row.direction is Direction.LOWER_BOUND:
-        return None
-    same = {
-        other.method: other
-        for other in report.results
-        if (other.source, other.metric) == (row.source, row.metric) and other.value is not None
-    }
-    return next((same[method] for method in METHODS if method in same), None)
+def came_lower(report: Report, row: Result) -> list[Result]:
+    """NPPR and PR of other rows that are below the quoted one on the evaluate part."""
+    return [
+        other
+        for other in table_rows(report)
+        if other.metric in (Metric.NPPR, Metric.PR)
+        and FIT_SEED not in other.source
+        and other.value is not None
+        and row.value is not None
+        and other.value < row.value
+    ]
+
+
+def is_fixed(row: Result) -> bool:
+    """Whether a source is noise that knows nothing about the classifier."""
+    return row.source.partition(":")[0] in FIXED
+
+
+def winner_of(made: Mapping[str, Any]) -> str:
+    """What was worst on the select part: the family, or a reference noise by name."""
+    return str(made["fit"].get("with_references", {}).get("winner", FAMILY))
 
 
 def measured_source(report: Report, per_input: PerInput, row: Result) -> str | None:
@@ -77,7 +114,7 @@ def measured_source(report: Report, per_input: PerInput, row: Result) -> str | N
     source = row.source.removesuffix(WITH_REFERENCES)
     if source != row.source:
         made = next((made for made in report.distributions if made["source"] == source), None)
-        winner = made["fit"].get("with_references", {}).get("winner", FAMILY) if made else FAMILY
+        winner = winner_of(made) if made else FAMILY
         source = source if winner == FAMILY else winner
     known = per_input.sources
     if source in known:

@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from nppr.report.quoting import interval_of
 from nppr.report.schema import Report, Result
 from nppr.types import Metric
 
@@ -79,16 +80,17 @@ class Numbers:
         return Markup('<span class="nowrap">{}-{}</span>').format(*ends)
 
     def quoted(self, row: Result) -> Markup:
-        """A share with its interval, as in a sentence."""
+        """A share with the interval to trust, as in a sentence."""
         return Markup(
             '<span class="nowrap">{}&nbsp;%</span> <span class="nowrap">({}&nbsp;%)</span>'
-        ).format(self.of(row), self.range(row))
+        ).format(self.of(row), self.range(interval_of(self.report, row)))
 
     def words(self, row: Result) -> str:
         """The same as plain text, for those who hear it."""
-        if row.value is None or row.low is None or row.high is None:
+        used = interval_of(self.report, row)
+        if row.value is None or used.low is None or used.high is None:
             return "no number"
-        ends = f"{percent(row.low)} to {percent(row.high)} %"
+        ends = f"{percent(used.low)} to {percent(used.high)} %"
         return f"{percent(row.value)} %, interval {ends}"
 
     def at(self, form: str, *keys: str | int) -> Markup:

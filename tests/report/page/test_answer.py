@@ -1,0 +1,174 @@
+"""What the page says first: the number, the interval to trust, and all that limits it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from nppr.report.page.cite import run_text
+from nppr.report.page.line import lanes_of
+from nppr.report.page.numbers import percent
+from nppr.report.page.render import render
+from nppr.report.quoting import guaranteed, interval_of
+from nppr.report.schema import Report, Result, failed
+from nppr.report.tables import as_text
+from nppr.types import Claim, Metric
+from report.page.made_runs import made_report
+
+
+def words(report: Report, section: str = "answer") -> str:
+    """The text of a section, without markup."""
+    part = render(report).split(f'<section id="{section}"')[1].split("</section>")[0]
+    plain = re.sub("<[^>]*>", "", part.partition(">")[2])
+    return re.sub(r"\s+", " ", plain.replace("&nbsp;", " ").replace("&#39;", "'"))
+
+
+def changed(report: Report, source: str, metric: Metric, **values: Any) -> Report:
+    """The report with other values in the first row of a source and metric."""
+    found = report.headline(source, metric)
+    rows = [row.model_copy(update=values) if row is found else row for row in report.results]
+    return report.model_copy(update={"results": tuple(rows)})
+
+
+def of(report: Report, source: str, metric: Metric = Metric.NPPR) -> Result:
+    row = report.headline(source, metric)
+    assert row is not None
+    assert row.value is not None
+    return row
+
+
+def quoted(row: Result, interval: Result) -> str:
+    assert row.value is not None
+    assert interval.low is not None
+    assert interval.high is not None
+    return f"{percent(row.value)} % ({percent(interval.low)}-{percent(interval.high)} %)"
+
+
+def test_an_interval_outside_its_regime_is_not_quoted() -> None:
+    report, _ = made_report()
+    row = of(report, "nppr")
+    assert "approximate-interval" in row.flags
+    sure = guaranteed(report, row)
+    assert sure is not None
+    assert sure.method == "betting"
+    text = words(report)
+    assert f"at most {quoted(row, sure)} of the inputs it gets right without noise." in text
+    assert "(betting, guaranteed)" in text
+    assert "The normal approximation, outside the regime it was tested in, gives" in text
+    assert f"{quoted(row, sure)}, 95 % confidence (betting" in run_text(report)
+    [lane] = [lane for lane in lanes_of(report) if lane.row is row]
+    assert lane.interval is sure
+    assert f"at most {quoted(row, sure)}nppr" in words(report, "line")
+    assert "the guaranteed one is shown (betting)" in words(report, "line")
+
+
+def test_an_interval_within_its_regime_is_quoted() -> None:
+    report, _ = made_report()
+    report = changed(report, "nppr", Metric.NPPR, flags=())
+    row = of(report, "nppr")
+    assert interval_of(report, row) is row
+    text = words(report)
+    assert f"at most {quoted(row, row)}" in text
+    assert "(normal, approximate)" in text
+    assert "Guaranteed with the same confidence: at most" in text
+
+
+def test_what_came_out_lower_is_said() -> None:
+    report, _ = made_report()
+    assert "came out lower" not in words(report)
+    lowered = changed(report, "gaussian", Metric.PR, value=0.01)
+    assert (
+        "What is quoted was chosen on the select part. On these inputs gaussian came out lower: 1.0 %"
+        in words(lowered)
+    )
+    assert "the upper bound above is not the lowest one measured" in words(lowered)
+
+
+def test_a_repeated_fit_is_no_lower_noise() -> None:
+    report, _ = made_report()
+    repeated = of(report, "nppr").model_copy(update={"source": "nppr:fit-seed=1", "value": 0.0})
+    more = report.model_copy(update={"results": (*report.results, repeated)})
+    assert "came out lower" not in words(more)
+
+
+def with_reference(report: Report) -> Report:
+    options = {"bound:ratio=1+10": {"reference": "laplace", "ratio": "1+10"}}
+    return report.model_copy(update={"settings": {**report.settings, "options": options}})
+
+
+@pytest.mark.parametrize("only", ["all", "bound"])
+def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
+    report = with_reference(made_report(only=only)[0])
+    [population] = [
+        row
+        for row in report.results
+        if (row.source, row.metric) == ("bound:ratio=1+10:c=10", Metric.BOUND)
+        and row.claim is Claim.POPULATION
+    ]
+    assert population.value is not None
+    said = f"about the population: at least {percent(population.value)} %"
+    assert said in words(report)
+    assert said in words(report, "line")
+    assert "times that of laplace noise" in words(report)
+    assert "all noise of density up to 10 x that of laplace noise" in words(report, "line")
+    assert "laplace" in words(report, "comparison")
+    assert "laplace" in as_text(report, 120)
+    assert ("There is no NPPR in this run" in words(report)) == (only == "bound")
+
+
+def test_claims_are_not_mixed() -> None:
+    report, _ = made_report()
+    row = of(report, "bound:ratio=1+10:c=1", Metric.BOUND)
+    assert row.claim is Claim.TEST_SET
+    assert guaranteed(report, row) is None
+    [line] = [each for each in as_text(report, 120).splitlines() if "bound:ratio=1+10:c=1 " in each]
+    assert line.count(f"{100 * (row.value or 0):.1f}") == 2
+
+
+def test_attacks_are_told_where_no_noise_was_searched_for() -> None:
+    noise, attack = made_report(only="noise")[0], made_report(only="attack")[0]
+    both = noise.model_copy(update={"results": (*noise.results, *attack.results[1:])})
+    row = of(both, "merged", Metric.AR)
+    said = f"Attacks within the same budget: at most {quoted(row, row)} of these inputs"
+    assert said in words(both)
+    assert "Attacks within" not in words(noise)
+
+
+def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
+    report, _ = made_report(only="noise")
+    rows = [row for row in report.results if row.metric is not Metric.ACCURACY]
+    other = [
+        row.model_copy(update={"source": "weak-adversary", "value": 0.1})
+        for row in rows
+        if row.source == "gaussian"
+    ]
+    more = report.model_copy(update={"results": (*report.results, *other)})
+    assert "Under the worst noise measured (weak-adversary)" in words(more)
+    assert "Under the worst fixed noise measured (" in words(report)
+    line = words(more, "line")
+    assert "weak-adversary, other noise" in line
+    assert "gaussian, the worst fixed noise" in line
+
+
+def test_a_narrower_set_is_named() -> None:
+    report, _ = made_report()
+    kept = [row for row in report.results if not row.source.startswith("nppr")]
+    narrow = [row for row in report.results if row.source == "nppr:floor=0.5"]
+    gone = failed("nppr", Metric.NPPR, 0.95, "no memory.")
+    without = report.model_copy(
+        update={
+            "results": (*kept, *narrow, gone),
+            "distributions": report.distributions[1:],
+        }
+    )
+    text = words(without)
+    assert "of a narrower admissible set, nppr:floor=0.5: for nppr the worst noise" in text
+    assert "no memory." in text
+    assert "narrower" not in words(report)
+
+
+def test_the_line_explains_only_what_is_there() -> None:
+    assert "at least" not in words(made_report(only="noise")[0], "line")
+    assert "at most" not in words(made_report(only="bound")[0], "line")
