@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from nppr.budget import Budget
 from nppr.errors import SpecError
@@ -42,8 +42,7 @@ def _moved(source: PerturbationSource, budget: Budget) -> PerturbationSource:
     """The same source at another radius."""
     own: Any = source  # a source of ours is a dataclass
     if is_dataclass(own) and not isinstance(own, CustomNoise | CustomAttack):
-        moved: PerturbationSource = replace(own, budget=budget)  # type: ignore[type-var]
-        return moved
+        return cast("PerturbationSource", replace(own, budget=budget))  # type: ignore[type-var]
     raise SpecError(
         f"source {source.name!r} has one radius only: its code is not told another."
         " Leave it out of a run with radii."
