@@ -22,7 +22,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/measure_memory.py
 	$(BIN)/python benchmarks/fit_speed.py
 
-SMALL := $(basename $(notdir $(wildcard studies/small/digits_*.toml)))
+SMALL := $(sort $(basename $(notdir $(wildcard studies/small/digits_*.toml))))
 
 reproduce: $(READY_TO_DEVELOP)
 	for name in $(filter-out digits_wall_clock,$(SMALL)); do \

@@ -12,8 +12,8 @@ HEAD = """# Results of the small studies
 Written by `make reproduce`, which runs `studies/small/digits_*.toml`: the paper's tables on
 scikit-learn's digits and small networks. So the numbers are not the paper's, but the orders that theory
 demands are the same. Learned noise gives an upper bound of the infimum over its family. Shares are in %
-and clean-normalised; `mean ± standard deviation` is over evaluation seeds of one fit. What each file
-holds, its seeds too: [studies](studies.md).
+and clean-normalised; `mean ± standard deviation` is over evaluation seeds of one fit, in brackets the
+lowest and highest over fit seeds, where there are several. What each file holds: [studies](studies.md).
 """
 SHOWN = 0.1
 """Points above which a raw difference in the wrong direction is shown."""
@@ -33,16 +33,32 @@ def section(folder: Path) -> str:
     """The tables of one study, and its nested pairs in short."""
     study = _study(folder)
     parts = [f"## {study['title'].rstrip('.')}\n", f"`studies/small/{folder.name}.toml`\n"]
+    parts.append(seeds(study["spec"]["grids"]))
     for table in study["tables"]:
-        parts += [f"**{table['title']}**\n", (folder / f"{table['name']}.md").read_text()]
+        text = (folder / f"{table['name']}.md").read_text(encoding="utf-8")
+        parts += [f"**{table['title']}**\n", text]
     if study["orders"] and study["orders"]["pairs"]:
         parts.append(orders(folder, study["orders"]))
     return "\n".join(parts)
 
 
+def seeds(grids: list[dict[str, Any]]) -> str:
+    """The seeds of all grids, each once, and of what they are."""
+    found = []
+    for grid in grids:
+        fits = f", of fits {_listed(grid['fit_seeds'])}" if grid["dependencies"] else ""
+        name = f"{grid['name']}: " if grid["name"] else ""
+        found.append(f"{name}of measurements {_listed(grid['seeds'])}{fits}")
+    return "Seeds: " + "; ".join(dict.fromkeys(found)) + ".\n"
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(str(number) for number in numbers)
+
+
 def orders(folder: Path, found: dict[str, Any]) -> str:
     """How many nested pairs came out in the wrong order, and the raw ones above 0.1 point."""
-    pairs = json.loads((folder / "orders.json").read_text())
+    pairs = json.loads((folder / "orders.json").read_text(encoding="utf-8"))
     wrong = [pair for pair in pairs if pair["wrong"]]
     raw = [pair for pair in pairs if pair["points"] > SHOWN]
     lines = [
@@ -59,13 +75,14 @@ def orders(folder: Path, found: dict[str, Any]) -> str:
 
 
 def _study(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "study.json").read_text())
+    content: dict[str, Any] = json.loads((folder / "study.json").read_text(encoding="utf-8"))
     return content
 
 
 def main(out: Path, folders: list[Path]) -> None:
     """Write the page."""
-    out.write_text("\n".join([HEAD, machine(folders), *(section(folder) for folder in folders)]))
+    text = "\n".join([HEAD, machine(folders), *(section(folder) for folder in folders)])
+    out.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

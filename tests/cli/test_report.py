@@ -85,6 +85,20 @@ def test_a_bad_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "`run` must be the folder of a run" in capsys.readouterr().err
 
 
+def test_what_no_check_foresaw_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("nppr.report.folder.check_facts", lambda *_: None)
+    file = folder / "report.json"
+    content = json.loads(file.read_text())
+    for field in ("budget", "timing", "grade"):
+        file.write_text(json.dumps({**content, field: {}}))
+        assert run(["report", str(folder)]) == 2
+        printed = capsys.readouterr().err
+        assert "`run` must hold the files that nppr has written" in printed
+        assert "Traceback" not in printed
+
+
 def test_a_run_writes_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nppr.cli import run
-from study.toys import log_of, run_toy, texts_of, times_done, toy
+from study.toys import log_of, run_toy, texts_of, toy
 
 STUDY = """
 name = "toy"
@@ -72,7 +72,8 @@ def test_a_run_prints_its_tables_and_a_failure_is_exit_code_1(
 ) -> None:
     place = ["--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
     assert run(["study", str(file), *place]) == 0
-    shown = capsys.readouterr().out
+    shown, told = capsys.readouterr()
+    assert [line.split()[0] for line in told.splitlines()] == [f"{n}/24" for n in range(1, 25)]
     assert "nested pairs" in shown
     assert "24 nodes computed, 0 from the cache" in shown
     assert str(tmp_path / "out" / "study.html") in shown
@@ -80,6 +81,20 @@ def test_a_run_prints_its_tables_and_a_failure_is_exit_code_1(
     file.write_text(STUDY.replace('model = "digits-cnn"', broken))
     assert run(["study", str(file), "--quiet", *place]) == 1
     assert "skipped, it needs features cnn" in capsys.readouterr().err
+
+
+def test_a_failure_is_told_at_once(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = STUDY.replace('model = "digits-cnn"', 'model = "digits-cnn", features = "none"')
+    file.write_text(broken.replace("[0.1, 0.2, 0.3]", "[0.2]"))
+    place = ["--cache", str(tmp_path / "cache"), "--out", str(tmp_path / "out")]
+    assert run(["study", str(file), *place]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    failed = [number for number, line in enumerate(lines) if line.startswith("features cnn: ")]
+    ended = [number for number, line in enumerate(lines) if "/" in line.split()[0]]
+    assert len(failed) == 1
+    assert failed[0] < ended[-1]
 
 
 @pytest.mark.parametrize(
@@ -126,23 +141,32 @@ def test_killed_at_random_moments_it_goes_on_and_nothing_finished_runs_twice(
     command = [sys.executable, "-m", "nppr", "study", str(file), "--quiet"]
     command += ["--cache", str(cache), "--out", str(out)]
     moments = random.Random(time.time_ns())
-    for workers in (2, 1):
-        enough = len(log_of(cache)) + moments.randint(1, 9)
+    finished: dict[Path, int] = {}
+    for workers in (2, 1, 2):
+        enough = len(finished) + moments.randint(1, 4)
         process = subprocess.Popen([*command, "--workers", str(workers)])
         end = time.monotonic() + 120
-        while len(log_of(cache)) < enough and process.poll() is None and time.monotonic() < end:
+        while len(_done(cache)) < enough and process.poll() is None and time.monotonic() < end:
             time.sleep(0.005)
-        time.sleep(moments.random() * 0.05)
+        time.sleep(moments.random() * 0.02)
         process.kill()
         process.wait()
         _ended(cache)  # its workers end by themselves
         assert process.returncode == -signal.SIGKILL, "it was over before it was killed"
+        assert finished.items() <= _done(cache).items()
+        finished = _done(cache)
+        assert len(finished) >= enough
     subprocess.run(command, check=True, timeout=200)
-    assert len(times_done(cache)) == 24
-    assert max(times_done(cache).values()) == 1
+    assert finished.items() <= _done(cache).items()
+    assert len(_done(cache)) == 24
     run_toy(toy(), tmp_path / "whole")
     assert texts_of(out) == texts_of(tmp_path / "whole" / "out")
     assert json.loads((out / "study.json").read_text())["failures"] == []
+
+
+def _done(cache: Path) -> dict[Path, int]:
+    """The records of finished nodes, and when each was written."""
+    return {path: path.stat().st_mtime_ns for path in cache.glob("*/node.json")}
 
 
 def _ended(cache: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,15 @@ def test_learned_noise_the_strongest_attack_and_the_worst_noise_are_shown(
     worst = min(tallies, key=lambda name: float(tallies[name].headline_rates.mean()))
     assert [each.source for each in evidence.worst] == ["nppr", "pgd", worst]
     assert [each.source for each in evidence.draws] == ["nppr", "nppr:floor=0.5"]
+
+
+@pytest.mark.parametrize("winner", ["gaussian", "uniform"])
+def test_the_noise_that_won_is_shown(case: Any, winner: str) -> None:
+    sources = [Gaussian(case.budget), Uniform(case.budget)]
+    made = case.learned(Dependency.INDEPENDENT)
+    record = made.saved.model_copy(update={"fit": {"with_references": {"winner": winner}}})
+    found = case.collected(sources, [replace(made, saved=record)])
+    assert [each.source for each in found.worst] == ["nppr", winner]
 
 
 def test_the_worst_are_the_worst(case: Any, evidence: Evidence) -> None:

@@ -1,4 +1,4 @@
-"""What a comparison says first: the number that the runs' own pages quote, with the interval to trust."""
+"""What a comparison says first: the number of the runs' own pages, with the interval to trust."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nppr.errors import RunFolderError
-from nppr.report.evidence import Evidence, write_evidence
+from nppr.report.evidence import Draws, Evidence, write_evidence
 from nppr.report.folder import read_run
 from report.page.made_runs import made_evidence, made_report, write_run
 
@@ -63,6 +63,9 @@ def test_a_newer_report_says_who_can_read_it(folder: Path) -> None:
     message = refused(folder)
     assert "has 2 and was written by nppr 9.1.0" in message
     assert "Read it with nppr 9.1.0 or later" in message
+    unnamed = {name: value for name, value in content.items() if name != "nppr_version"}
+    file.write_text(json.dumps({**unnamed, "schema_version": 2}))
+    assert "has 2. Read it with the version of nppr that wrote it." in refused(folder)
     file.write_text(json.dumps({**content, "schema_version": "new"}))
     assert "schema version 1, got 'new'" in refused(folder)
 
@@ -79,6 +82,13 @@ def test_a_truncated_report_names_the_field(folder: Path) -> None:
     assert "with fields" in refused(folder)
     file.write_bytes(b"\xff\xfe")
     assert "readable report.json" in refused(folder)
+
+
+def made_draws() -> Draws:
+    """Draws of two inputs."""
+    images, number = torch.zeros(2, 3, 1, 4, 4).half(), torch.arange(2)
+    parts = torch.ones(3, 4), torch.ones(3, 4), torch.ones(3, 2, 2), torch.ones(3, 2)
+    return Draws("nppr", number, number, images, images, torch.ones(2, 3), *parts)
 
 
 def without(content: Any, path: str) -> None:
@@ -120,6 +130,96 @@ def test_facts_of_another_kind_are_named(folder: Path, value: object) -> None:
     assert "'settings.confidence'" in refused(folder)
 
 
+RARE = {
+    "source": "nppr", "unbroken": 9, "looked_at": 1, "largest": 1e-7,
+    "status": {"found": 0, "below": 1, "out of calls": 0},
+}  # fmt: skip
+PRECISION = {
+    "asked": 0.05, "reached": True, "rounds": [[60, 32]], "available_inputs": 60,
+    "widths": {"nppr": {"half_width": 0.03}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "classifier.weights",
+        "data.class_names",
+        "data.inputs.select",
+        "timing.seconds.clean",
+        "seed",
+        "settings.quantise",
+        "settings.fit.family",
+        "settings.fit.family.dependency",
+        "settings.sources.0",
+        "distributions.0.fit",
+        "distributions.0.fit.with_references",
+        "distributions.0.fit.select_value",
+        "distributions.0.fit.stages.0",
+        "distributions.0.fit.stages.0.floor",
+        "distributions.0.fit.fit_calls",
+        "distributions.0.fit_seeds",
+        "distributions.1.family.dependency",
+        "rare.0.status.below",
+        "rare.0.largest",
+        "precision.rounds.0.1",
+        "precision.widths.nppr.half_width",
+        "results",
+        "results.0.low",
+        "results.0.claim",
+        "results.0.method",
+    ],
+)
+def test_what_a_page_needs_is_named(folder: Path, field: str) -> None:
+    file = folder / "report.json"
+    text = json.dumps({**json.loads(file.read_text()), "rare": [RARE], "precision": PRECISION})
+    file.write_text(text)
+    read_run(folder)
+    inner = content = json.loads(text)
+    *parents, last = field.split(".")
+    for name in parents:
+        inner = inner[int(name) if isinstance(inner, list) else name]
+    if parents and parents[0] == "results":
+        inner[last] = None
+    else:
+        wrong: Any = {"seed": -1, "results": [], "fit_seeds": 3, "class_names": 3}.get(
+            last, ["oops"]
+        )
+        inner[int(last) if isinstance(inner, list) else last] = wrong
+    file.write_text(json.dumps(content))
+    assert f"{field}" in refused(folder)
+
+
+def test_cut_inputs_are_noticed(folder: Path) -> None:
+    file = folder / "per_input.csv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(lines[:100]))
+    assert "'gaussian' has 99 lines of 99 inputs, not 120" in refused(folder)
+    file.write_text("\n".join([*lines[:60], *lines[120:]]))
+    assert "not 120" in refused(folder)
+    file.write_text("\n".join([*lines[:100], lines[100][:12]]))
+    assert "line 101: 9 cells expected, got" in refused(folder)
+    file.write_text("\n".join([*lines[:121], *lines[122:], lines[122]]))
+    assert "'uniform' has 120 lines of 119 inputs, not 120" in refused(folder)
+
+
+def test_inputs_of_other_numbers_are_noticed(folder: Path) -> None:
+    file = folder / "per_input.csv"
+    lines = file.read_text().splitlines()
+    cells = lines[1].split(",")
+    assert (cells[3], cells[4]) == ("gaussian", "20")
+    file.write_text("\n".join([lines[0], ",".join([*cells[:5], "21", *cells[6:]]), *lines[2:]]))
+    assert "line 2 'right' is 21, not in [0, 20]" in refused(folder)
+    other = "7" if cells[5] != "7" else "8"
+    file.write_text("\n".join([lines[0], ",".join([*cells[:5], other, *cells[6:]]), *lines[2:]]))
+    assert "line 2 'rate' is not 'right' / 'draws'" in refused(folder)
+    rate = f"{int(other) / 20:.6g}"
+    file.write_text(
+        "\n".join([lines[0], ",".join([*cells[:5], other, rate, *cells[7:]]), *lines[2:]])
+    )
+    assert "the PR of 'gaussian' is" in refused(folder)
+
+
 def test_damaged_inputs_name_the_line(folder: Path) -> None:
     file = folder / "per_input.csv"
     lines = file.read_text().splitlines()
@@ -143,3 +243,10 @@ def test_damaged_pictures_are_told(folder: Path) -> None:
     assert "'labels' of 'pgd' has not 8 entries" in refused(folder)
     write_evidence(folder, Evidence((replace(worst, delta=torch.zeros(8, 3, 2, 2)),)))
     assert "'delta' of 'pgd' are no images" in refused(folder)
+    write_evidence(folder, Evidence((replace(worst, labels=worst.labels.float()),)))
+    assert "'labels' of 'pgd' are no whole numbers" in refused(folder)
+    whole = replace(made_draws(), weights=torch.ones(2, 3, dtype=torch.int64))
+    write_evidence(folder, Evidence((), (whole,)))
+    assert "'weights' of 'nppr' are no real numbers" in refused(folder)
+    write_evidence(folder, Evidence((), (made_draws(),)))
+    assert read_run(folder).evidence is not None

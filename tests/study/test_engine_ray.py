@@ -1,15 +1,14 @@
 from __future__ import annotations
 
-import os
-import signal
-import threading
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
+import nppr.study.engine_ray
 from nppr.errors import SpecError
-from study.toys import log_of, run_toy, texts_of, times_done, toy
+from study.toys import Killer, run_toy, texts_of, times_done, toy
 
 
 def test_an_address_that_does_not_answer_is_one_line_within_seconds(tmp_path: Path) -> None:
@@ -21,6 +20,17 @@ def test_an_address_that_does_not_answer_is_one_line_within_seconds(tmp_path: Pa
     assert "\n" not in str(caught.value)
     with pytest.raises(SpecError, match="`ray` must be an address, got 'nowhere'"):
         run_toy(toy(), tmp_path, ray="nowhere")
+
+
+def test_an_address_where_something_else_listens_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="needs the extra ray: pip install 'nppr[ray]'")
+    monkeypatch.setattr(nppr.study.engine_ray, "CHECK_SECONDS", 3.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(SpecError, match=f"got '{address}': what listens there is not Ray"):
+            run_toy(toy(), tmp_path, ray=address)
 
 
 def test_without_ray_the_error_names_the_extra(
@@ -40,22 +50,11 @@ def test_a_cluster_of_two_with_one_worker_killed_gives_the_tables_of_one_process
     pytest.importorskip("ray", reason="needs the extra ray: pip install 'nppr[ray]'")
     small = toy(grids__0__radii=[0.1], grids__0__seeds=[0])
     run_toy(small, tmp_path / "one")
-    killed: list[int] = []
-
-    def kill() -> None:
-        end = time.monotonic() + 120
-        while not killed and time.monotonic() < end:
-            begun = [e for e in log_of(tmp_path / "ray/cache") if e["label"].startswith("fit")]
-            if begun:
-                os.kill(begun[0]["process"], signal.SIGKILL)
-                killed.append(begun[0]["process"])
-            time.sleep(0.002)
-
-    killer = threading.Thread(target=kill)
+    killer = Killer(tmp_path / "ray/cache")
     killer.start()
     ended = run_toy(small, tmp_path / "ray", ray="local", workers=2)
     killer.join()
-    assert killed
+    assert killer.killed
     assert not ended.failures
     assert texts_of(tmp_path / "ray/out") == texts_of(tmp_path / "one/out")
     assert max(times_done(tmp_path / "ray/cache").values()) == 1

@@ -118,6 +118,12 @@ def test_grids_of_other_settings_are_not_compared() -> None:
     assert pairs_of(alone, {"dependencies": ["label"]}) == [expected]
 
 
+def test_pairs_are_tested_on_what_they_were_fitted_on() -> None:
+    grid = {"dependencies": ["independent", "label"]}
+    assert pairs_of({**grid, "targets": ["other"]}, classifiers=2) == []
+    assert len(pairs_of({**grid, "targets": ["own", "other"]}, classifiers=2)) == 1
+
+
 def test_only_the_first_seed_of_a_pair_counts() -> None:
     assert [
         each[2] for each in pairs_of({"dependencies": ["label", "joint"], "seeds": [4, 5]})

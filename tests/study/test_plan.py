@@ -95,6 +95,35 @@ def test_features_of_another_model_are_another_fit() -> None:
     assert found["fit"] == 2 + 2 * 2  # independent and label see no features
 
 
+def two(**grid: Any) -> Graph:
+    entries = [{"name": name, "model": "digits-cnn"} for name in ("cnn", "other")]
+    entries[1]["mean"], entries[1]["std"] = "0.5", "0.5"
+    content = toy(classifiers=entries)
+    content["grids"][0] |= {"classifiers": ["cnn"], **grid}
+    return plan(study_from(content))
+
+
+def test_a_fit_is_reused_for_all_targets() -> None:
+    alone, both = two(), two(targets=["own", "other"])
+    assert alone.nodes.keys() < both.nodes.keys()
+    assert counts(both) == counts(alone) | {"clean": 2, "measure": 12 + 12 + 6}
+    cells = [cell for cell in both.cells if cell.place["target"] == "other"]
+    assert {cell.place["classifier"] for cell in cells} == {"cnn"}
+    for cell in cells:
+        assert cell.fit is not None
+        assert cell.fit in alone.nodes
+        assert both.nodes[cell.measure].needs["clean"] == cell.clean not in alone.nodes
+
+
+def test_a_target_with_other_data_is_refused() -> None:
+    content = toy(grids__0__classifiers=["cnn"], grids__0__targets=["other"])
+    content["data"].append({"name": "more", "spec": "digits"})
+    content["classifiers"][0]["data"] = "digits"
+    content["classifiers"].append({"name": "other", "model": "digits-cnn", "data": "more"})
+    with pytest.raises(SpecError, match="`targets` must have the data of what is fitted on"):
+        plan(study_from(content))
+
+
 def test_a_classifier_is_trained_once() -> None:
     graph = planned(classifiers__0__training={"epochs": 1}, grids__0__norms=["linf", "l2"])
     assert counts(graph)["train"] == 1

@@ -57,6 +57,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a number as text": ({"measure__draws": "many"}, "`measure.draws`"),
     "classifier of a grid": ({"grids__0__classifiers": ["cn"]}, "Did you mean 'cnn'?"),
     "feature model": ({"grids__0__feature_models": ["cn"]}, "Did you mean 'cnn'?"),
+    "target": ({"grids__0__targets": ["cn"]}, "Did you mean 'cnn'?"),
     "data of a classifier": ({"classifiers__0__data": "digit"}, "Did you mean 'digits'?"),
     "axis": ({"tables__0__rows": ["sorce"]}, "Did you mean 'source'?"),
     "value": ({"tables__0__columns": [{"value": "entropy"}]}, "Did you mean 'entropy_ratio'?"),

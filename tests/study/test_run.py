@@ -4,9 +4,6 @@ import errno
 import json
 import os
 import shutil
-import signal
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from nppr.study.read import study_from
 from nppr.study.resources import loaded_data
 from nppr.study.run import run_study
 from nppr.tensor_files import write_tensors
-from study.toys import log_of, run_toy, texts_of, times_done, toy
+from study.toys import Killer, log_of, run_toy, texts_of, times_done, toy
 
 TRAINED = {
     "name": "own",
@@ -62,7 +59,25 @@ def test_all_formats_are_written(finished: Path) -> None:
     assert all(entry["ours"][0]["seeds"] == 2 for entry in table["entries"])
     assert known["orders"]["summary"] in texts["study.md"]
     assert len(known["orders"]["pairs"]) == 2
-    assert "<table" in texts["study.html"]
+    assert "<h2>Nested pairs</h2>" in texts["study.html"]
+    assert texts["study.html"].count(" nested pairs (") == 1
+    assert f"Machine: nppr {known['machine']['nppr']}" in texts["study.html"]
+    assert '<th class="n">entropy ratio</th>' in texts["study.html"]
+    assert '<td class="n" data-sort=' in texts["study.html"]
+    assert known["spec"]["grids"][0]["seeds"] == [0, 1]
+    assert known["spec"]["grids"][0]["fit_seeds"] == [0]
+
+
+def test_tables_of_an_earlier_run_are_removed_and_other_files_stay(
+    finished: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    run_toy(content(), finished, out=out)
+    (out / "mine.md").write_text("kept")
+    renamed = content(tables__0__name="other", grids__0__dependencies=["joint"])
+    assert run_toy(renamed, finished, out=out).ran == 0
+    names = [f"other.{end}" for end in ("csv", "json", "md", "tex")]
+    assert sorted(texts_of(out)) == ["mine.md", *names, "study.html", "study.json", "study.md"]
 
 
 def test_numbers_are_those_of_the_library(finished: Path) -> None:
@@ -166,22 +181,11 @@ def test_data_that_changed_since_the_plan_are_no_result(tmp_path: Path) -> None:
 
 def test_two_workers_give_the_tables_of_one_process(finished: Path, tmp_path: Path) -> None:
     """And a worker that is killed in the middle of a fit costs nothing but time."""
-    killed: list[int] = []
-
-    def kill() -> None:
-        end = time.monotonic() + 60
-        while not killed and time.monotonic() < end:
-            begun = [e for e in log_of(tmp_path / "cache") if e["label"].startswith("fit")]
-            if begun:
-                os.kill(begun[0]["process"], signal.SIGKILL)
-                killed.append(begun[0]["process"])
-            time.sleep(0.002)
-
-    killer = threading.Thread(target=kill)
+    killer = Killer(tmp_path / "cache")
     killer.start()
     ended = run_toy(content(), tmp_path, workers=2)
     killer.join()
-    assert killed
+    assert killer.killed
     assert not ended.failures
     assert texts_of(tmp_path / "out") == texts_of(finished / "out")
     assert max(times_done(tmp_path / "cache").values()) == 1

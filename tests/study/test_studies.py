@@ -48,16 +48,30 @@ def test_the_papers_numbers_stand_in_rows_and_columns_of_ours(name: str) -> None
     assert {len(row) - len(entry.rows) for row in entry.paper.rows} == {numbers}
 
 
+def test_some_numbers_of_the_paper() -> None:
+    (table,) = read_study(STUDIES / "paper" / "main.toml").tables
+    assert table.paper is not None
+    rows = {(row[0], row[1]): row[2:] for row in table.paper.rows}
+    headers = [column.header for column in table.columns]
+    known = dict(zip(headers, rows["CIFAR-10", "ResNet18"], strict=True))
+    assert known["accuracy"] == 87.72
+    assert known["NPPR"] == "76.29(0.038)"
+    assert known["PR Uniform"] == "97.21(0.034)"
+    known = dict(zip(headers, rows["TinyImageNet", "WRN50"], strict=True))
+    assert known["accuracy"] == 73.74
+    assert known["AR PGD-3"] == "4.79(0.039)"
+
+
 def test_the_same_tables_are_there_small() -> None:
     names = {path.stem for path in (STUDIES / "small").glob("*.toml")}
     assert names == {f"{kind}_{name}" for kind in ("digits", "resnet20") for name in PAPER}
 
 
 def test_the_small_studies_can_be_planned() -> None:
-    for path in sorted((STUDIES / "small").glob("digits_*.toml")):
+    for path in sorted((STUDIES / "small").glob("*.toml")):
         spec = read_study(path)
         graph = plan(spec)
-        assert not graph.missing
+        assert not graph.missing or path.name.startswith("resnet20")
         require_tables(spec, graph)
         for entry in spec.tables:
             made = made_table(entry, [cell.place for cell in graph.cells], [])

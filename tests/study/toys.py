@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -76,3 +80,21 @@ def times_done(cache: Path) -> Counter[str]:
 def texts_of(out: Path) -> dict[str, str]:
     """All files that a study wrote."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(out.iterdir())}
+
+
+class Killer(threading.Thread):
+    """Kills the first process that begins a fit, once."""
+
+    def __init__(self, cache: Path) -> None:
+        super().__init__()
+        self.cache = cache
+        self.killed: int | None = None
+
+    def run(self) -> None:
+        end = time.monotonic() + 120
+        while self.killed is None and time.monotonic() < end:
+            begun = [entry for entry in log_of(self.cache) if entry["label"].startswith("fit")]
+            if begun:
+                self.killed = begun[0]["process"]
+                os.kill(begun[0]["process"], signal.SIGKILL)
+            time.sleep(0.002)

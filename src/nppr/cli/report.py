@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,7 @@ import typer
 from nppr import console
 from nppr.cli import options
 from nppr.cli.groups import PageOptions
-from nppr.errors import unknown
+from nppr.errors import RunFolderError, unknown
 
 if TYPE_CHECKING:
     from nppr.report.folder import RunFiles
@@ -55,6 +57,13 @@ def report(
 
     files = read_run(run)
     kinds = PageOptions(figures=figures).kinds()
+    with _readable(files):
+        _render(files, form, out, kinds, quiet=quiet)
+
+
+def _render(
+    files: RunFiles, form: str, out: Path | None, kinds: Sequence[str], *, quiet: bool
+) -> None:
     if form != "html":
         _write_table(files, form, out)
     if form == "html" or kinds:
@@ -67,6 +76,22 @@ def report(
         if kinds and not quiet:
             number = len(paths) - page
             console.err.print(f"{number} figures in {files.path / 'figures'}", markup=False)
+
+
+@contextmanager
+def _readable(files: RunFiles) -> Iterator[None]:
+    """What no check of the files foresaw is one line too."""
+    from jinja2 import UndefinedError
+
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, UndefinedError) as error:
+        reason = " ".join(str(error).split())
+        raise RunFolderError(
+            f"`run` must hold the files that nppr has written, those of {str(files.path)!r} cannot be"
+            f" rendered: {type(error).__name__}: {reason:.200}. Repeat the run's command to write"
+            " them again."
+        ) from error
 
 
 def _write_table(files: RunFiles, form: str, path: Path | None) -> None:

@@ -176,9 +176,15 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None]:
-    """A bar over nodes, with the one at work and the time that is left; nothing if quiet."""
+    """A bar over nodes, with the one at work and the time that is left; nothing if quiet.
+
+    Where there is no terminal: a line for every node that ended.
+    """
     if quiet:
         yield None
+        return
+    if not console.err.is_terminal:
+        yield _tell_line
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -190,8 +196,9 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None
 
     def tell(state: StudyProgress) -> None:
         bars.start()  # not before, so that an early error stands alone
-        left = "" if state.seconds_left is None else f", {_duration(state.seconds_left)} left"
-        running = f"{state.running[0]}{left}" if state.running else ""
+        if state.note:
+            bars.console.print(state.note, markup=False, soft_wrap=True)
+        running = f"{state.running[0]}{_left(state)}" if state.running else ""
         bars.update(task, completed=state.done, total=state.total, note=running)
 
     try:
@@ -201,10 +208,24 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None
             bars.stop()
 
 
+def _tell_line(state: StudyProgress) -> None:
+    if state.note:
+        console.err.print(state.note, markup=False, soft_wrap=True)
+    if state.ended:
+        line = f"{state.done}/{state.total} {state.ended}{_left(state)}"
+        console.err.print(line, markup=False, soft_wrap=True)
+
+
+def _left(state: StudyProgress) -> str:
+    return "" if state.seconds_left is None else f", {_duration(state.seconds_left)} left"
+
+
 def _show(ended: Ended, *, quiet: bool) -> None:
-    for note in ended.notes:
-        console.err.print(note, markup=False, soft_wrap=True)
-    if not quiet:
+    """The tables, and what failed; notes were told when they came, if anything was."""
+    if quiet:
+        for note in ended.notes:
+            console.err.print(note, markup=False, soft_wrap=True)
+    else:
         for table in ended.tables:
             exported = table.exported()
             console.out.print(f"\n{exported.caption}", markup=False, soft_wrap=True)

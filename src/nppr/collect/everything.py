@@ -15,6 +15,7 @@ from nppr.collect.worst import shown, worst
 from nppr.data import Data
 from nppr.learned import Fitted
 from nppr.report.evidence import Evidence
+from nppr.sources import learned_name
 from nppr.types import Evaluate, PerturbationSource, Tally
 
 __all__ = ["collect"]
@@ -46,14 +47,16 @@ def collect(
     job = Job(classifier, data, seed, quantise)
     failing, drawn = [], []
     learned = [each.source for each in fitted if "fit-seed" not in each.source.name]
-    for source in shown([*sources, *learned], tallies):
+    plain = sorted(fitted, key=lambda each: each.source.name != learned_name(0))
+    winner = plain[0].winner if plain else None
+    for source in shown([*sources, *learned], tallies, winner):
         try:
             failing.append(worst(job, source, tallies[source.name], right, source.budget or budget))
         except Exception:  # whatever a source does, the run's numbers are kept
-            logger.debug("the worst inputs under %s are not shown", source.name, exc_info=True)
+            logger.warning("the worst inputs under %s are not shown", source.name, exc_info=True)
     for noise in learned:
         try:
             drawn.append(draws(job, noise, right))
         except Exception:
-            logger.debug("the draws of %s are not shown", noise.name, exc_info=True)
+            logger.warning("the draws of %s are not shown", noise.name, exc_info=True)
     return Evidence(tuple(failing), tuple(drawn))

@@ -28,14 +28,19 @@ MOST_SHARE = 6e4
 
 
 def shown(
-    sources: Sequence[PerturbationSource], tallies: Mapping[str, Tally[Evaluate]]
+    sources: Sequence[PerturbationSource],
+    tallies: Mapping[str, Tally[Evaluate]],
+    winner: str | None = None,
 ) -> list[PerturbationSource]:
-    """The plain learned noise, the strongest attack and the worst noise; else the worst of others."""
+    """The plain learned noise, the strongest attack and the worst noise; else the worst of others.
+
+    The worst noise is the `winner` of the select part where one is named, else that of these tallies.
+    """
     free = [each for each in sources if each.name in tallies and _cheap(each)]
 
     def lowest(*metrics: Metric) -> list[PerturbationSource]:
         found = [each for each in free if each.metric in metrics]
-        plain = [each for each in found if each.name == learned_name(0)]
+        plain = [each for each in found if each.name in (learned_name(0), winner)]
         rates = {each.name: float(tallies[each.name].headline_rates.mean()) for each in found}
         return (plain or sorted(found, key=lambda each: rates[each.name]))[:1]
 

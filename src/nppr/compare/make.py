@@ -9,20 +9,13 @@ from pathlib import Path
 from nppr.compare.differences import differences_of, ranks_of
 from nppr.compare.entries import Gathered, gather, same_data
 from nppr.compare.names import differing, names_of
-from nppr.compare.readings import (
-    COMPARED,
-    Key,
-    Reading,
-    gathered,
-    headlines,
-    readings_of,
-    won_by_noise,
-)
+from nppr.compare.readings import Reading, gathered, readings_of, won_by_noise
 from nppr.compare.schema import SCHEMA_VERSION, Compared, Comparison, Entry, RunFacts
 from nppr.compare.standings import standing_of
 from nppr.errors import RunFolderError
 from nppr.report.folder import RunFiles, read_run
 from nppr.report.schema import WITH_REFERENCES, Report
+from nppr.report.shares import SHARES, Key, headlines
 from nppr.statistics.estimates import check_confidence
 from nppr.statistics.intervals import RESAMPLES
 from nppr.types import Metric
@@ -89,7 +82,8 @@ def _keys(entries: Sequence[Gathered]) -> list[Key]:
     """What at least two entries have (or the only one), by metric and then lowest first.
 
     NPPR is in the order of the floors, the row together with the reference noises first: the first
-    one is that of the widest admissible set, which the page of a run quotes too. A family with the reference noises is left out where no noise beat the family anywhere.
+    one is that of the widest admissible set, which the page of a run quotes too. A family with the
+    reference noises is left out where no noise beat the family anywhere.
     """
     reports = [run.report for entry in entries for run in entry.runs]
     won = {source + WITH_REFERENCES for report in reports for source in won_by_noise(report)}
@@ -109,7 +103,7 @@ def _keys(entries: Sequence[Gathered]) -> list[Key]:
     floors = _floors(reports)
     return sorted(
         lowest,
-        key=lambda key: (COMPARED.index(key[0]), *_width(key, floors), lowest[key], key[1]),
+        key=lambda key: (SHARES.index(key[0]), *_width(key, floors), lowest[key], key[1]),
     )
 
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from nppr.compare.differences import outside_regime
 from nppr.compare.entries import Gathered
-from nppr.compare.readings import Key, Reading, headlines
+from nppr.compare.readings import Reading
 from nppr.compare.schema import Standing
 from nppr.report.schema import Report, Result
+from nppr.report.shares import Key, headlines
 from nppr.statistics.estimates import APPROXIMATE, MOST_CONFIDENT
 from nppr.statistics.intervals import Interval, clopper_pearson
 from nppr.statistics.paired import Share, half_width

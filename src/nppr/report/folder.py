@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from nppr.errors import RunFolderError
-from nppr.report.checked import check_evidence, check_facts, check_per_input
+from nppr.report.checked import check_evidence, check_per_input
 from nppr.report.evidence import Evidence, read_evidence
+from nppr.report.facts import check_facts
 from nppr.report.per_input import FILE as PER_INPUT
 from nppr.report.per_input import PerInput, read_per_input
 from nppr.report.schema import SCHEMA_VERSION, Report, read_report
@@ -98,6 +99,10 @@ def _check_version(content: dict[str, Any], file: Path) -> None:
         wrote = content.get("nppr_version")
         raise RunFolderError(
             f"`run` must have a report of schema version {SCHEMA_VERSION} for nppr"
-            f" {version('nppr')}, {file} has {found} and was written by nppr {wrote}."
-            f" Read it with nppr {wrote} or later."
+            f" {version('nppr')}, {file} has {found}"
+            + (
+                f" and was written by nppr {wrote}. Read it with nppr {wrote} or later."
+                if isinstance(wrote, str)
+                else ". Read it with the version of nppr that wrote it."
+            )
         )

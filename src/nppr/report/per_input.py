@@ -117,6 +117,8 @@ def read_per_input(path: str | Path) -> PerInput:
             rows: list[list[Any]] = []
             for number, row in enumerate(reader, start=2):
                 try:
+                    if len(row) != len(COLUMNS):
+                        raise ValueError(f"{len(COLUMNS)} cells expected, got {len(row)}")
                     cells = zip(KINDS.values(), row, strict=True)
                     rows.append([kind(cell) for kind, cell in cells])
                 except ValueError as error:

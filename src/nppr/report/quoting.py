@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nppr.report.schema import Report, Result
+from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.statistics.estimates import APPROXIMATE
 from nppr.types import Claim, Direction, Metric
 
@@ -11,6 +11,7 @@ __all__ = [
     "bounds_of",
     "guaranteed",
     "interval_of",
+    "not_split",
     "population_bound",
     "ratio_of",
     "reference_of",
@@ -61,6 +62,23 @@ def population_bound(report: Report, row: Result) -> Result | None:
         if same and other.claim is Claim.POPULATION and other.value is not None:
             return None if other is row else other
     return None
+
+
+def not_split(report: Report) -> list[str]:
+    """Noise that splitting was asked to follow and did not."""
+    if not (report.rare or report.settings.get("rare_calls")):
+        return []
+    followed = {entry["source"] for entry in report.rare}
+    asked = dict.fromkeys(
+        row.source.rpartition(RATIO)[0] if row.metric is Metric.BOUND else row.source
+        for row in report.results
+        if row.metric in (Metric.PR, Metric.NPPR, Metric.BOUND) and row.value is not None
+    )
+    return [
+        source
+        for source in asked
+        if source not in followed and not source.endswith(WITH_REFERENCES)
+    ]
 
 
 def ratio_of(row: Result) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from nppr.distributions.dependency import Dependency
 from nppr.fit import FAMILY
-from nppr.report.quoting import bounds_of, guaranteed, reference_of
+from nppr.report.quoting import bounds_of, guaranteed, not_split, reference_of
 from nppr.report.rows import SPLITTING
 from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
@@ -73,7 +73,7 @@ def console_table(report: Report, width: int) -> Table:
     if bars:
         table.add_column("0" + "100".rjust(BAR - 1), no_wrap=True, width=BAR)
     rows = table_rows(report)
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for row, following in zip(rows, [*rows[1:], None], strict=False):
         cells = _cells(report, row)
         last = following is not None and following.metric is not row.metric
         table.add_row(*(cells if bars else cells[:-1]), end_section=last)
@@ -153,13 +153,22 @@ def _rare(report: Report) -> list[str]:
         name, status = entry["source"], entry["status"]
         line = (
             f"{name}: splitting followed {entry['looked_at']:,} of {entry['unbroken']:,} inputs without"
-            f" a failure, {status['found']:,} do fail, with a probability of at most"
-            f" {entry['largest']:.1e}"
+            f" a failure: {status['found']:,} found to fail, {status['below']:,} too rarely to be"
+            f" found, {status['out of calls']:,} out of calls"
         )
+        if entry["unbroken"] > entry["looked_at"]:
+            line += f"; the other {entry['unbroken'] - entry['looked_at']:,} count as never failing"
+        if entry["largest"] is not None:
+            line += f"; no failure probability above {entry['largest']:.1e}"
         for row in report.results:
             if row.method == SPLITTING and row.source == name and row.value is not None:
-                line += f"; with them {row.metric.value} {100 * row.value:.3f} %, {row.claim}"
+                bound = "at most " if row.direction is Direction.UPPER_BOUND else ""
+                line += (
+                    f"; with them {row.metric.value} {bound}{100 * row.value:.3f} %, {row.claim}"
+                )
         lines.append(line)
+    if unfollowed := not_split(report):
+        lines.append(f"splitting did not follow: {', '.join(unfollowed)}")
     return lines
 
 

@@ -8,6 +8,7 @@ AXES = (
     "grid",
     "data",
     "classifier",
+    "target",
     "group",
     "source",
     "dependency",

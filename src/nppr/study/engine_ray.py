@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from typing import Any
 
 from nppr.errors import SpecError
@@ -15,6 +17,9 @@ __all__ = ["RayCluster"]
 MOST_RETRIES = 3
 SECONDS = 3.0
 """How long an address may take to answer."""
+CHECK_SECONDS = 15.0
+"""How long Ray's own check may take, in a process of its own."""
+HEALTH_CHECK = (sys.executable, "-m", "ray.scripts.scripts", "health-check")
 
 
 class RayCluster:
@@ -82,8 +87,17 @@ def _require_answer(address: str) -> None:
         raise SpecError(f"`ray` must be an address, got {address!r}. Example: --ray 10.0.0.1:6379")
     try:
         socket.create_connection((host, int(port)), timeout=SECONDS).close()
-    except (OSError, OverflowError) as error:
+        if place == address:  # a ray:// address speaks another language
+            subprocess.run(
+                [*HEALTH_CHECK, "--address", place],
+                check=True,
+                timeout=CHECK_SECONDS,
+                capture_output=True,
+            )
+    except (OSError, OverflowError, subprocess.SubprocessError) as error:
+        told = isinstance(error, subprocess.SubprocessError)
+        why = "what listens there is not Ray" if told else error
         raise SpecError(
-            f"`ray` must be a cluster that answers, got {address!r}: {error}. Start one with:"
+            f"`ray` must be a cluster that answers, got {address!r}: {why}. Start one with:"
             " ray start --head"
         ) from error

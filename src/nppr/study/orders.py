@@ -8,7 +8,7 @@ over all pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -110,7 +110,7 @@ def _pairs(records: Sequence[Record], graph: Graph) -> Iterator[tuple[str, Recor
     chains: dict[tuple[Any, ...], dict[int, Members]] = {}
     for record in records:
         place, cell = record.place, record.cell
-        if place["source"] == LEARNED and place["radius"] == place["fit_radius"]:
+        if place["source"] == LEARNED and _as_fitted(place):
             chain = (*(place[axis] for axis in SAME), cell.fit_seed, cell.chain)
             member = (Dependency(place["dependency"]), int(place["components"]))
             seeds = chains.setdefault(chain, {})
@@ -125,6 +125,11 @@ def _pairs(records: Sequence[Record], graph: Graph) -> Iterator[tuple[str, Recor
                     yield kind, members[small], members[large]
                 families.add((small, large))
                 measured.add(both)
+
+
+def _as_fitted(place: Mapping[str, Any]) -> bool:
+    """Whether it was measured on what it was fitted on: elsewhere families need not be in order."""
+    return bool(place["radius"] == place["fit_radius"] and place["target"] == place["classifier"])
 
 
 def _nested(members: Members, graph: Graph) -> Iterator[tuple[str, Member, Member]]:

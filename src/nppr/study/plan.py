@@ -185,10 +185,22 @@ class _Planner:
                 "epochs": chain.epochs if chain.epochs is not None else "",
                 "fit_radius": Budget.parse(chain.norm, chain.radius).radius_text,
             }
-            for radius, seed in product(radii, grid.seeds):
+            targets = self._targets(grid, chain.classifier)
+            for target, radius, seed in product(targets, radii, grid.seeds):
                 budget = Budget.parse(chain.norm, radius)
-                node = self._measure(grid, chain.classifier, budget, seed, LEARNED, fitted)
-                self._cell(grid, chain.classifier, budget, place, seed, node, fitted, chain)
+                node = self._measure(grid, target, budget, seed, LEARNED, fitted)
+                self._cell(grid, target, budget, place, seed, node, fitted, chain)
+
+    def _targets(self, grid: Grid, name: str) -> list[str]:
+        """The classifiers that a fit on this one is measured on."""
+        targets = [name if each == OWN else each for each in grid.targets or [OWN]]
+        for target in targets:
+            if self.models[target].data.name != self.models[name].data.name:
+                raise SpecError(
+                    f"`targets` must have the data of what is fitted on, got {target!r} for {name!r}."
+                    " Give each data set a grid of its own."
+                )
+        return list(dict.fromkeys(targets))
 
     def _source_cells(self, grid: Grid) -> None:
         radii = grid.radii or grid.fit_radii or []
@@ -216,7 +228,8 @@ class _Planner:
             **place,
             "grid": grid.name,
             "data": model.data.name,
-            "classifier": self.models.label(name),
+            "classifier": self.models.label(name if chain is None else chain.classifier),
+            "target": self.models.label(name),
             "group": model.entry.group,
             "norm": budget.norm.name,
             "radius": budget.radius_text,

@@ -94,6 +94,9 @@ def _check_names(spec: StudySpec) -> None:
         for name in grid.feature_models or ():
             if name not in (OWN, *names):
                 raise unknown("feature_models", name, [OWN, *names])
+        for name in grid.targets or ():
+            if name not in (OWN, *names):
+                raise unknown("targets", name, [OWN, *names])
         _check_sources(grid.sources)
 
 

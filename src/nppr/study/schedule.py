@@ -34,13 +34,18 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """Where a study stands: nodes done of all, those at work, and about how long is left."""
+    """Where a study stands: nodes done of all, those at work, and about how long is left.
+
+    `ended` is the node that ended just now, `note` what a person should know at once, such as why it
+    failed.
+    """
 
     done: int
     total: int
     running: tuple[str, ...]
     seconds_left: float | None
     note: str = ""
+    ended: str = ""
 
 
 @dataclass
@@ -109,7 +114,7 @@ class _Loop:
         self.running: dict[str, Node] = {}
         self.total = len(todo) + finished.cached
         self.weight = graph.remaining()
-        self.passes = 0.0
+        self.passes = self.expected = 0.0
         self.start = time.perf_counter()
 
     def run(self, tell: Callable[[StudyProgress], None] | None) -> None:
@@ -121,8 +126,10 @@ class _Loop:
                 break
             self._tell(tell)
             for outcome in self.engine.wait():
+                label = self.running[outcome.hash].label
                 self._take(outcome)
-                self._tell(tell, outcome.note)
+                failure = f"{label}: {outcome.error}" if outcome.error else ""
+                self._tell(tell, failure or outcome.note, label)
 
     def _submit(self) -> None:
         ready = [
@@ -144,6 +151,7 @@ class _Loop:
                 " run the same command again."
             )
         self.passes += node.passes
+        self.expected += node.seconds or 0.0
         if outcome.note:
             self.finished.notes.append(outcome.note)
         if outcome.status == DONE:
@@ -155,18 +163,21 @@ class _Loop:
             if self.waiting.pop(above.hash, None) is not None:
                 self.finished.skipped[above.hash] = node.hash
 
-    def _tell(self, tell: Callable[[StudyProgress], None] | None, note: str = "") -> None:
+    def _tell(
+        self, tell: Callable[[StudyProgress], None] | None, note: str = "", ended: str = ""
+    ) -> None:
         if tell is None:
             return
-        ended = self.total - len(self.waiting) - len(self.running)
+        done = self.total - len(self.waiting) - len(self.running)
         labels = tuple(node.label for node in self.running.values())
-        tell(StudyProgress(ended, self.total, labels, self._left(), note))
+        tell(StudyProgress(done, self.total, labels, self._left(), note, ended))
 
     def _left(self) -> float | None:
-        """By the speed so far, or before there is one by the speeds of the classifiers."""
+        """What is known of the rest, by how long it took so far to do what was expected."""
         rest = [*self.waiting.values(), *self.running.values()]
-        if self.passes:
-            elapsed = time.perf_counter() - self.start
-            return elapsed / self.passes * sum(node.passes for node in rest)
+        elapsed = time.perf_counter() - self.start
         known = [node.seconds for node in rest if node.seconds is not None]
-        return sum(known) / self.engine.slots if len(known) == len(rest) else None
+        if len(known) == len(rest):
+            pace = elapsed / self.expected if self.expected else 1 / self.engine.slots
+            return pace * sum(known)
+        return elapsed / self.passes * sum(node.passes for node in rest) if self.passes else None

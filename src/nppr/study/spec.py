@@ -219,6 +219,7 @@ class Grid(_Entry):
     losses: list[LossName] = ["margin"]
     floors: list[Floor] = [0.0]
     feature_models: list[str] | None = None
+    targets: list[str] | None = None
     epochs: list[Whole] | None = None
     sources: list[str] = []
     seeds: list[Seed] = [0]

@@ -13,7 +13,8 @@ import torch
 from nppr.errors import NpprError, RunFolderError
 from nppr.study.cache import Cache, is_full_disk
 from nppr.study.graph import Node
-from nppr.study.work_clean import clean, features
+from nppr.study.resources import loaded_data
+from nppr.study.work_clean import classifier_for, clean, features
 from nppr.study.work_fit import fit
 from nppr.study.work_measure import measured
 from nppr.study.work_train import trained
@@ -67,6 +68,9 @@ def _held(node: Node, cache: Cache) -> Outcome:
         cache.clear(node)
     attempts = _attempts(cache.folder(node.hash) / ATTEMPTS)
     cache.log(node, "begin")
+    loaded_data(node.how["data"])  # what is loaded once a process is no part of a node's time
+    if node.kind != "train":
+        classifier_for(node, cache)
     start = time.perf_counter()
     try:
         results, files = WORK[node.kind](node, cache)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from nppr.study.graph import Node
 from nppr.study.resources import loaded_data, prepared
 from nppr.study.work_train import WEIGHTS
 from nppr.tensor_files import write_tensors
-from nppr.types import BoolArray, FloatArray
+from nppr.types import BoolArray, FloatArray, Tally
 
 __all__ = ["classifier_for", "clean", "features", "known_features", "known_right", "parts_of"]
 
@@ -28,19 +29,9 @@ FEATURES = "features.safetensors"
 
 def clean(node: Node, cache: Cache) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Which inputs of each part are right without noise, and the losses of those evaluated."""
-    data, classifier = loaded_data(node.how["data"]), classifier_for(node, cache)
     tensors: dict[str, Tensor] = {}
     calls = 0
-    for name, part in parts_of(data).items():
-        if not len(part):
-            continue
-        tally = measure(
-            Clean(),
-            classifier,
-            part,
-            clean_correct=np.ones(len(part), bool),
-            quantise=node.how["quantise"],
-        )
+    for name, _, tally in _looked_at(node, cache):
         calls += tally.calls
         tensors[f"right/{name}"] = torch.from_numpy(tally.right == 1)
         if tally.sums is not None:
@@ -52,25 +43,34 @@ def clean(node: Node, cache: Cache) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 def features(node: Node, cache: Cache) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The features of every input of each part, `(N, F)`."""
-    data, classifier = loaded_data(node.how["data"]), classifier_for(node, cache)
     tensors: dict[str, Tensor] = {}
     calls = 0
-    for name, part in parts_of(data).items():
-        if not len(part):
-            continue
-        seen: dict[int, Tensor] = {}
-        tally = measure(
-            Clean(),
-            classifier,
-            part,
-            clean_correct=np.ones(len(part), bool),
-            quantise=node.how["quantise"],
-            keep=seen,
-        )
+    seen: dict[int, Tensor] = {}
+    for name, part, tally in _looked_at(node, cache, seen):
         calls += tally.calls
         tensors[name] = torch.stack([seen[index] for index in part.indices.tolist()]).cpu()
     write_tensors(cache.folder(node.hash) / FEATURES, tensors, {})
     return {"features": tensors["evaluate"].shape[1], "calls": calls}, (FEATURES,)
+
+
+def _looked_at(
+    node: Node, cache: Cache, keep: dict[int, Tensor] | None = None
+) -> Iterator[tuple[str, Any, Tally[Any]]]:
+    """Every part that has inputs, with the answers to them; `keep` takes the features of a part."""
+    classifier = classifier_for(node, cache)
+    for name, part in parts_of(loaded_data(node.how["data"])).items():
+        if keep is not None:
+            keep.clear()
+        if len(part):
+            tally = measure(
+                Clean(),
+                classifier,
+                part,
+                clean_correct=np.ones(len(part), bool),
+                quantise=node.how["quantise"],
+                keep=keep,
+            )
+            yield name, part, tally
 
 
 def classifier_for(node: Node, cache: Cache) -> Prepared:

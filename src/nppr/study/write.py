@@ -23,6 +23,8 @@ NOTE = (
     " infimum over its family."
 )
 
+ENDS = ("md", "csv", "tex", "json")
+
 
 @dataclass(frozen=True)
 class Written:
@@ -40,6 +42,7 @@ def write_study(out: Path, written: Written) -> None:
     exports = {table.entry.name: table.exported() for table in written.tables}
     if written.orders.pairs:
         exports["orders"] = orders_table(written.orders)
+    _remove_old(out, exports)
     for name, table in exports.items():
         write_whole(out / f"{name}.md", table.to_md())
         write_whole(out / f"{name}.csv", table.to_csv())
@@ -48,6 +51,19 @@ def write_study(out: Path, written: Written) -> None:
     write_whole(out / "study.md", _markdown(written, exports))
     write_whole(out / "study.html", _page(written, exports))
     write_whole(out / "study.json", _json(written))
+
+
+def _remove_old(out: Path, exports: dict[str, Table]) -> None:
+    """Remove the tables that an earlier run wrote here and this one does not have."""
+    try:
+        tables = json.loads((out / "study.json").read_text(encoding="utf-8"))["tables"]
+        names = [*(str(table["name"]) for table in tables), "orders"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for name in names:
+        if name not in exports and Path(name).name == name:
+            for end in ENDS:
+                (out / f"{name}.{end}").unlink(missing_ok=True)
 
 
 def orders_table(orders: Orders) -> Table:
@@ -73,7 +89,7 @@ def orders_table(orders: Orders) -> Table:
         )
         for pair in orders.pairs
     )
-    return Table(f"Nested pairs. {orders.summary()}", columns, rows)
+    return Table("Nested pairs", columns, rows)
 
 
 def _where(place: dict[str, Any]) -> str:
@@ -89,8 +105,7 @@ def _markdown(written: Written, exports: dict[str, Table]) -> str:
     lines += [f"Orders: {written.orders.summary()}.", ""]
     if written.failures:
         lines += ["Failed:", "", *(f"- {md_text(each)}" for each in written.failures), ""]
-    described = ", ".join(f"{name} {value}" for name, value in written.machine.items())
-    lines += [f"Machine: {md_text(described)}.", ""]
+    lines += [f"Machine: {md_text(_machine(written))}.", ""]
     return "\n".join(lines)
 
 
@@ -102,14 +117,23 @@ def _page(written: Written, exports: dict[str, Table]) -> str:
     if written.failures:
         listed = _joined(Markup("<li>{}</li>").format(each) for each in written.failures)
         body.append(Markup("<h2>Failed</h2><ul>{}</ul>").format(listed))
-    body.append(Markup("</main>"))
+    body.append(Markup("<p>Machine: {}.</p></main>").format(_machine(written)))
     return page_shell(title, _joined(body))
 
 
+def _machine(written: Written) -> str:
+    return ", ".join(f"{name} {value}" for name, value in written.machine.items())
+
+
 def _html(table: Table) -> Markup:
-    head = _joined(Markup("<th>{}</th>").format(column.heading) for column in table.columns)
+    head = _joined(
+        Markup("<th{}>{}</th>").format(_class(column), column.heading) for column in table.columns
+    )
     rows = _joined(
-        Markup("<tr>{}</tr>").format(_joined(_cell(cell) for cell in row)) for row in table.rows
+        Markup("<tr>{}</tr>").format(
+            _joined(_cell(cell, column) for cell, column in zip(row, table.columns, strict=True))
+        )
+        for row in table.rows
     )
     return Markup(
         '<section><h2>{}</h2><table class="sortable"><thead><tr>{}</tr></thead>'
@@ -117,10 +141,15 @@ def _html(table: Table) -> Markup:
     ).format(table.caption, head, rows)
 
 
-def _cell(cell: Cell) -> Markup:
+def _class(column: Column) -> Markup:
+    return Markup(' class="n"') if column.number else Markup("")
+
+
+def _cell(cell: Cell, column: Column) -> Markup:
     if isinstance(cell.value, float):
-        return Markup('<td data-sort="{}">{}</td>').format(cell.value, cell.text)
-    return Markup("<td>{}</td>").format(cell.text)
+        place = Markup('{} data-sort="{}"').format(_class(column), cell.value)
+        return Markup("<td{}>{}</td>").format(place, cell.text)
+    return Markup("<td{}>{}</td>").format(_class(column), cell.text)
 
 
 def _joined(parts: Any) -> Markup:
@@ -132,6 +161,7 @@ def _json(written: Written) -> str:
         "name": written.spec.name,
         "title": written.spec.title,
         "note": NOTE,
+        "spec": written.spec.model_dump(mode="json", exclude={"paths", "tables"}),
         "tables": [table.as_dict() for table in written.tables],
         "orders": {
             "pairs": [asdict(pair) for pair in written.orders.pairs],

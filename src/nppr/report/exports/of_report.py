@@ -20,10 +20,11 @@ def table_of(report: Report) -> Table:
     `stress` is a loss and printed as it is. A source that failed has a row that says why.
     """
     level = f"{100 * report.settings['confidence']:g} %"
+    losses = any(row.metric is Metric.STRESS for row in report.results)
     columns = (
         Column("metric", "metric"),
         Column("source", "source"),
-        Column("value", "value %", number=True),
+        Column("value", "value" if losses else "value %", number=True),
         Column("interval", f"{level} interval", number=True, interval=True),
         Column("guaranteed", "guaranteed", number=True, interval=True),
         Column("normalised", "/ clean %", number=True),

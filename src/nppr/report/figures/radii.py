@@ -12,6 +12,9 @@ from nppr.report.schema import Result
 
 __all__ = ["radii"]
 
+MERGED = "merged"
+"""The row of all sources together, which is known at the radius of the run alone."""
+
 TICKS_APART = 0.06
 """Least distance between the texts of two radii, as a share of the axis."""
 
@@ -23,7 +26,8 @@ def radii(subject: Subject) -> Drawn | None:
     for other in report.radii:
         tables.setdefault(other.radius, (other.text, headlines(other.results)))
     places = sorted(tables)
-    sources = list(dict.fromkeys(name for place in places for name in tables[place][1]))
+    known = dict.fromkeys(name for place in places for name in tables[place][1])
+    sources = [name for name in known if name != MERGED]
     if len(places) < 2 or not sources:
         return None
     figure = new_figure(3.8)
@@ -46,12 +50,17 @@ def radii(subject: Subject) -> Drawn | None:
         )
         for source in sources
     ]
+    scaled = (
+        f" Learned noise is that of radius {report.budget['text']}, scaled: a fit at the other radius"
+        " may find worse."
+    )
     return Drawn(
         id="radii",
         title="Robustness against the radius",
         alt=f"Lines of PR, AR and NPPR at {len(places)} radii. {'; '.join(said)}.",
         caption="Share of inputs, right without noise, that stay right, against the radius of the"
-        " budget; bands are the intervals of the report.",
+        " budget; bands are the intervals of the report. AR and NPPR are upper bounds."
+        + (scaled if report.distributions else ""),
         figure=figure,
     )
 

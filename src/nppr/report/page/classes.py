@@ -13,8 +13,11 @@ from nppr.report.page.shell import rendered
 from nppr.report.per_input import PerInput
 from nppr.report.schema import Report
 from nppr.statistics.betting import betting
+from nppr.types import Metric
 
 __all__ = ["ClassBar", "by_class", "class_name", "classes_of"]
+
+COLOURS = {Metric.NPPR: "nppr", Metric.PR: "pr", Metric.AR: "ar", Metric.BOUND: "bound"}
 
 SHOWN = 20
 """Bars on the page; the other classes wait in a table that is folded away."""
@@ -46,6 +49,8 @@ def by_class(report: Report, numbers: Numbers, per_input: PerInput | None) -> Ma
         bars=bars,
         shown=bars[:SHOWN],
         rest=bars[SHOWN:],
+        alike=len(bars) > 1 and bars[0].rate == bars[-1].rate,
+        colour=COLOURS.get(row.metric, "other") if row else "other",
         missing=[c for c in range(int(report.data["classes"])) if c not in counted],
         name_of=lambda label: class_name(report, label),
         confidence=report.settings["confidence"],

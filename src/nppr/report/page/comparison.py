@@ -9,9 +9,10 @@ from markupsafe import Markup
 
 from nppr.report.page.figures import PageFigure
 from nppr.report.page.headline import headline_of, table_rows
+from nppr.report.page.line import MERGED
 from nppr.report.page.numbers import LOSSES, Numbers
 from nppr.report.page.shell import rendered
-from nppr.report.quoting import guaranteed
+from nppr.report.quoting import guaranteed, not_split
 from nppr.report.rows import SPLITTING
 from nppr.report.schema import Report, Result
 from nppr.report.tables import RELATIVE, SHORT, legend_of
@@ -48,6 +49,8 @@ def comparison(report: Report, numbers: Numbers, figures: Sequence[PageFigure] =
         failures=[row for row in report.results if row.error],
         radii=_at_radii(report),
         figures=figures,
+        learned=bool(report.distributions),
+        not_split=not_split(report),
         split=[row for row in report.results if row.method == SPLITTING],
         nearly=(nearly := _nearly_always(report)),
         gammas=[row.gamma for row in next(iter(nearly.values()), [])],
@@ -81,7 +84,7 @@ def _at_radii(report: Report) -> list[tuple[Result, list[Result | None]]]:
     """The rows of the table with the same number at the other radii."""
     found = []
     for row in table_rows(report):
-        if row.metric in (Metric.AR, Metric.NPPR, Metric.PR):
+        if row.metric in (Metric.AR, Metric.NPPR, Metric.PR) and row.source != MERGED:
             others = [
                 next(
                     (r for r in at.results if (r.source, r.metric) == (row.source, row.metric)),

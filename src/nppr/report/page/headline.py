@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nppr.fit import FAMILY
 from nppr.report.per_input import PerInput
 from nppr.report.schema import WITH_REFERENCES, Report, Result
+from nppr.report.shares import winner_of
 from nppr.report.tables import table_rows
 from nppr.types import Metric
 
@@ -21,7 +20,6 @@ __all__ = [
     "is_fixed",
     "measured_source",
     "table_rows",
-    "winner_of",
     "worst_noise",
 ]
 
@@ -102,11 +100,6 @@ def came_lower(report: Report, row: Result) -> list[Result]:
 def is_fixed(row: Result) -> bool:
     """Whether a source is noise that knows nothing about the classifier."""
     return row.source.partition(":")[0] in FIXED
-
-
-def winner_of(made: Mapping[str, Any]) -> str:
-    """What was worst on the select part: the family, or a reference noise by name."""
-    return str(made["fit"].get("with_references", {}).get("winner", FAMILY))
 
 
 def measured_source(report: Report, per_input: PerInput, row: Result) -> str | None:

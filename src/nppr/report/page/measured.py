@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from markupsafe import Markup
 
 from nppr.report.page.numbers import Numbers
@@ -48,5 +50,16 @@ def measured(report: Report, numbers: Numbers) -> Markup:
         report=report,
         claims={claim: methods for claim, methods in claims.items() if methods},
         environment=environment,
+        reached=_reached(report),
         population=Claim.POPULATION.value,
     )
+
+
+def _reached(report: Report) -> dict[str, Any] | None:
+    """The last round of a wanted precision and the source with the widest interval."""
+    found = report.precision
+    if not found or not found["rounds"]:
+        return None
+    widths = found["widths"]
+    widest = max(widths, key=lambda source: widths[source]["half_width"], default=None)
+    return {"round": len(found["rounds"]) - 1, "widest": widest}

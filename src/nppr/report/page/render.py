@@ -66,7 +66,7 @@ def render(
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, [f for f in figures if f.id in COMPARED]),
         "classes": by_class(report, numbers, per_input),
-        "worst": worst_inputs(report, evidence),
+        "worst": worst_inputs(report, evidence, per_input),
         "learned": learned(report, numbers, [f for f in figures if f.id not in COMPARED]),
         "flags": flags_and_grade(report),
         "measured": measured(report, numbers),

@@ -8,9 +8,10 @@ from markupsafe import Markup
 
 from nppr.report.evidence import Evidence, Worst
 from nppr.report.page.classes import class_name
-from nppr.report.page.headline import headline_of
+from nppr.report.page.headline import headline_of, measured_source
 from nppr.report.page.pictures import amplified, png
 from nppr.report.page.shell import rendered
+from nppr.report.per_input import PerInput
 from nppr.report.schema import WITH_REFERENCES, Report
 
 __all__ = ["Case", "cases_of", "worst_inputs"]
@@ -41,16 +42,31 @@ class Case:
     height: int
 
 
-def worst_inputs(report: Report, evidence: Evidence | None) -> Markup:
+def worst_inputs(
+    report: Report, evidence: Evidence | None, per_input: PerInput | None = None
+) -> Markup:
     """The section's body."""
-    row = headline_of(report).row
-    first = row.source.removesuffix(WITH_REFERENCES) if row else ""
+    first = _first(report, per_input)
     worst = sorted(evidence.worst if evidence else (), key=lambda each: each.source != first)
     groups = [(each.source, cases_of(report, each)) for each in worst[:SOURCES]]
     groups = [(source, cases) for source, cases in groups if cases]
     return rendered(
-        "worst.html.j2", report=report, groups=groups, open=OPEN, held=evidence is not None
+        "worst.html.j2",
+        report=report,
+        groups=groups,
+        open=OPEN,
+        held=evidence is not None,
+        unbroken=bool(groups) and all(case.rate == 1 for case in groups[0][1]),
     )
+
+
+def _first(report: Report, per_input: PerInput | None) -> str:
+    """The source whose draws the answer is about, as in the section about classes."""
+    row = headline_of(report).row
+    if row is None:
+        return ""
+    known = measured_source(report, per_input, row) if per_input is not None else None
+    return known or row.source.removesuffix(WITH_REFERENCES)
 
 
 def cases_of(report: Report, worst: Worst) -> list[Case]:
