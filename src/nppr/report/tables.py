@@ -125,7 +125,7 @@ def _learned(report: Report) -> list[str]:
     """A line for every learned source: what it may depend on and how random it is."""
     lines = []
     for made in report.distributions:
-        asked = (report.settings["fit"] or made["fit"]["settings"])["family"]["dependency"]
+        asked = (report.settings.get("fit") or made["fit"]["settings"])["family"]["dependency"]
         lines.append(
             f"{made['source']}: {Dependency(asked).words}; rho {made['family']['floor']:g}, realised"
             f" std {made['diagnostics']['realised_std']:.3f} of the radius; found as"
