@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from nppr.report import read_report
-from nppr.report.tables import console_table, notes
+from nppr.report.notes import notes
+from nppr.report.tables import console_table
 
 WIDTH = 108
 

@@ -142,7 +142,8 @@ def _duration(seconds: float) -> str:
 
 def show_report(report: Report, path: str) -> None:
     """The table, what its marks mean, what failed, and where the report is."""
-    from nppr.report.tables import console_table, notes
+    from nppr.report.notes import notes
+    from nppr.report.tables import console_table
 
     out.print(console_table(report, out.width))
     out.print(notes(report), markup=False)

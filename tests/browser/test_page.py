@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import io
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,8 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pypdf
 import pytest
 
+from compare.runs import a_run, pr
+from nppr.compare import compare
+from nppr.compare.page import page_of as comparison_page
 from nppr.report.page import page_of, render
 from nppr.report.page.render import SECTIONS
 from nppr.report.tables import table_rows
@@ -223,7 +228,12 @@ def test_print_holds_every_section(browser: Browser, text: str) -> None:
     for name in SECTIONS:
         assert page.locator(f"#{name}").is_visible()
     printed = page.pdf(format="A4")
-    assert len(re.findall(rb"/Type\s*/Page\b", printed)) >= 4
+    pages = pypdf.PdfReader(io.BytesIO(printed)).pages
+    words = " ".join(" ".join(each.extract_text() for each in pages).split())
+    found = [words.find(heading) for heading in SECTIONS.values()]
+    assert found == sorted(found)
+    assert min(found) >= 0
+    assert len(pages) >= 4
     assert page.evaluate(CUT) == []
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
@@ -262,3 +272,26 @@ def test_odd_runs_fit_a_phone(browser: Browser, kind: str) -> None:
     if kind == "many classes":
         assert opened.page.locator("#class-bars tbody tr").count() == 20
         assert not opened.page.locator("#classes details table").is_visible()
+
+
+def test_the_page_of_a_comparison(browser: Browser) -> None:
+    p = np.random.default_rng(0).beta(1, 1, 200)
+    right = np.ones(200, bool)
+    runs = [
+        a_run(name, right, classifier=name, sources={"uniform": pr(p * share, 0)})
+        for name, share in ((MARKUP, 0.5), ("other", 0.9))
+    ]
+    text = comparison_page(compare(runs))
+    for width in (360, 1400):
+        opened = browser.open(text, width)
+        page = opened.page
+        assert opened.said == []
+        assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    table = page.locator("table.sortable").first
+    before = table.locator("tbody tr").all_inner_texts()
+    table.locator("thead button").first.click()
+    table.locator("thead button").first.click()
+    after = table.locator("tbody tr").all_inner_texts()
+    assert sorted(after) == sorted(before)
+    assert table.locator("th[aria-sort]").count() == 1

@@ -52,6 +52,14 @@ def test_rare_failures_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(entry["estimate_with_splitting"] <= entry["estimate"] for entry in entries)
 
 
+def test_other_radii_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["assess", "--sources", "uniform,pgd:steps=1", "--radii", "0.3", "--out", "out"]
+    assert run([*words, "--no-page", "--inputs", "20", "--draws", "4"]) == 0
+    printed = capsys.readouterr().out
+    assert "at radius 0.3: uniform " in printed
+    assert ", pgd:steps=1 " in printed
+
+
 def test_radii_are_measured_with_the_draws_of_runs_of_their_own() -> None:
     assert run(["assess", "--sources", "gaussian,pgd:steps=2,jpeg", "--radii", "0.05, 0.2",
                 "--eps", "0.1", "--out", "all", *QUICK]) == 0  # fmt: skip

@@ -53,6 +53,17 @@ def test_tables_are_printed(
     assert not (folder / "report.html").exists()
 
 
+def test_the_lines_of_the_inputs_as_parquet(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run(["report", str(folder), "--format", "parquet"]) == 0
+    path = folder / "per_input.parquet"
+    assert capsys.readouterr().out == f"{path}\n"
+    lines = (folder / "per_input.csv").read_text().splitlines()
+    assert parquet.read_table(path).num_rows == len(lines) - 1
+
+
 def test_a_table_is_written_where_asked(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = folder / "table.json"
     assert run(["report", str(folder), "--format", "json", "--out", str(out), "--quiet"]) == 0

@@ -165,17 +165,17 @@ def test_latex_is_balanced_and_escaped(comparison: Comparison) -> None:
 def test_the_paper_form_has_a_row_for_each_entry(comparison: Comparison) -> None:
     table = paper_table(comparison)
     assert [column.name for column in table.columns] == [
-        "run", "accuracy clean", "AR pgd", "PR uniform",
+        "data", "run", "accuracy clean", "AR pgd", "PR uniform",
     ]  # fmt: skip
     found = comparison.of("pgd", Metric.AR)
     assert found is not None
     first = found.standings[0]
     assert first.value is not None
     assert first.std is not None
-    assert table.rows[0][2].text == f"{100 * first.value:.2f} ± {100 * first.std:.2f}"
-    assert [row[2].strong for row in table.rows] == [False, True]
+    assert table.rows[0][3].text == f"{100 * first.value:.2f} ± {100 * first.std:.2f}"
+    assert [row[3].strong for row in table.rows] == [False, True]
     normalised = paper_table(comparison, normalised=True)
-    assert [column.name for column in normalised.columns] == ["run", "AR pgd", "PR uniform"]
+    assert [column.name for column in normalised.columns] == ["data", "run", "AR pgd", "PR uniform"]
 
 
 def test_markdown_has_whole_rows(comparison: Comparison) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["report"]
 
-FORMATS = ("html", "md", "csv", "latex", "json")
+FORMATS = ("html", "md", "csv", "latex", "json", "parquet")
 
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that nppr assess --out has written.")
@@ -28,13 +28,16 @@ Run = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="File to write. Default: report.html in RUN; other formats are printed."
+        "--out",
+        help="File to write. Default: report.html or per_input.parquet in RUN; tables are printed.",
     ),
 ]
 Format = Annotated[
     str,
     typer.Option(
-        "--format", help="html: the page; md, csv, latex or json: the comparison table alone."
+        "--format",
+        help="html: the page; md, csv, latex or json: the comparison table alone; parquet: the lines of"
+        " per_input.csv (extra parquet).",
     ),
 ]
 
@@ -64,7 +67,9 @@ def report(
 def _render(
     files: RunFiles, form: str, out: Path | None, kinds: Sequence[str], *, quiet: bool
 ) -> None:
-    if form != "html":
+    if form == "parquet":
+        _write_lines(files, out or files.path / "per_input.parquet")
+    elif form != "html":
         _write_table(files, form, out)
     if form == "html" or kinds:
         from nppr.report.page import write_rendered
@@ -92,6 +97,11 @@ def _readable(files: RunFiles) -> Iterator[None]:
             f" rendered: {type(error).__name__}: {reason:.200}. Repeat the run's command to write"
             " them again."
         ) from error
+
+
+def _write_lines(files: RunFiles, path: Path) -> None:
+    files.report.per_input.to_parquet(path)
+    sys.stdout.write(f"{path}\n")
 
 
 def _write_table(files: RunFiles, form: str, path: Path | None) -> None:

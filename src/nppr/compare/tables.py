@@ -57,9 +57,11 @@ def paper_table(comparison: Comparison, *, normalised: bool = False) -> Table:
         if not normalised or any(s.normalised is not None for s in result.standings)
     ]
     names = [f"{result.metric.value} {result.source}" for result in shown]
-    columns = [Column("run", "run"), *(Column(name, name, number=True) for name in names)]
+    heads = [Column("data", "data"), Column("run", "model")]
+    columns = [*heads, *(Column(name, name, number=True) for name in names)]
     rows = [
         (
+            Cell(entry.data, entry.data),
             Cell(entry.name, titled(comparison, at)),
             *(_paper_cell(r, r.standings[at], normalised=normalised) for r in shown),
         )
@@ -68,7 +70,9 @@ def paper_table(comparison: Comparison, *, normalised: bool = False) -> Table:
     what = "accuracy under the source over all inputs / clean accuracy" if normalised else "values"
     caption = f"{what[0].upper()}{what[1:]}, in %"
     seeds = max(len(entry.runs) for entry in comparison.entries)
-    caption += f", mean ± standard deviation over up to {seeds} seeds." if seeds > 1 else "."
+    caption += f", mean ± standard deviation over up to {seeds} seeds" if seeds > 1 else ""
+    budgets = ", ".join(dict.fromkeys(entry.budget for entry in comparison.entries))
+    caption += f"; budget {budgets}. AR and NPPR are upper bounds."
     return Table(caption, tuple(columns), tuple(rows))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from nppr.report.notes import SHORT, legend_of
 from nppr.report.page.figures import PageFigure
 from nppr.report.page.headline import headline_of, table_rows
 from nppr.report.page.line import MERGED
@@ -15,7 +16,7 @@ from nppr.report.page.shell import rendered
 from nppr.report.quoting import guaranteed, not_split
 from nppr.report.rows import SPLITTING
 from nppr.report.schema import Report, Result
-from nppr.report.tables import RELATIVE, SHORT, legend_of
+from nppr.report.tables import RELATIVE
 from nppr.types import Metric
 
 __all__ = ["Line", "comparison", "lines_of"]
