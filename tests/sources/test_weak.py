@@ -102,7 +102,7 @@ def test_it_is_worse_than_noise_and_read_as_pr() -> None:
     clean = measure(Clean(), Classifier(half_classifier()), data.evaluate)
     rows = rows_of(WeakAdversary(budget, variance=1e-4), weak, clean, 0.95, 0)
     last = [Metric.NORMALISED_ACCURACY, *[Metric.PROB_ACC] * 4]
-    assert [row.metric for row in rows] == [Metric.PR] * 4 + last
+    assert [row.metric for row in rows] == [Metric.PR] * 5 + last
     assert rows[0].value == weak.headline_rates.mean()
     assert {row.source for row in rows} == {"weak-adversary:variance=0.0001"}
 
