@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from helpers import Broken, half_classifier
 from nppr.assess import assess
+from nppr.budget import Budget
+from nppr.data import from_arrays
 from nppr.errors import SpecError
 from nppr.flags import PRECISION
 from nppr.report import Report
@@ -33,13 +37,19 @@ def test_the_numbers_are_those_of_a_plain_run_of_the_same_size() -> None:
 
 
 def test_more_draws_extend_fewer_when_inputs_run_out() -> None:
-    grown = assess(sources="gaussian", inputs=60, precision=0.04, draws=16)
+    images = torch.full((40, 1, 4, 4), 0.5)
+    images[..., 0, 0] += 1e-3  # just right without noise, a coin toss with it
+    data = from_arrays(images, torch.arange(40) % 1, shares=(0.0, 0.0), class_names=("a", "b"))
+    made = {"budget": Budget.linf(0.1), "sources": "uniform", "batch_size": 16}
+    grown = assess(half_classifier(), data, precision=0.045, **made)  # type: ignore[arg-type]
     assert grown.precision is not None
-    assert grown.precision["rounds"][0] == [60, 16]
-    few = assess(sources="gaussian:scale=1", inputs=40, precision=0.03)
-    assert few.precision is not None
-    flagged = {flag.id for flag in few.flags}
-    assert few.precision["reached"] != (PRECISION in flagged)
+    assert grown.precision["reached"]
+    assert grown.precision["rounds"][0] == [40, 16]
+    inputs, draws = grown.precision["rounds"][-1]
+    assert inputs == 40
+    assert draws > 16
+    plain = assess(half_classifier(), data, draws=draws, **made)  # type: ignore[arg-type]
+    assert rows(grown) == rows(plain)
 
 
 def test_what_cannot_be_reached_says_what_it_would_take() -> None:
@@ -80,9 +90,6 @@ def test_bad_input() -> None:
 
 
 def test_a_source_that_fails_has_its_row_and_does_not_stop_the_others() -> None:
-    from helpers import Broken
-    from nppr.budget import Budget
-
     report = assess(sources=["uniform", Broken(Budget.linf(0.1), 0.0)], inputs=40, precision=0.1)
     assert report.headline("stray", Metric.PR) is not None
     failed = report.headline("stray", Metric.PR)

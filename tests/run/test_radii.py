@@ -11,6 +11,7 @@ from torch import Tensor
 from helpers import Stray, half_classifier, two_class_data
 from nppr.assess import assess
 from nppr.budget import Budget
+from nppr.errors import NpprError
 from nppr.fit import default_settings
 from nppr.learn import learn
 from nppr.learned import Fitted
@@ -86,5 +87,5 @@ def test_only_merged_without_a_right_input_keeps_the_run() -> None:
 
 @pytest.mark.parametrize("radii", [["0.1", "1/10"], ["x"]], ids=["twice", "word"])
 def test_radii_are_checked(radii: list[str]) -> None:
-    with pytest.raises(Exception, match="`radii`"):
+    with pytest.raises(NpprError, match="`radii`"):
         assess(sources="uniform", inputs=10, radii=radii)

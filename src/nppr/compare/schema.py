@@ -5,13 +5,11 @@ Fields: `docs/compare.md`. Entries are named by their position in `entries`.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from nppr.errors import RunFolderError
+from nppr.report.reading import read_record
 from nppr.types import Direction, Metric
 
 __all__ = [
@@ -129,23 +127,4 @@ class Comparison(_Record):
 
 def read_comparison(path: str | Path) -> Comparison:
     """Read a `compare.json`; what is not one gives one clear line."""
-    path = Path(path)
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-        version = content["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise RunFolderError(
-                f"`comparison` must have schema version {SCHEMA_VERSION}, got {version!r} in {path}."
-                " Read it with the version of nppr that wrote it."
-            )
-        return Comparison.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise RunFolderError(
-            f"`comparison` field {where!r} in {path} is wrong: {first['msg']}."
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(
-            f"`comparison` must be a compare.json, cannot read {path}: {error}"
-        ) from error
+    return read_record(path, Comparison, SCHEMA_VERSION, "comparison", "compare.json")

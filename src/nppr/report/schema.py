@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from nppr.errors import RunFolderError
 from nppr.report.evidence import Evidence
 from nppr.report.per_input import PerInput
+from nppr.report.reading import read_record
 from nppr.types import Claim, Direction, Estimate, Evaluate, Metric
 
 __all__ = [
@@ -188,23 +188,4 @@ def failed(
 
 def read_report(path: str | Path) -> Report:
     """Read a `report.json`; a newer schema, a truncated or an edited file gives one clear line."""
-    path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        version = content["schema_version"]
-        if version != SCHEMA_VERSION:
-            raise RunFolderError(
-                f"`report` must have schema version {SCHEMA_VERSION}, got {version!r} in {path}."
-                " Read it with the version of nppr that wrote it."
-            )
-        return Report.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise RunFolderError(
-            f"`report` field {where!r} in {path} is wrong: {first['msg']}."
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunFolderError(
-            f"`report` must be a report.json, cannot read {path}: {error}"
-        ) from error
+    return read_record(path, Report, SCHEMA_VERSION, "report", "report.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import zip_longest
 
 from rich import box
 from rich.console import Console
@@ -58,7 +59,7 @@ def console_table(report: Report, width: int) -> Table:
     if bars:
         table.add_column("0" + "100".rjust(BAR - 1), no_wrap=True, width=BAR)
     rows = table_rows(report)
-    for row, following in zip(rows, [*rows[1:], None], strict=False):
+    for row, following in zip_longest(rows, rows[1:]):
         cells = _cells(report, row)
         last = following is not None and following.metric is not row.metric
         table.add_row(*(cells if bars else cells[:-1]), end_section=last)

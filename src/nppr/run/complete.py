@@ -299,7 +299,7 @@ class Run:
                 )
             )
         except Exception:
-            logger.debug("nothing is collected to be shown", exc_info=True)
+            logger.warning("nothing is collected to be shown", exc_info=True)
             return None
 
     def _unfinished(self) -> tuple[Flag, ...]:
