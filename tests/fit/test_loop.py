@@ -17,7 +17,17 @@ from nppr.distributions import Dependency, Distribution, Family
 from nppr.errors import FitError
 from nppr.fit import FitProgress, Recipe
 from nppr.fit.inputs import Found, find
-from nppr.fit.loop import Fitting, History, Step, _draws, _gradients, _positions, fit, optimiser
+from nppr.fit.loop import (
+    Fitting,
+    History,
+    Step,
+    _draws,
+    _gradients,
+    _in_pieces,
+    _positions,
+    fit,
+    optimiser,
+)
 from nppr.measure import probe
 from nppr.types import Fit
 
@@ -74,6 +84,28 @@ def test_the_gradient_of_a_step_does_not_depend_on_the_micro_batch(
     assert pr == whole_pr
     for name, gradient in whole.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("images", "pieces"),
+    [(1, [1]), (2, [1, 1]), (24, [12, 12]), (64, [32] * 2), (129, [33] + [32] * 3)],
+)
+def test_a_part_is_cut_into_pieces_that_two_or_four_ranks_can_share(
+    images: int, pieces: list[int], fitting: Fitting
+) -> None:
+    met: list[int] = []
+
+    def loss_of(logits: Tensor, _: Tensor) -> Tensor:
+        met.append(len(logits))
+        return logits.sum()
+
+    x, y = torch.rand(images, 1, 8, 8), torch.zeros(images, dtype=torch.long)
+    with fitting.classifier.frozen() as models:
+        gradient, logits = _in_pieces(models.fast, x, y, 64, loss_of)
+        whole, _ = models.fast.gradient(Tensor.sum, x)
+    assert met == pieces
+    assert len(logits) == images
+    torch.testing.assert_close(gradient, whole)
 
 
 def test_the_gradient_is_that_of_the_mean_loss(fitting: Fitting) -> None:

@@ -232,8 +232,11 @@ def _in_pieces(
     size: int,
     loss_of: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Gradients and logits, in equal pieces of at most a micro-batch, each on one rank."""
-    pieces = -(-len(x) // size)
+    """Gradients and logits, in equal pieces of at most a micro-batch, each on one rank.
+
+    There are 2, 4, 8, ... of them, so that two ranks or four have the same to do.
+    """
+    pieces = min(len(x), max(2, 2 ** (-(-len(x) // size) - 1).bit_length()))
     images, labels = x.tensor_split(pieces), y.tensor_split(pieces)
     found = [
         model.gradient(lambda z, y=labels[piece]: loss_of(z, y), images[piece])  # type: ignore[misc]
