@@ -9,15 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import nppr.study.work_measure
+from nppr.budget import Budget
+from nppr.classifiers import load_classifier
 from nppr.classifiers.zoo import shipped_weights
+from nppr.data import load_data
 from nppr.errors import DataError, RunFolderError, SpecError
+from nppr.measure import measure
+from nppr.sources import Learned
 from nppr.study import resources
+from nppr.study.cache import Cache
 from nppr.study.plan import plan
 from nppr.study.read import study_from
 from nppr.study.resources import loaded_data
 from nppr.study.run import run_study
+from nppr.study.work_fit import finished_stage
+from nppr.study.work_measure import rates_of
 from nppr.tensor_files import write_tensors
 from study.toys import Killer, log_of, run_toy, texts_of, times_done, toy
 
@@ -81,7 +90,7 @@ def test_tables_of_an_earlier_run_are_removed_and_other_files_stay(
 
 
 def test_numbers_are_those_of_the_library(finished: Path) -> None:
-    from nppr import Budget, assess, load_data
+    from nppr import assess
 
     data = load_data("digits").limit(inputs=30, fit_inputs=80, select_inputs=30, seed=0)
     report = assess("digits-cnn", data, budget=Budget.linf(0.3), sources="uniform", draws=2, seed=1)
@@ -98,6 +107,34 @@ def test_numbers_are_those_of_the_library(finished: Path) -> None:
     record = json.loads((finished / "cache" / cell.measure / "node.json").read_text())
     values = {each["metric"]: each["value"] for each in record["results"]["rows"]}
     assert values["normalised_accuracy"] == row.value
+
+
+def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_with(
+    tmp_path: Path,
+) -> None:
+    entries = [{"name": "cnn", "model": "digits-cnn"}, {"name": "dim", "model": "digits-cnn"}]
+    entries[1] |= {"mean": "0.2", "std": "1.5"}
+    made = toy(classifiers=entries, grids__0__classifiers=["cnn"], grids__0__sources=[])
+    made["grids"][0] |= {"targets": ["own", "dim"], "dependencies": ["joint"], "radii": [0.2]}
+    made["tables"][0] |= {"rows": ["classifier", "target"]}
+    assert not run_toy(made, tmp_path).failures
+    spec = study_from(made)
+    (cell,) = [c for c in plan(spec).cells if c.place["target"] == "dim" and c.seed == 1]
+    assert cell.fit is not None
+    data = load_data("digits").limit(inputs=30, fit_inputs=80, select_inputs=30, seed=0)
+    cache = Cache(tmp_path / "cache")
+    found = finished_stage(cache, cell.fit, torch.get_default_device()).selected
+    cnn = load_classifier("digits-cnn", data=data)
+    noise = Learned(Budget.linf(0.2), found, feature_model=cnn)
+    dim = load_classifier("digits-cnn", data=data, mean=(0.2,), std=(1.5,))
+    rates = {
+        name: measure(noise, model, data.evaluate, classes=10, draws=2, seed=1).headline_rates
+        for name, model in (("cnn", cnn), ("dim", dim))
+    }
+    np.testing.assert_array_equal(rates_of(cache, cell.measure), rates["dim"])
+    assert rates["dim"].mean() != rates["cnn"].mean()
+    (table,) = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]
+    assert [entry["labels"] for entry in table["entries"]] == [["cnn", "cnn"], ["cnn", "dim"]]
 
 
 def test_a_rerun_computes_nothing(finished: Path, tmp_path: Path) -> None:
