@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers import Linear, Stray, evaluate_part, half_classifier, two_class_data
+from helpers import Interrupting, Linear, Stray, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
 from nppr.checkpoint import Blocks, FileStore
 from nppr.classifiers import Classifier, frozen, load_classifier, prepare
@@ -280,19 +280,6 @@ def test_progress_goes_from_nothing_to_all() -> None:
     assert done == sorted(done)
     assert told[-1] == Progress("uniform", 40 * len(DATA.evaluate), 40 * len(DATA.evaluate),
                                 int(tally.right.sum()))  # fmt: skip
-
-
-class Interrupting:
-    """A classifier that is interrupted at its n-th call."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return half_classifier().forward(x)
 
 
 def run(

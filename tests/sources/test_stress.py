@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from helpers import evaluate_part, half_classifier, two_class_data
+from helpers import Interrupting, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
 from nppr.checkpoint import FileStore
 from nppr.classifiers import Classifier, prepare
@@ -148,19 +148,6 @@ def test_its_draws_are_those_of_uniform() -> None:
     assert np.array_equal(stress.right, uniform.right)
     assert stress.calls == uniform.calls
     assert uniform.sums is None
-
-
-class Interrupting:
-    """A classifier that is interrupted at its n-th call."""
-
-    def __init__(self, at: int) -> None:
-        self.left = at
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-        return half_classifier().forward(x)
 
 
 def run(model: Callable[[Tensor], Tensor], store: FileStore | None) -> Tally[Evaluate]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from nppr.compare.schema import Compared, Comparison, Standing
 from nppr.compare.tables import differences_table, values_table
 from nppr.compare.wording import answer, legend, letter, percent, rule, share_range, titled
-from nppr.report.page.shell import page_shell
+from nppr.report.page.shell import page_shell, rendered
 from nppr.types import Metric
 
 __all__ = ["Line", "Plot", "page_of"]
@@ -26,7 +22,9 @@ def page_of(comparison: Comparison) -> str:
     if len(entries) == 1:
         title = f"{entries[0].name}, {len(entries[0].runs)} seeds"
     compared = any(result.differences for result in comparison.results)
-    body = _environment().get_template("compare.html.j2").render(
+    body = rendered(
+        "compare.html.j2",
+        package="nppr.compare",
         comparison=comparison,
         title=title,
         answer=answer(comparison),
@@ -38,8 +36,8 @@ def page_of(comparison: Comparison) -> str:
         budgets=", ".join(dict.fromkeys(entry.budget for entry in entries)),
         titles=[titled(comparison, at) for at in range(len(entries))],
         level=f"{100 * comparison.confidence:g} %",
-    )  # fmt: skip
-    return page_shell(title, Markup(body))
+    )
+    return page_shell(title, body)
 
 
 @dataclass(frozen=True)
@@ -111,14 +109,3 @@ def _line(comparison: Comparison, standing: Standing, *, tied: bool) -> Line:
 
 def _place(share: float) -> str:
     return f"{100 * min(1.0, max(0.0, share)):.3f}%"
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        loader=PackageLoader("nppr.compare"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

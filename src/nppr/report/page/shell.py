@@ -43,9 +43,9 @@ def page_shell(title: str, body: Markup) -> str:
     )
 
 
-def rendered(template: str, **values: Any) -> Markup:
-    """A template of this package with these values, each escaped unless it is Markup."""
-    return Markup(_environment().get_template(template).render(**values))
+def rendered(template: str, *, package: str = "nppr.report.page", **values: Any) -> Markup:
+    """A template of a package with these values, each escaped unless it is Markup."""
+    return Markup(_environment(package).get_template(template).render(**values))
 
 
 def style_text() -> str:
@@ -64,9 +64,9 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str) -> Environment:
     environment = Environment(
-        loader=PackageLoader("nppr.report.page"),
+        loader=PackageLoader(package),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
