@@ -64,8 +64,12 @@ def orders(folder: Path, found: dict[str, Any]) -> str:
     lines = [
         f"**Nested pairs:** {len(found['pairs'])}, of which {len(wrong)} in the wrong order by the"
         f" paired one-sided 95 % test with Holm over all pairs, and {len(raw)} with a raw difference"
-        f" above {SHOWN} point" + (":" if raw else ".")
+        f" above {SHOWN} point" + ("." if found["fitted_apart"] or not raw else ":")
     ]
+    if found["fitted_apart"]:
+        lines.append(
+            "These families are fitted one by one, as in the paper: nothing keeps them in order."
+        )
     lines += [
         f"- {pair['where']}: {pair['larger']} is {pair['points']:.2f} points above {pair['smaller']}"
         f" (p = {pair['p_value']:.2g})"

@@ -23,15 +23,15 @@ def compared(
     rates: dict[tuple[str, int], float],
     *,
     label_only: bool = False,
+    walks: bool = True,
     radius: str = "0.1",
 ) -> Orders:
     """Orders of families whose inputs are right with these probabilities, in 100 draws each."""
     cache, graph = Cache(folder), Graph()
     records = []
     for number, ((dependency, components), rate) in enumerate(rates.items()):
-        fit = graph.add(
-            Node("fit", "f", {"number": number, "family": {"label_only": label_only}}, {}, {})
-        )
+        family = {"number": number, "family": {"label_only": label_only}, "walks": walks}
+        fit = graph.add(Node("fit", "f", family, {}, {}))
         measure = f"measure-{number}"
         right = np.random.default_rng(number).binomial(100, rate, 50)
         tensors = {"right": torch.from_numpy(right), "clean": torch.ones(50, dtype=torch.bool)}
@@ -67,6 +67,16 @@ def test_a_pair_in_the_wrong_order_is_found_and_counted(tmp_path: Path) -> None:
     assert orders.wrong == 1
     assert orders.raw == 1
     assert "3 nested pairs (3 of dependency, 0 of components): 1 in the wrong" in orders.summary()
+
+
+def test_families_that_were_fitted_one_by_one_are_told(tmp_path: Path) -> None:
+    rates = {("independent", 3): 0.5, ("label", 3): 0.7}
+    assert not compared(tmp_path / "a", rates).apart
+    apart = compared(tmp_path / "b", rates, walks=False)
+    assert apart.apart
+    assert apart.wrong == 1
+    assert "nothing keeps these families in order" in apart.summary()
+    assert "nothing keeps" not in compared(tmp_path / "c", rates).summary()
 
 
 def test_chance_is_no_wrong_order(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ SAME = (
     "epochs", "norm", "fit_radius",
 )  # fmt: skip
 
+APART = "fitted one by one (preset paper), so nothing keeps these families in order"
+
 Member = tuple[Dependency, int]
 Members = dict[Member, Record]
 
@@ -52,9 +54,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Orders:
-    """All nested pairs of a study."""
+    """All nested pairs of a study; `apart` is whether families were fitted one by one."""
 
     pairs: tuple[Pair, ...]
+    apart: bool = False
 
     @property
     def wrong(self) -> int:
@@ -74,10 +77,11 @@ class Orders:
             f"{sum(pair.kind == kind for pair in self.pairs)} of {kind}"
             for kind in ("dependency", "components")
         ]
+        apart = f"; {APART}" if self.apart else ""
         return (
             f"{len(self.pairs)} nested pairs ({', '.join(kinds)}): {self.wrong} in the wrong order"
             f" (paired one-sided 95 % test, Holm over all pairs); {self.raw} raw differences above"
-            f" 0.1 point, the largest {max(pair.points for pair in self.pairs):.2f} points"
+            f" 0.1 point, the largest {max(pair.points for pair in self.pairs):.2f} points" + apart
         )
 
 
@@ -88,6 +92,7 @@ def orders_of(records: Sequence[Record], graph: Graph, cache: Cache) -> Orders:
         lower, higher = rates_of(cache, small.cell.measure), rates_of(cache, large.cell.measure)
         excess = 100 * float((higher - lower).mean()) if len(lower) else 0.0
         found.append((kind, small, large, excess, exceeds_approximately(higher, lower)))
+    apart = any(not _fit_of(large, graph)["walks"] for _, _, large, *_ in found)
     wrong = holm(np.array([each[-1] for each in found], dtype=np.float64), ALPHA)
     return Orders(
         tuple(
@@ -101,7 +106,8 @@ def orders_of(records: Sequence[Record], graph: Graph, cache: Cache) -> Orders:
                 bool(rejected),
             )
             for (kind, small, large, excess, p), rejected in zip(found, wrong, strict=True)
-        )
+        ),
+        apart,
     )
 
 
@@ -148,8 +154,13 @@ def _nested(members: Members, graph: Graph) -> Iterator[tuple[str, Member, Membe
 
 def _sees_all(record: Record, graph: Graph) -> bool:
     """Whether input noise lies inside this joint noise: not where its weights see the label only."""
+    return not _fit_of(record, graph)["family"]["label_only"]
+
+
+def _fit_of(record: Record, graph: Graph) -> dict[str, Any]:
+    """What determined the fit of learned noise."""
     assert record.cell.fit is not None
-    return not graph.nodes[record.cell.fit].determined_by["family"]["label_only"]
+    return graph.nodes[record.cell.fit].determined_by
 
 
 def _name(record: Record) -> str:

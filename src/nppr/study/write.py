@@ -167,6 +167,7 @@ def _json(written: Written) -> str:
             "pairs": [asdict(pair) for pair in written.orders.pairs],
             "wrong": written.orders.wrong,
             "raw_above_0.1_point": written.orders.raw,
+            "fitted_apart": written.orders.apart,
             "summary": written.orders.summary(),
         },
         "failures": list(written.failures),
