@@ -157,7 +157,7 @@ LONG = [
     "--sources",
     "gaussian,uniform,pgd",
     "--draws",
-    "2400",
+    "1200",
     "--inputs",
     "80",
 ]

@@ -153,7 +153,7 @@ def test_bad_names_are_one_line(
 def test_a_killed_fit_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "nppr", "fit", "--quiet", "--components", "2", "--floor", "0",
-        "--fit-calls", "40000", "--fit-inputs", "200", "--select-inputs", "80",
+        "--fit-calls", "12000", "--fit-inputs", "200", "--select-inputs", "80",
     ]  # fmt: skip
     settings = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([*command, "--out", "killed"], env=settings)
