@@ -155,9 +155,9 @@ LONG = [
     "assess",
     "--no-page",
     "--sources",
-    "gaussian,uniform,pgd",
+    "gaussian,pgd",
     "--draws",
-    "1200",
+    "2400",
     "--inputs",
     "80",
 ]

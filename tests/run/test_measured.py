@@ -43,11 +43,13 @@ def test_a_source_that_fails_gets_a_row_and_the_others_go_on() -> None:
 
 def test_a_source_without_a_budget_is_not_merged() -> None:
     attack = parse_sources("pgd:steps=2", BUDGET)
-    measured = added(begun(), [*attack, Stray(None, -0.4), Uniform(BUDGET)])
+    measured = added(begun(), [*attack, Stray(None, -1.0), Uniform(BUDGET)])
+    assert measured.inside == ["pgd:steps=2", "uniform"]
     measured.merge([*attack, Uniform(BUDGET)])
     row = measured.results[-1]
     assert (row.source, row.metric) == ("merged", Metric.AR)
     right = measured.tallies["pgd:steps=2"].unbroken & measured.tallies["uniform"].unbroken
+    assert (right & ~measured.tallies["stray"].unbroken).any()
     assert row.value == pytest.approx(right.mean())
 
 

@@ -30,8 +30,8 @@ def compared(
     cache, graph = Cache(folder), Graph()
     records = []
     for number, ((dependency, components), rate) in enumerate(rates.items()):
-        family = {"number": number, "family": {"label_only": label_only}, "walks": walks}
-        fit = graph.add(Node("fit", "f", family, {}, {}))
+        known = {"number": number, "family": {"label_only": label_only}, "walks": walks}
+        fit = graph.add(Node("fit", "f", known, {}, {}))
         measure = f"measure-{number}"
         right = np.random.default_rng(number).binomial(100, rate, 50)
         tensors = {"right": torch.from_numpy(right), "clean": torch.ones(50, dtype=torch.bool)}
@@ -75,8 +75,8 @@ def test_families_that_were_fitted_one_by_one_are_told(tmp_path: Path) -> None:
     apart = compared(tmp_path / "b", rates, walks=False)
     assert apart.apart
     assert apart.wrong == 1
-    assert "nothing keeps these families in order" in apart.summary()
-    assert "nothing keeps" not in compared(tmp_path / "c", rates).summary()
+    assert "are kept in order by nothing" in apart.summary()
+    assert "by nothing" not in compared(tmp_path / "c", rates).summary()
 
 
 def test_chance_is_no_wrong_order(tmp_path: Path) -> None:

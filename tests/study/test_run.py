@@ -67,6 +67,7 @@ def test_all_formats_are_written(finished: Path) -> None:
     assert len(table["entries"]) == 6
     assert all(entry["ours"][0]["seeds"] == 2 for entry in table["entries"])
     assert known["orders"]["summary"] in texts["study.md"]
+    assert known["orders"]["fitted_apart"] is False
     assert len(known["orders"]["pairs"]) == 2
     assert "<h2>Nested pairs</h2>" in texts["study.html"]
     assert texts["study.html"].count(" nested pairs (") == 1
@@ -113,26 +114,34 @@ def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_wit
     tmp_path: Path,
 ) -> None:
     entries = [{"name": "cnn", "model": "digits-cnn"}, {"name": "dim", "model": "digits-cnn"}]
-    entries[1] |= {"mean": "0.2", "std": "1.5"}
-    made = toy(classifiers=entries, grids__0__classifiers=["cnn"], grids__0__sources=[])
-    made["grids"][0] |= {"targets": ["own", "dim"], "dependencies": ["joint"], "radii": [0.2]}
+    entries[1] |= {"mean": "0.3", "std": "0.5"}
+    made = toy(classifiers=entries, data__0__inputs=200, grids__0__sources=[])
+    made["grids"][0] |= {
+        "classifiers": ["cnn"],
+        "targets": ["own", "dim"],
+        "dependencies": ["joint"],
+        "radii": [0.15],
+    }
     made["tables"][0] |= {"rows": ["classifier", "target"]}
     assert not run_toy(made, tmp_path).failures
     spec = study_from(made)
     (cell,) = [c for c in plan(spec).cells if c.place["target"] == "dim" and c.seed == 1]
     assert cell.fit is not None
-    data = load_data("digits").limit(inputs=30, fit_inputs=80, select_inputs=30, seed=0)
+    data = load_data("digits").limit(inputs=200, fit_inputs=80, select_inputs=30, seed=0)
     cache = Cache(tmp_path / "cache")
     found = finished_stage(cache, cell.fit, torch.get_default_device()).selected
     cnn = load_classifier("digits-cnn", data=data)
-    noise = Learned(Budget.linf(0.2), found, feature_model=cnn)
-    dim = load_classifier("digits-cnn", data=data, mean=(0.2,), std=(1.5,))
-    rates = {
-        name: measure(noise, model, data.evaluate, classes=10, draws=2, seed=1).headline_rates
-        for name, model in (("cnn", cnn), ("dim", dim))
-    }
-    np.testing.assert_array_equal(rates_of(cache, cell.measure), rates["dim"])
-    assert rates["dim"].mean() != rates["cnn"].mean()
+    noise = Learned(Budget.linf(0.15), found, feature_model=cnn)
+    dim = load_classifier("digits-cnn", data=data, mean=(0.3,), std=(0.5,))
+    assert found.features
+    blind = Learned(Budget.linf(0.15), found)  # sees what it is measured on
+    wanted, elsewhere, others = (
+        measure(source, model, data.evaluate, classes=10, draws=2, seed=1)
+        for source, model in ((noise, dim), (noise, cnn), (blind, dim))
+    )
+    np.testing.assert_array_equal(rates_of(cache, cell.measure), wanted.headline_rates)
+    assert (elsewhere.right != wanted.right).any()
+    assert (others.right != wanted.right).any()
     (table,) = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]
     assert [entry["labels"] for entry in table["entries"]] == [["cnn", "cnn"], ["cnn", "dim"]]
 

@@ -5,7 +5,7 @@ The classifier gives the gradient in the perturbation only, and the perturbation
 distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index,
 epoch) only.
 
-Several ranks divide the micro-batches of the classifier and exchange its gradients in the perturbation.
+Several ranks divide what the classifier has to do and exchange its gradients in the perturbation.
 All of them then take the same step, which is the step of one process bit for bit: nothing is added up
 in another order.
 """
@@ -39,7 +39,7 @@ __all__ = ["FitProgress", "Fitting", "History", "Step", "fit", "optimiser"]
 
 logger = logging.getLogger(__name__)
 
-NUMBERS_AT_ONCE = 2**20
+NUMBERS_AT_ONCE = 2**22
 """Numbers in the perturbations that are made together, unless a micro-batch has more."""
 
 SLOWER = ("log_scales", "raw_scale")
@@ -234,7 +234,7 @@ def _in_pieces(
 ) -> tuple[Tensor, Tensor]:
     """Gradients and logits, in equal pieces of at most a micro-batch, each on one rank.
 
-    There are 2, 4, 8, ... of them, so that two ranks or four have the same to do.
+    There are 2, 4, 8, ... of them, so that two ranks have the same to do, and more where there is more.
     """
     pieces = min(len(x), max(2, 2 ** (-(-len(x) // size) - 1).bit_length()))
     images, labels = x.tensor_split(pieces), y.tensor_split(pieces)
@@ -250,7 +250,7 @@ def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int
     """The inputs of a step in parts, each with the epoch it belongs to.
 
     All inputs come once an epoch in an order of their own; a step may end one and begin the next. A
-    part is 1, 2, 4, 8, ... micro-batches, which ranks can divide.
+    part is at most 1, 2, 4, 8, ... micro-batches.
     """
     inputs, recipe = len(fitting.inputs), fitting.recipe
     micro_batch = fitting.classifier.micro_batch

@@ -33,7 +33,7 @@ SAME = (
     "epochs", "norm", "fit_radius",
 )  # fmt: skip
 
-APART = "fitted one by one (preset paper), so nothing keeps these families in order"
+APART = "families that are fitted one by one (preset paper) are kept in order by nothing"
 
 Member = tuple[Dependency, int]
 Members = dict[Member, Record]
@@ -54,7 +54,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Orders:
-    """All nested pairs of a study; `apart` is whether families were fitted one by one."""
+    """All nested pairs of a study; `apart` is whether any were fitted one by one."""
 
     pairs: tuple[Pair, ...]
     apart: bool = False
