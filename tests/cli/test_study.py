@@ -49,7 +49,7 @@ def test_a_plan_runs_nothing(
 ) -> None:
     assert run(["study", str(file), "--plan", "--cache", str(tmp_path / "cache")]) == 0
     shown = capsys.readouterr().out
-    assert "24 nodes and 1 tables" in shown
+    assert "24 nodes and 1 table," in shown
     rows = {line.split()[0]: line.split()[1:3] for line in shown.splitlines() if line.split()}
     assert rows["measure"][0] == "18"
     assert rows["fit"] == ["4", "1,920"]  # whole steps of 64

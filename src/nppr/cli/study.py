@@ -157,7 +157,7 @@ def _show_plan(graph: Graph, tables: int, workers: int) -> None:
         f"about {_duration(total / workers)} with {workers} at work" if known else "time unknown"
     )
     console.out.print(
-        f"{len(graph.nodes):,} nodes and {tables} tables, {about}, less what is cached",
+        f"{len(graph.nodes):,} nodes and {tables} table{'s' * (tables != 1)}, {about}, less what is cached",
         markup=False,
     )
 
