@@ -156,8 +156,9 @@ def _show_plan(graph: Graph, tables: int, workers: int) -> None:
     about = (
         f"about {_duration(total / workers)} with {workers} at work" if known else "time unknown"
     )
+    written = "1 table" if tables == 1 else f"{tables} tables"
     console.out.print(
-        f"{len(graph.nodes):,} nodes and {tables} table{'s' * (tables != 1)}, {about}, less what is cached",
+        f"{len(graph.nodes):,} nodes and {written}, {about}, less what is cached",
         markup=False,
     )
 
