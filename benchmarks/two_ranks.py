@@ -1,4 +1,4 @@
-"""Two ranks against one process with one thread: the ratio of wall times, and draws that differ.
+"""Two ranks against one process with one thread: the ratio of wall times, and how counts differ.
 
     python benchmarks/two_ranks.py assess --model resnet20 --weights W --data D --batch-size 32
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
     draws = sum(draws for draws, _ in alone.values())
     differing = sum(abs(right - divided[at][1]) for at, (_, right) in alone.items())
     print(f"one process {one:.1f} s, two ranks {two:.1f} s: ratio {two / one:.3f}")
-    print(f"{differing:,} of {draws:,} draws differ")
+    print(f"counts of right answers differ by {differing:,} in {draws:,} draws")
 
 
 if __name__ == "__main__":

@@ -1,71 +1,52 @@
-"""What a finished run says about itself."""
+"""What a finished run says about itself; flags of unfinished work: `test_growth`, `test_rare`."""
 
 from __future__ import annotations
 
-import logging
-from types import SimpleNamespace
-from typing import Any
+from pathlib import Path
 
-import numpy as np
 import pytest
 
+from helpers import half_classifier, two_class_data
+from nppr.assess import assess
 from nppr.budget import Budget
-from nppr.flags import PRECISION, RARE_PARTLY
-from nppr.run.closing import collected, described, unfinished
-
-GROWTH: Any = SimpleNamespace(reached=False, words=lambda: "0.02 was reached instead of 0.01")
-
-
-def found(looked: int, unbroken: int) -> Any:
-    return SimpleNamespace(rare=SimpleNamespace(positions=np.arange(looked)), unbroken=unbroken)
-
-
-def fit(name: str, floor: float) -> Any:
-    family = SimpleNamespace(floor=floor)
-    source = SimpleNamespace(name=name, distribution=SimpleNamespace(family=family))
-    return SimpleNamespace(source=source, described=lambda: {"source": name})
-
-
-def test_a_precision_that_was_not_reached_is_flagged() -> None:
-    (flag,) = unfinished(GROWTH, {})
-    assert flag.id == PRECISION
-    assert "0.02 was reached instead of 0.01" in flag.message
-    assert unfinished(SimpleNamespace(reached=True), {}) == ()  # type: ignore[arg-type]
-
-
-def test_inputs_that_splitting_did_not_look_at_are_flagged() -> None:
-    (flag,) = unfinished(None, {"uniform": found(1_200, 1_500), "gaussian": found(7, 7)})
-    assert (flag.id, flag.source) == (RARE_PARTLY, "uniform")
-    assert "1,200 of 1,500 inputs" in flag.message
+from nppr.fit import default_settings
+from nppr.report.folder import read_run
+from nppr.report.schema import Report
 
 
 def test_fits_of_one_floor_are_described_with_their_spread() -> None:
-    fits = [fit("nppr", 0.0), fit("nppr:fit-seed=1", 0.0), fit("nppr:floor=0.5", 0.5)]
-    rates = dict(zip((each.source.name for each in fits), (0.2, 0.3, 0.9), strict=True))
-    measured: Any = SimpleNamespace(
-        fitted=fits,
-        tallies={
-            name: SimpleNamespace(headline_rates=np.array([rate])) for name, rate in rates.items()
-        },
-    )
-    seeds = described(fits[0], measured)["fit_seeds"]
-    assert seeds["values"] == {"nppr": 0.2, "nppr:fit-seed=1": 0.3}
-    assert seeds["minimum"] == 0.2
-    assert seeds["spread"] == pytest.approx(0.1)
-    assert described(fits[2], measured)["fit_seeds"] is None
+    fit = default_settings(floors=(0.0, 0.5), calls=400, seeds=2)
+    report = assess(
+        budget=Budget.linf(0.2), sources="nppr", fit=fit,
+        inputs=40, fit_inputs=80, select_inputs=40, draws=4,
+    )  # fmt: skip
+    assert len(report.distributions) == 4
+    for floor in (0.0, 0.5):
+        made = [each for each in report.distributions if each["family"]["floor"] == floor]
+        assert len(made) == 2
+        seeds = made[0]["fit_seeds"]
+        assert list(seeds["values"]) == [each["source"] for each in made]
+        values = sorted(seeds["values"].values())
+        assert (seeds["minimum"], seeds["spread"]) == (values[0], values[1] - values[0])
 
 
 def test_failing_to_collect_does_not_cost_the_run(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
+    def measured(name: str) -> Report:
+        return assess(
+            half_classifier(), two_class_data(), budget=Budget.linf(0.1), sources="uniform,pgd",
+            draws=4, out=tmp_path / name,
+        )  # fmt: skip
+
     def fails(*_: object, **__: object) -> None:
         raise OSError("the images are gone")
 
+    whole = measured("whole")
+    assert read_run(tmp_path / "whole").evidence is not None
     monkeypatch.setattr("nppr.run.closing.collect", fails)
-    session = SimpleNamespace(
-        classifier=None, data=None, settings=SimpleNamespace(seed=0, quantise=False)
-    )
-    measured: Any = SimpleNamespace(session=session, tallies={}, clean=None, fitted=[])
-    with caplog.at_level(logging.WARNING):
-        assert collected(measured, [], Budget.linf(0.1)) is None
-    assert "nothing is collected" in caplog.text
+    assert measured("without").results == whole.results
+    assert "nothing is collected to be shown" in caplog.text
+    kept = read_run(tmp_path / "without")
+    assert kept.evidence is None
+    assert kept.report.results == whole.results
