@@ -1,0 +1,369 @@
+"""The report as typed records. `report.json` is the truth; everything else is rendered from it.
+
+A `Result` states its facts in fields (source, dependency, floor, radius, ...). Its `name` is made from them for
+display and for looking up lines of `per_input.csv`; nothing parses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel, ConfigDict
+
+from nppr.distributions.dependency import Dependency
+from nppr.distributions.settings import Family
+from nppr.fit.settings import FitSettings
+from nppr.types import Claim, Direction, Metric
+
+SCHEMA_VERSION = 2
+
+CLEAN = "clean"
+"""The source of the clean accuracy."""
+
+MERGED = "merged"
+"""The source of AR over everything in the budget."""
+
+
+class Record(BaseModel):
+    """Frozen, with no unknown fields and no NaN or infinite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Result(Record):
+    """One number of one source, with everything needed to quote it.
+
+    `tally` names the measurement it was read off, as in `per_input.csv`. A source that failed has one result
+    without a value, and `error` states why.
+    """
+
+    source: str
+    """As it is written on a command line, such as `uniform:scale=0.5`; `nppr` for learned noise."""
+    metric: Metric
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    confidence: float
+    method: str | None = None
+    claim: Claim | None = None
+    direction: Direction | None = None
+    radius: float | None = None
+    """Of the budget; None for sources without one."""
+    dependency: Dependency | None = None
+    """What learned noise may depend on, in the admissible set of this row."""
+    floor: float | None = None
+    """Least randomness rho of learned noise."""
+    fit_seed: int | None = None
+    """Number of a repeated search; None for the search that was chosen."""
+    with_references: bool = False
+    """The worse, on the select split, of the learned noise and the reference noises."""
+    reference: str | None = None
+    """Of a bound: the reference noise."""
+    density_ratio: float | None = None
+    """Of a bound: c."""
+    order: float | None = None
+    """Of stress: q."""
+    gamma: float | None = None
+    """Of prob_acc."""
+    split: str = "evaluate"
+    inputs: int = 0
+    draws: int = 0
+    calls: int = 0
+    tally: str | None = None
+    flags: tuple[str, ...] = ()
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The row's name for readers, unique within a metric.
+
+        >>> Result(source="nppr", metric=Metric.NPPR, confidence=0.95, floor=0.5).name
+        'nppr:floor=0.5'
+        """
+        parts = [self.source]
+        if self.floor:
+            parts.append(f"floor={self.floor:g}")
+        if self.fit_seed is not None:
+            parts.append(f"fit-seed={self.fit_seed}")
+        if self.density_ratio is not None:
+            parts.append(f"c={self.density_ratio:.15g}")
+        if self.order is not None:
+            parts.append(f"q={self.order:.15g}")
+        return ":".join(parts) + (" or noise" if self.with_references else "")
+
+    @property
+    def is_repeated_fit(self) -> bool:
+        """Whether it is of a repeated search that was not chosen."""
+        return self.fit_seed is not None
+
+
+class FeaturesRecord(Record):
+    """Where input-dependent noise takes its features from."""
+
+    model: str
+    fingerprint: str | None
+    layer: str
+    number: int
+
+
+class ClassifierRecord(Record):
+    """The classifier and what identifies it."""
+
+    name: str
+    weights: str | None
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    fingerprint: str
+    features: FeaturesRecord | None
+
+
+class SplitSizes(Record):
+    """Inputs of each split."""
+
+    fit: int
+    select: int
+    evaluate: int
+
+
+class DataRecord(Record):
+    """The data and what identifies them."""
+
+    name: str
+    classes: int
+    class_names: tuple[str, ...]
+    shape: tuple[int, ...]
+    split: str | None
+    resize: int | None
+    inputs: SplitSizes
+    fingerprint: str
+
+
+class BudgetRecord(Record):
+    """The ball of admissible perturbations; `text` is the radius as people write it."""
+
+    norm: str
+    radius: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.norm} {self.text}"
+
+
+class SourceRecord(Record):
+    """A source that was asked for, with all its options."""
+
+    name: str
+    kind: str
+    metric: Metric
+    options: dict[str, bool | int | float | str]
+
+
+class SettingsRecord(Record):
+    """What was asked for, beside classifier, data and budget."""
+
+    sources: tuple[SourceRecord, ...] = ()
+    search: FitSettings | None = None
+    distributions: dict[str, str] = {}
+    """Checksums of learned noise that was given, by name."""
+    draws: int
+    inputs: int | None = None
+    fit_inputs: int | None = None
+    select_inputs: int | None = None
+    confidence: float
+    quantise: bool = False
+    only_merged: bool = False
+    precision: float | None = None
+    rare_calls: int | None = None
+    radii: tuple[str, ...] = ()
+
+
+class StageRecord(Record):
+    """One stage of a search."""
+
+    stage: str
+    selected: str
+    dependency: Dependency
+    components: int
+    floor: float
+    select_values: dict[str, float]
+    fit_calls: int
+    forward_calls: int
+    loss: tuple[float, ...]
+    running_pr: tuple[float, ...]
+
+
+class ReferenceChoice(Record):
+    """The worst on the select split among the learned family and the reference noises.
+
+    `winner` is the name of a reference noise, or None where the family itself was worst.
+    """
+
+    winner: str | None
+    select_values: dict[str, float]
+
+
+class SearchRecord(Record):
+    """How learned noise was found."""
+
+    selected: str
+    select_value: float | None
+    references: ReferenceChoice | None
+    stages: tuple[StageRecord, ...]
+    fit_calls: int
+    forward_calls: int
+    settings: FitSettings
+
+
+class Diagnostics(Record):
+    """What learned noise looks like."""
+
+    entropy_ratio: float
+    max_weight: float
+    min_weight: float
+    std_weight: float
+    effective_components: float
+    realised_std: float
+    share_at_edge: float
+    scale: float
+    floor: float
+
+
+class SeedSpread(Record):
+    """The values of all searches of one floor, by row name."""
+
+    values: dict[str, float]
+    minimum: float
+    spread: float
+
+
+class DistributionRecord(Record):
+    """Learned noise that was measured; `name` is that of its rows and of its lines in `per_input.csv`."""
+
+    name: str
+    fit_seed: int | None
+    budget: BudgetRecord
+    family: Family
+    rule: str
+    features: int
+    search: SearchRecord
+    diagnostics: Diagnostics
+    seeds: SeedSpread | None = None
+
+    @property
+    def winner(self) -> str | None:
+        """The reference noise that was worse on the select split, or None."""
+        return self.search.references.winner if self.search.references else None
+
+
+class Flag(Record):
+    """A documented warning about the run or one of its sources."""
+
+    id: str
+    source: str | None
+    message: str
+
+
+class Grade(Record):
+    """A letter from A to D and the flags that decided."""
+
+    letter: str
+    reason: str
+
+
+class RareRecord(Record):
+    """What splitting found for one source among inputs without a failure."""
+
+    source: str
+    unbroken: int
+    followed: int
+    found: int
+    below: int
+    out_of_calls: int
+    particles: int
+    replicates: int
+    calls: int
+    largest: float
+    median: float
+    added: float
+
+
+class Width(Record):
+    """Half-width of a source's interval, and the two variances behind it."""
+
+    half_width: float
+    between: float
+    within: float
+
+
+class PrecisionRecord(Record):
+    """The rounds of a run that measures until its intervals are narrow enough: `(inputs, draws)` each."""
+
+    asked: float
+    reached: bool
+    rounds: tuple[tuple[int, int], ...]
+    available_inputs: int
+    needed_inputs: int | None
+    widths: dict[str, Width]
+
+
+class Timing(Record):
+    """Seconds by measurement, and the speed of a forward pass."""
+
+    seconds: dict[str, float]
+    total_seconds: float
+    images_per_second: float
+
+
+class Environment(Record):
+    """Where it ran."""
+
+    python: str
+    torch: str
+    numpy: str
+    platform: str
+    device: str
+    threads: int
+    ranks: int
+    micro_batch: int
+    form: tuple[str, ...]
+
+
+class ReportRecord(Record):
+    """Everything one assessment found, and how. `Report` adds what renders it."""
+
+    schema_version: int
+    nppr_version: str
+    classifier: ClassifierRecord
+    data: DataRecord
+    budget: BudgetRecord
+    seed: int
+    settings: SettingsRecord
+    results: tuple[Result, ...]
+    """At the radius of the budget."""
+    other_radii: tuple[Result, ...] = ()
+    """The sources again at other radii; `Result.radius` tells which."""
+    distributions: tuple[DistributionRecord, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    grade: Grade
+    rare: tuple[RareRecord, ...] = ()
+    precision: PrecisionRecord | None = None
+    timing: Timing
+    environment: Environment
+
+    def headline(self, name: str, metric: Metric) -> Result | None:
+        """The first result of this row name and metric: the one a table shows."""
+        return next((r for r in self.results if r.name == name and r.metric is metric), None)
+
+    def distribution(self, name: str) -> DistributionRecord | None:
+        """The learned noise of this name."""
+        return next((each for each in self.distributions if each.name == name), None)
+
+    def at_other_radii(self) -> Iterator[tuple[float, list[Result]]]:
+        """The results at each other radius, smallest radius first."""
+        radii = sorted({row.radius for row in self.other_radii if row.radius is not None})
+        for radius in radii:
+            yield radius, [row for row in self.other_radii if row.radius == radius]
+
+    def to_json(self) -> str:
+        """The text of `report.json`."""
+        return self.model_dump_json(indent=2) + "\n"
