@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import Tensor
 
 from nppr.draws import DrawBlock
 from nppr.errors import BudgetBreach, BudgetError, unknown
 
-__all__ = ["L2", "Budget", "Linf", "Norm", "parse_radius", "perturbed", "quantised"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 VECTOR = (-3, -2, -1)
 TOLERANCE = 1e-5

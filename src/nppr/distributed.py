@@ -18,27 +18,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-import torch.distributed as dist
-from torch import Tensor
 
 from nppr.errors import InputError, NpprError
 
-__all__ = [
-    "LostRank",
-    "World",
-    "first",
-    "gathered",
-    "joined",
-    "ranks",
-    "require_same",
-    "share",
-    "span",
-    "together",
-    "world",
-]
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributed import ProcessGroup
+
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +65,7 @@ class _State:
     """The group of processes this one belongs to; `own` if it was founded here."""
 
     world: World = field(default_factory=World)
-    group: dist.ProcessGroup | None = None
+    group: ProcessGroup | None = None
     own: bool = False
 
 
@@ -95,7 +84,7 @@ def ranks() -> Iterator[World]:
     All must enter and leave together. Inside, `assess`, `learn` and `measure` divide their work.
     """
     joining = _state.group is None and int(os.environ.get("WORLD_SIZE", "1")) > 1
-    joining = joining and dist.is_torchelastic_launched()
+    joining = joining and torch.distributed.is_torchelastic_launched()
     if joining:
         _start()
     try:
@@ -201,20 +190,20 @@ def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 def _start() -> None:
     try:
-        if not dist.is_initialized():
-            dist.init_process_group(_backend(), timeout=MEETING)
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group(_backend(), timeout=MEETING)
             _state.own = True
         # Meeting is quick, waiting for another's work is not.
-        _state.group = dist.new_group(timeout=PATIENCE)
+        _state.group = torch.distributed.new_group(timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise NpprError(f"the processes that torchrun started did not meet: {reason}") from error
-    _state.world = World(dist.get_rank(), dist.get_world_size())
+    _state.world = World(torch.distributed.get_rank(), torch.distributed.get_world_size())
 
 
 def _stop() -> None:
     if _state.own:
-        dist.destroy_process_group()
+        torch.distributed.destroy_process_group()
     _state.world, _state.group, _state.own = World(), None, False
 
 
@@ -229,7 +218,7 @@ def _backend() -> str | None:
 
 def _over_devices(device: torch.device) -> bool:
     """Whether tensors on a device can be exchanged as they are."""
-    config = str(dist.get_backend_config(_state.group))
+    config = str(torch.distributed.get_backend_config(_state.group))
     return device.type == "cuda" and "nccl" in config
 
 
@@ -263,7 +252,7 @@ def _padded(own: Tensor, lengths: Sequence[int]) -> list[Tensor]:
 def _all_gathered(own: Tensor) -> list[Tensor]:
     found = [torch.empty_like(own) for _ in range(world().size)]
     try:
-        dist.all_gather(found, own, group=_state.group)
+        torch.distributed.all_gather(found, own, group=_state.group)
     except RuntimeError as error:
         logger.warning("another rank has ended: %s", " ".join(str(error).split())[:200])
         raise LostRank("another rank has ended") from error

@@ -11,13 +11,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-__all__ = ["DRAWS_PER_BLOCK", "DrawBlock", "key", "keys"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 DRAWS_PER_BLOCK = 16
 

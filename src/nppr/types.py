@@ -10,36 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from nppr.budget import Budget
-from nppr.draws import DrawBlock
 from nppr.errors import SplitError
 
-__all__ = [
-    "BoolArray",
-    "Claim",
-    "Direction",
-    "Estimate",
-    "Evaluate",
-    "Fit",
-    "FloatArray",
-    "FrozenModel",
-    "Grouping",
-    "IntArray",
-    "Metric",
-    "Observing",
-    "PerturbationSource",
-    "Progress",
-    "Select",
-    "Split",
-    "Tally",
-    "require_evaluate",
-]
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -151,7 +131,10 @@ def require_evaluate(tally: Tally[Evaluate]) -> None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with everything needed to quote it; `gamma` is that of `prob_acc`."""
+    """A number with everything needed to quote it.
+
+    `gamma` is that of `prob_acc`, `density_ratio` and `reference` those of a bound, `order` the q of stress.
+    """
 
     metric: Metric
     value: float
@@ -167,6 +150,9 @@ class Estimate:
     split: str = Evaluate.name
     flags: tuple[str, ...] = ()
     gamma: float | None = None
+    density_ratio: float | None = None
+    reference: str | None = None
+    order: float | None = None
 
 
 class FrozenModel(Protocol):
@@ -180,50 +166,6 @@ class FrozenModel(Protocol):
 
     def features(self, x: Tensor) -> Tensor:
         """Penultimate features, `(B, F)`."""
-
-
-class PerturbationSource(Protocol):
-    """Noise, attack, corruption or learned distribution: anything that perturbs inputs."""
-
-    @property
-    def name(self) -> str:
-        """The source as it is written on a command line; unique within a run."""
-
-    @property
-    def metric(self) -> Metric:
-        """What its tally is read as: PR, AR or NPPR."""
-
-    @property
-    def budget(self) -> Budget | None:
-        """The ball its perturbations stay in, or None for a corruption."""
-
-    @property
-    def fixed_draws(self) -> int | None:
-        """How many draws an input gets whatever is asked (1 for an attack), or None."""
-
-    @property
-    def cost(self) -> float:
-        """Forward passes a draw takes at most, a backward pass counted as two."""
-
-    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
-        """Perturbations of B inputs, `(B, S, C, H, W)`; the caller adds, clips and checks them."""
-
-
-@runtime_checkable
-class Observing(Protocol):
-    """A source whose logits are read too: `observe` gives logarithms that are added up by input."""
-
-    def observe(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Logs of sums over draws, `(B, S, classes), (B,) -> (B, M)`."""
-
-
-@runtime_checkable
-class Grouping(Protocol):
-    """A source that gets the same inputs together whatever the micro-batch."""
-
-    @property
-    def inputs_at_once(self) -> int:
-        """How many inputs it gets together."""
 
 
 @dataclass(frozen=True)

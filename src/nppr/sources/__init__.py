@@ -1,40 +1,55 @@
-"""Perturbation sources: noise, attacks, corruptions. A source and a classifier give a tally."""
+"""Perturbation sources: everything that perturbs an input. A source and a classifier give a tally.
 
-from nppr.sources.attacks import CW, PGD
+The modules below register their sources when they are imported. `learned` and `custom` hold sources that are made
+from Python and have no name on a command line; they are imported where they are needed.
+"""
+
+from nppr.sources.base import (
+    ALL,
+    NPPR,
+    SOURCES,
+    Guidance,
+    Source,
+    check_unique,
+    default_sources,
+    option_defaults,
+    parse_sources,
+    references,
+    split_search,
+)
+from nppr.sources.fixed import Clean, Gaussian, Laplace, Uniform  # isort: split
+from nppr.sources.attacks import CW, PGD, WeakAdversary
 from nppr.sources.autoattack import AutoAttack
-from nppr.sources.bound import Bound
-from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
-from nppr.sources.custom import CustomAttack, CustomNoise
-from nppr.sources.learned import Learned, learned_name
-from nppr.sources.noise import Clean, Gaussian, Laplace, Uniform
-from nppr.sources.spec import CORRUPTIONS, DEFAULT_SOURCES, PRESETS, SOURCES, parse_sources
+from nppr.sources.universal import Universal  # isort: split
 from nppr.sources.stress import Stress
-from nppr.sources.universal import Universal
-from nppr.sources.weak import WeakAdversary
+from nppr.sources.density_bound import Bound  # isort: split
+from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
 
 __all__ = [
-    "CORRUPTIONS",
+    "ALL",
     "CW",
-    "DEFAULT_SOURCES",
     "JPEG",
+    "NPPR",
     "PGD",
-    "PRESETS",
     "SOURCES",
     "AutoAttack",
     "Bound",
     "Brightness",
     "Clean",
-    "CustomAttack",
-    "CustomNoise",
     "Gaussian",
+    "Guidance",
     "Laplace",
-    "Learned",
     "MotionBlur",
     "SaltAndPepper",
+    "Source",
     "Stress",
     "Uniform",
     "Universal",
     "WeakAdversary",
-    "learned_name",
+    "check_unique",
+    "default_sources",
+    "option_defaults",
     "parse_sources",
+    "references",
+    "split_search",
 ]

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.sources.base import Source
-from nppr.sources.losses import margin
+from nppr.sources.base import Guidance, Source
+from nppr.sources.losses import cross_entropy, margin
 from nppr.types import FrozenModel, Metric
 
-__all__ = ["CW", "PGD", "Climb"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Climb(Source, ABC):
     """Projected gradient ascent of a loss.
 
-    `step` is relative to the radius. An input is done with at its first wrong answer, so that an
-    input is broken if *any* visited point breaks it; each restart begins at another random point of
-    the ball and takes the inputs that are left.
+    `step` is relative to the radius. An input is finished at its first wrong answer, so that it is
+    broken if *any* visited point breaks it; each restart begins at another random point of the ball
+    and takes the inputs that are left.
     """
 
     metric = Metric.AR
+    guidance = Guidance.GRADIENTS
     fixed_draws = 1
 
     budget: Budget
@@ -85,13 +86,13 @@ class Climb(Source, ABC):
                 with torch.no_grad():
                     logits = model.logits(inputs + delta)
             found[rows[active]] = delta
-            right = logits.argmax(1) == labels
-            survived[active[~right]] = False
-            active, delta = active[right], delta[right]
+            correct = logits.argmax(1) == labels
+            survived[active[~correct]] = False
+            active, delta = active[correct], delta[correct]
             if not len(active) or turn == self.steps:
                 break
-            ascent = self.budget.norm.steepest(gradient[right])
-            delta = self._within(inputs[right], delta + size * ascent)
+            ascent = self.budget.norm.steepest(gradient[correct])
+            delta = self._within(inputs[correct], delta + size * ascent)
         return survived
 
     def _start(self, x: Tensor, draws: DrawBlock, restart: int) -> Tensor:
@@ -109,19 +110,73 @@ class Climb(Source, ABC):
 
 
 @dataclass(frozen=True)
-class PGD(Climb):
-    """Ascent of the cross-entropy (Madry et al., 2018)."""
+class PGD(Climb, kind="pgd"):
+    """Ascent of the cross-entropy (Madry et al., 2018).
+
+    The presets have the paper's numbers of steps, each of a quarter of the radius: 3 for classifiers of
+    standard training, 10 for adversarially trained ones; 20 with restarts is ours.
+    """
+
+    default = True
+    presets = {
+        "pgd-3": "pgd:steps=3",
+        "pgd-10": "pgd:steps=10",
+        "pgd-20": "pgd:steps=20:restarts=5",
+    }
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(logits, labels, reduction="none")
+        return cross_entropy(logits, labels)
 
 
 @dataclass(frozen=True)
-class CW(Climb):
+class CW(Climb, kind="cw"):
     """Ascent of the margin `max_{j != y} h_j - h_y` (Carlini and Wagner, 2017), in the budget.
 
-    It does not flatten where the classifier is sure of itself, as the cross-entropy does.
+    It does not flatten where the classifier is confident, as the cross-entropy does.
     """
+
+    presets = {
+        "cw-3": "cw:steps=3",
+        "cw-10": "cw:steps=10",
+        "cw-20": "cw:steps=20:restarts=5",
+    }
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return margin(logits, labels)
+
+
+@dataclass(frozen=True)
+class WeakAdversary(Source, kind="weak-adversary"):
+    """One projected gradient step from a random point of the ball, then Gaussian draws around it.
+
+    `step` is relative to the radius; `variance` is that of a pixel in [0, 1]. Each draw is projected to
+    the budget, and all draws of an input surround the same point. The tally is read as PR.
+    """
+
+    guidance = Guidance.MORE
+
+    budget: Budget
+    variance: float = 0.1
+    step: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in ("variance", "step"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise SpecError(f"`{name}` must be a number > 0, got {getattr(self, name)}.")
+
+    @property
+    def cost(self) -> float:
+        return 1.25
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Perturbations `(B, S, C, H, W)`."""
+        shape = tuple(x.shape[1:])
+        first = replace(draws, block=0, size=1, capacity=1)
+        start = self.budget.uniform(first, f"{self.kind}/start", shape)[:, 0]
+        gradient, _ = model.gradient(
+            lambda logits: cross_entropy(logits, y), (x + start).clamp(0, 1)
+        )
+        ascent = self.budget.norm.steepest(gradient)
+        centre = self.budget.clip(start + self.step * self.budget.radius * ascent)
+        noise = draws.normal(self.kind, shape).mul_(math.sqrt(self.variance))
+        return self.budget.clip(centre.unsqueeze(1) + noise)

@@ -8,22 +8,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.sources.base import Source
-from nppr.sources.custom import AsModule
+from nppr.sources.base import Guidance, Source
 from nppr.types import FrozenModel, Metric
 
-__all__ = ["AutoAttack"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
-AT_ONCE = 1000
-"""Inputs it gets together: up to so many, the result is that of pyautoattack alone on all of them."""
 
 TARGETS = 9
 """Classes that the standard version aims at."""
@@ -37,7 +34,7 @@ FEWEST = {"apgd-t": 4}
 
 
 @dataclass(frozen=True)
-class AutoAttack(Source):
+class AutoAttack(Source, kind="autoattack"):
     """The standard version: APGD-CE, targeted APGD, targeted FAB, Square.
 
     `batch` images go through an attack together, whatever the micro-batch, because its random numbers
@@ -46,7 +43,11 @@ class AutoAttack(Source):
     """
 
     metric = Metric.AR
+    guidance = Guidance.MORE
     fixed_draws = 1
+    inputs_at_once = (
+        1000  # up to this many, the result is that of pyautoattack alone on all of them
+    )
 
     budget: Budget
     batch: int = 100
@@ -64,16 +65,11 @@ class AutoAttack(Source):
     def cost(self) -> float:
         return PASSES
 
-    @property
-    def inputs_at_once(self) -> int:
-        return AT_ONCE
-
     def parts(self, classes: int) -> tuple[str, ...]:
         """The attacks that run on a classifier of this many classes."""
         return tuple(part for part in PARTS if classes >= FEWEST.get(part, 2))
 
-    def left_out(self, classes: int) -> tuple[str, ...]:
-        """The attacks that need more classes than there are."""
+    def missing_parts(self, classes: int) -> tuple[str, ...]:
         return tuple(part for part in PARTS if part not in self.parts(classes))
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
@@ -90,6 +86,8 @@ class AutoAttack(Source):
     def _standard(self, model: FrozenModel, classes: int, seed: int, device: torch.device) -> Any:
         """Pyautoattack's standard version, aimed at the classes there are."""
         import pyautoattack
+
+        from nppr.sources.custom import AsModule
 
         made = pyautoattack.AutoAttack(
             AsModule(model),

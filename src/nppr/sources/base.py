@@ -1,39 +1,285 @@
-"""What sources share: how they are called, what they are read as, what a draw costs."""
+"""What a source is, and the registry of all sources that have a name.
+
+A source perturbs inputs: noise, an attack, a corruption, a learned distribution. It declares here, in its class,
+everything the rest of the program needs to know: its name and options, what its tally is read as and how, what it
+needs, and what can be done with it. A class with a `kind` is in the registry and on the command line:
+
+    @dataclass(frozen=True)
+    class Uniform(Noise, kind="uniform"): ...
+
+This package is imported before PyTorch when a command line is checked, so modules name `torch` and never its parts.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from nppr.errors import SpecError
-from nppr.sources.naming import spelled
-from nppr.types import Metric
+from nppr.errors import SpecError, unknown
+from nppr.types import Estimate, Evaluate, Metric, Progress, Tally
 
-__all__ = ["Source", "listed"]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from nppr.budget import Budget
+    from nppr.classifiers import Classifier
+    from nppr.data import Part
+    from nppr.distributions import Dependency
+    from nppr.draws import DrawBlock
+    from nppr.types import Fit, FrozenModel
+
+Option = bool | int | float | str
+
+SOURCES: dict[str, type[Source]] = {}
+"""All sources by the name they have on a command line, in the order of `all`."""
+
+NPPR = "nppr"
+"""Not a source but a search for one: the noise it learns is measured like any other source."""
+
+ALL = "all"
+RESERVED = ("clean", "merged", "fit", NPPR, ALL)
 
 
-class Source:
-    """Noise unless a subclass says otherwise: as many draws as asked for, one pass each, read as PR.
+class Guidance(StrEnum):
+    """What leads a source to failures, which tells what it means if it breaks more than an attack."""
 
-    `kind` is its name on a command line, that of the class in lower case unless given.
-    """
+    NOTHING = "nothing"
+    GRADIENTS = "gradients"
+    MORE = "gradients and more"
+
+
+class Source(ABC):
+    """Fixed noise unless a subclass declares otherwise: any number of draws, one pass each, read as PR."""
 
     kind: ClassVar[str] = ""
+    """Its name on a command line."""
+    default: ClassVar[bool] = False
+    """Whether it is measured when no sources are asked for."""
+    presets: ClassVar[dict[str, str]] = {}
+    """Further names for it with options, by the text they stand for."""
+    guidance: ClassVar[Guidance] = Guidance.NOTHING
+    is_fixed_noise: ClassVar[bool] = False
+    """Whether it is noise that sees neither the input nor the classifier."""
+    is_reference: ClassVar[bool] = False
+    """Whether learned noise is compared with it at its default options."""
+    has_budget: ClassVar[bool] = True
+    """Whether it is made from a budget; a corruption is not."""
+    needs_fit_split: ClassVar[bool] = False
+    """Whether it must be fitted on inputs of the fit split before it is measured."""
+    can_be_redrawn: ClassVar[bool] = True
+    """Whether it may be asked again for the perturbations of single inputs."""
+    folds_uniform: ClassVar[bool] = False
+    """Whether splitting maps its uniform numbers so that the noise grows with the latent number."""
+
     metric: Metric = Metric.PR
+    budget: Budget | None = None
     fixed_draws: int | None = None
+    """Draws per input whatever is asked for: 1 for an attack."""
+    inputs_at_once: int | None = None
+    """How many inputs it gets together whatever the micro-batch; None where that does not matter."""
+    dependency: Dependency | None = None
+    floor: float | None = None
+    fit_seed: int | None = None
+    density_ratios: tuple[float, ...] = (1.0,)
+
+    def __init_subclass__(cls, kind: str = "", **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        if kind:
+            cls.kind = kind
+            SOURCES[kind] = cls
+
+    @abstractmethod
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Perturbations of B inputs, `(B, S, C, H, W)`; the caller adds, clips and checks them."""
 
     @property
     def name(self) -> str:
-        return spelled(self, self.kind or None)
+        """The source as it is written on a command line, such as `uniform:scale=0.5`; unique within a run."""
+        parts = [self.kind]
+        for name, default in option_defaults(type(self)).items():
+            value = getattr(self, name)
+            if value != default:
+                parts.append(f"{name.replace('_', '-')}={str(value).removesuffix('.0').lower()}")
+        return ":".join(parts)
+
+    @property
+    def row_source(self) -> str:
+        """`Result.source` of its rows: its name but for what is a field of the row, such as the floor."""
+        return self.name
 
     @property
     def cost(self) -> float:
+        """Forward passes per draw, at most; a backward pass counts as two."""
         return 1.0
 
+    def fit_passes(self, inputs: int) -> float:
+        """Forward passes of fitting it on this many inputs."""
+        del inputs
+        return 0.0
 
-def listed(argument: str, text: str, *, each: str, most: float, example: str) -> tuple[float, ...]:
+    def options(self, shape: Sequence[int]) -> dict[str, Option]:
+        """Every option with its value for images of this shape, defaults too."""
+        del shape
+        return {name: getattr(self, name) for name in option_defaults(type(self))}
+
+    def fitted_on(
+        self,
+        classifier: Classifier,
+        split: Part[Fit],
+        *,
+        seed: int = 0,
+        device: torch.device | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> Source:
+        """The source ready to be measured on a classifier; itself where nothing has to be fitted."""
+        del classifier, split, seed, device, progress
+        return self
+
+    def make_ready(self) -> None:
+        """Do now, on all ranks together, what would otherwise happen at the first perturbation."""
+
+    def at(self, budget: Budget) -> Self:
+        """The same source in a budget of another radius."""
+        return cast("Self", replace(cast("Any", self), budget=budget))
+
+    @property
+    def moved_by_splitting(self) -> Source | None:
+        """The noise whose numbers multilevel splitting can move, or None."""
+        return None
+
+    def missing_parts(self, classes: int) -> tuple[str, ...]:
+        """Parts that do not run on a classifier of this many classes."""
+        del classes
+        return ()
+
+    def observe(self, logits: Tensor, y: Tensor) -> Tensor | None:
+        """Logarithms to add up per input over its draws, `(B, S, classes), (B,) -> (B, M)`, or None."""
+        del logits, y
+
+    def read(
+        self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
+    ) -> list[Estimate]:
+        """Every number that is read off its tally; `clean` is the tally of the clean inputs."""
+        del clean
+        from nppr.statistics import estimates  # not before PyTorch is needed
+
+        if self.metric is Metric.AR:
+            headline = [estimates.adversarial(tally, confidence)]
+        elif self.metric is Metric.CORRUPTION:
+            headline = [estimates.corrupted(tally, confidence)]
+        else:
+            headline = estimates.probabilistic(tally, confidence, self.metric, seed)
+        rows = [*headline, estimates.normalised(tally, confidence, self.metric, seed)]
+        if self.metric in (Metric.PR, Metric.NPPR):
+            rows += estimates.probably_accurate(tally, confidence, self.metric)
+        return rows
+
+
+def option_defaults(kind: type[Source]) -> dict[str, Option]:
+    """The options of a source with their defaults: its fields but for the budget."""
+    if not is_dataclass(kind):
+        return {}
+    found = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
+    return {name: default for name, default in found.items() if isinstance(default, Option)}
+
+
+def references(budget: Budget) -> tuple[Source, ...]:
+    """The noises that learned noise is compared with while it is chosen."""
+    return tuple(kind(budget) for kind in SOURCES.values() if kind.is_reference)  # type: ignore[call-arg]
+
+
+def default_sources() -> str:
+    """What is measured when no sources are asked for."""
+    return ",".join([NPPR, *(name for name, kind in SOURCES.items() if kind.default)])
+
+
+def split_search(text: str) -> tuple[bool, str]:
+    """Whether a list of sources names `nppr`, and the list of the others, with `all` written out."""
+    parts = [part.strip() for part in text.replace(" ", "").split(",")]
+    parts = [each for part in parts for each in ([NPPR, *SOURCES] if part == ALL else [part])]
+    wanted = [part for part in parts if part.split(":")[0] == NPPR]
+    if len(wanted) > 1:
+        raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
+    if wanted and wanted[0] != NPPR:
+        raise SpecError(
+            f"`nppr` must have no options in --sources, got {wanted[0]!r}. They are options of the"
+            " command. Example: --floor 0.5 --dependency input"
+        )
+    return bool(wanted), ",".join(part for part in parts if part not in wanted)
+
+
+def parse_sources(text: str, budget: Budget) -> list[Source]:
+    """The sources of a comma-separated list, each with its options behind colons.
+
+    >>> from nppr.budget import Budget
+    >>> [source.name for source in parse_sources("uniform:scale=0.5,pgd:steps=10", Budget.linf(0.1))]
+    ['uniform:scale=0.5', 'pgd']
+    """
+    sources = [_parse_source(part.strip(), budget) for part in text.split(",")]
+    check_unique(sources)
+    return sources
+
+
+def check_unique(sources: Sequence[Source]) -> None:
+    """Raise `SpecError` if there is no source, or two of the same name."""
+    if not sources:
+        raise SpecError("`sources` must name at least one source, got none.")
+    names = [source.name for source in sources]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SpecError(f"`sources` must be different, got {twice[0]!r} twice.")
+    taken = sorted(set(names) & set(RESERVED))
+    if taken:
+        raise SpecError(f"`sources` must not be named {taken[0]!r}: that name is reserved.")
+
+
+def _parse_source(text: str, budget: Budget) -> Source:
+    presets = {name: spec for kind in SOURCES.values() for name, spec in kind.presets.items()}
+    first, *more = text.split(":")
+    name, *settings = ":".join([presets.get(first, first), *more]).split(":")
+    if name not in SOURCES:
+        raise unknown("source", name, [*SOURCES, *presets, NPPR, ALL])
+    kind = SOURCES[name]
+    defaults = option_defaults(kind)
+    values: dict[str, Option] = {}
+    for setting in settings:
+        option, equals, value = setting.partition("=")
+        field = option.replace("-", "_")
+        if field not in defaults:
+            raise unknown(f"option of {name}", option, [key.replace("_", "-") for key in defaults])
+        if field in values:
+            raise SpecError(f"`{option}` of {name} must be given once, got it twice.")
+        if not equals:
+            raise SpecError(f"`{option}` of {name} must have a value. Example: {option}=...")
+        values[field] = _parse_value(f"{option} of {name}", value, type(defaults[field]))
+    make = cast("Callable[..., Source]", kind)
+    return make(budget, **values) if kind.has_budget else make(**values)
+
+
+def _parse_value(argument: str, text: str, kind: type) -> Option:
+    if kind is str:
+        return text
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise SpecError(f"`{argument}` must be true or false, got {text!r}.")
+        return text == "true"
+    try:
+        return int(text) if kind is int else float(text)
+    except ValueError:
+        expected = "a whole number" if kind is int else "a number"
+        raise SpecError(f"`{argument}` must be {expected}, got {text!r}.") from None
+
+
+def parse_numbers(
+    argument: str, text: str, *, each: str, most: float, example: str
+) -> tuple[float, ...]:
     """Different numbers from 1 to `most`, written with `+` between them; `each` is one of them.
 
-    >>> listed("`q`", "1+10", each="order", most=1e6, example="q=1+10")
+    >>> parse_numbers("`q`", "1+10", each="order", most=1e6, example="q=1+10")
     (1.0, 10.0)
     """
     try:

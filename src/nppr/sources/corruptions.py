@@ -12,7 +12,7 @@ The strengths are those of ImageNet-C and CIFAR-C (Hendrycks and Dietterich, 201
     jpeg             quality   imagenet-c  25     18      15     10      7
                                cifar-c     80     65      58     50      40
 
-The classifier meets the corrupted images as they are. Those data sets store them in 8 bits, and
+The classifier is given the corrupted images as they are. Those data sets store them in 8 bits, and
 ImageNet-C moreover as JPEG files of quality 85.
 """
 
@@ -22,21 +22,21 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
 
-from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import DataError, SpecError, unknown
-from nppr.sources.base import Source
+from nppr.sources.base import Option, Source
 from nppr.types import FrozenModel, Metric
 
-__all__ = ["JPEG", "Brightness", "Corruption", "MotionBlur", "SaltAndPepper"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 AUTO = "auto"
 IMAGENET_C = "imagenet-c"
@@ -61,6 +61,7 @@ class Corruption(Source, ABC):
     """
 
     metric = Metric.CORRUPTION
+    has_budget = False
     fixed_draws = 1
 
     severity: int = 1
@@ -75,10 +76,6 @@ class Corruption(Source, ABC):
             )
         if self.constants not in (AUTO, IMAGENET_C, CIFAR_C):
             raise unknown("constants", self.constants, (AUTO, IMAGENET_C, CIFAR_C))
-
-    @property
-    def budget(self) -> Budget | None:
-        return None
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The corrupted images minus the images, `(B, 1, C, H, W)`."""
@@ -98,6 +95,9 @@ class Corruption(Source, ABC):
             return self.constants
         return CIFAR_C if max(shape[-2:]) <= LARGEST_OF_CIFAR_C else IMAGENET_C
 
+    def options(self, shape: Sequence[int]) -> dict[str, Option]:
+        return {**super().options(shape), "constants": self.constants_for(shape)}
+
     def _strength(self, table: Mapping[str, Sequence[T]], x: Tensor) -> T:
         return table[self.constants_for(x.shape)][self.severity - 1]
 
@@ -116,14 +116,12 @@ AMOUNTS = {
 
 
 @dataclass(frozen=True)
-class SaltAndPepper(Corruption):
+class SaltAndPepper(Corruption, kind="salt-and-pepper"):
     """Some numbers of the image become 1 or 0.
 
     Every number of every channel by itself: with u uniform in [0, 1) it becomes 1 if u < share / 2,
     else 0 if u < share.
     """
-
-    kind = "salt-and-pepper"
 
     def corrupt(self, x: Tensor, draws: DrawBlock) -> Tensor:
         amount = self._strength(AMOUNTS, x)
@@ -139,7 +137,7 @@ BLURS = {
 
 
 @dataclass(frozen=True)
-class MotionBlur(Corruption):
+class MotionBlur(Corruption, kind="motion-blur"):
     """A blur along a line that begins at the pixel, as ImageMagick's motion blur.
 
     With radius r, standard deviation s and an angle a per input, uniform in [-45, 45) degrees, the
@@ -150,8 +148,6 @@ class MotionBlur(Corruption):
 
     where a row or column outside the image is the nearest one inside.
     """
-
-    kind = "motion-blur"
 
     def corrupt(self, x: Tensor, draws: DrawBlock) -> Tensor:
         radius, sigma = self._strength(BLURS, x)
@@ -190,15 +186,13 @@ SHIFTS = {
 
 
 @dataclass(frozen=True)
-class Brightness(Corruption):
+class Brightness(Corruption, kind="brightness"):
     """The value V of hue, saturation and value becomes `V' = clip(V + shift)` to [0, 1].
 
     V is the largest channel, and for fixed hue and saturation all channels are proportional to it:
     the pixel becomes `x V' / V`, and a black one, which has no saturation, gray: V' in all channels.
     Of a gray image V is the image, which becomes `clip(x + shift)`.
     """
-
-    kind = "brightness"
 
     def corrupt(self, x: Tensor, draws: DrawBlock) -> Tensor:
         self._require_gray_or_rgb(x)
@@ -215,10 +209,8 @@ QUALITIES = {
 
 
 @dataclass(frozen=True)
-class JPEG(Corruption):
+class JPEG(Corruption, kind="jpeg"):
     """The image rounded to 8 bits and compressed as a JPEG file by Pillow, gray or RGB."""
-
-    kind = "jpeg"
 
     def corrupt(self, x: Tensor, draws: DrawBlock) -> Tensor:
         self._require_gray_or_rgb(x)

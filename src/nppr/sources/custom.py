@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -12,16 +13,12 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.draws import DrawBlock, key
 from nppr.errors import DataError, SpecError
-from nppr.sources.base import Source
+from nppr.sources.base import Guidance, Source
 from nppr.types import FrozenModel, Metric
 
-__all__ = ["CustomAttack", "CustomNoise"]
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Sampler = Callable[[Tensor, Tensor, int], Tensor]
-
-AT_ONCE = 64
-"""Inputs that an attack gets together, always the same: its random numbers may depend on it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,23 +32,24 @@ class CustomAttack(Source):
 
     metric = Metric.AR
     fixed_draws = 1
+    inputs_at_once = 64  # always the same: its random numbers may depend on it
 
     budget: Budget
     attack: Attack
     label: str | None = None
     passes: float = 60.0
+    guidance: Guidance = Guidance.MORE  # type: ignore[misc]
 
     @property
     def name(self) -> str:
         return _name(self.label, self.attack)
 
+    def at(self, budget: Budget) -> NoReturn:
+        raise _one_radius(self.name)
+
     @property
     def cost(self) -> float:
         return self.passes
-
-    @property
-    def inputs_at_once(self) -> int:
-        return AT_ONCE
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, 1, C, H, W)`."""
@@ -76,6 +74,9 @@ class CustomNoise(Source):
     @property
     def name(self) -> str:
         return _name(self.label, self.sample)
+
+    def at(self, budget: Budget) -> NoReturn:
+        raise _one_radius(self.name)
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""
@@ -131,6 +132,13 @@ def _name(label: str | None, function: object) -> str:
             " Example: CustomNoise(budget, sample, label='sensor')"
         )
     return name
+
+
+def _one_radius(name: str) -> SpecError:
+    return SpecError(
+        f"source {name!r} has one radius only: its code is not given another."
+        " Leave it out of a run with radii."
+    )
 
 
 @contextmanager

@@ -10,18 +10,16 @@ from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.distributions import Context, Distribution
+from nppr.distributions import Context, Dependency, Distribution
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.sources.base import Source
+from nppr.sources.base import NPPR, Guidance, Source
 from nppr.types import FrozenModel, Metric
-
-__all__ = ["Learned", "learned_name"]
 
 
 @dataclass(eq=False)
 class _Remembered:
-    """Features of the inputs met last: all draw blocks of an input see the same ones."""
+    """Features of the last inputs: all draw blocks of an input see the same ones."""
 
     model: FrozenModel | None = None
     inputs: tuple[object, ...] = ()
@@ -34,21 +32,42 @@ class Learned(Source):
 
     The budget may have another radius than the one it was fitted for. Noise that depends on the input
     sees features of the classifier it is measured on, or of `feature_model`; `known` holds those of
-    inputs that were looked at before, by dataset index.
+    inputs that were seen before, by dataset index. `dependency` is that of the admissible set it was
+    searched in, by default its own; `fit_seed` the number of a repeated search that was not chosen.
     """
 
+    kind = NPPR
     metric = Metric.NPPR
+    guidance = Guidance.MORE
 
     budget: Budget
     distribution: Distribution
     feature_model: Classifier | None = None
-    label: str | None = None
+    dependency: Dependency | None = None
+    fit_seed: int | None = None
     known: Mapping[int, Tensor] | None = field(default=None, repr=False)
     _last: _Remembered = field(default_factory=_Remembered, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.dependency is None:
+            object.__setattr__(self, "dependency", self.distribution.family.dependency)
+
+    @property
+    def floor(self) -> float:  # type: ignore[override]
+        """Rho."""
+        return self.distribution.family.floor
+
     @property
     def name(self) -> str:
-        return self.label or learned_name(self.distribution.family.floor)
+        return learned_name(self.floor, self.fit_seed)
+
+    @property
+    def row_source(self) -> str:
+        return NPPR
+
+    @property
+    def moved_by_splitting(self) -> Source:
+        return self
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""
@@ -123,10 +142,11 @@ class Learned(Source):
             )
 
 
-def learned_name(floor: float) -> str:
-    """The row of a learned distribution: `nppr`, or `nppr:floor=0.5`.
+def learned_name(floor: float, fit_seed: int | None = None) -> str:
+    """The name of learned noise for readers and files.
 
-    >>> learned_name(0.5)
-    'nppr:floor=0.5'
+    >>> learned_name(0.5), learned_name(0, 1)
+    ('nppr:floor=0.5', 'nppr:fit-seed=1')
     """
-    return f"nppr:floor={floor:g}" if floor else "nppr"
+    parts = [NPPR] + ([f"floor={floor:g}"] if floor else [])
+    return ":".join(parts + ([] if fit_seed is None else [f"fit-seed={fit_seed}"]))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from typing import TYPE_CHECKING
 
-__all__ = ["log_loss", "margin"]
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
@@ -16,11 +17,16 @@ def margin(logits: Tensor, labels: Tensor) -> Tensor:
     return others.amax(1) - own
 
 
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The cross-entropy of every image, `(B, classes), (B,) -> (B,)`."""
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+
+
 def log_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """The logarithm of the cross-entropy, `(B, S, classes), (B,) -> (B, S)`, in double precision.
 
     A loss of exactly 0 counts as the smallest positive number.
     """
     each = labels[:, None].expand(logits.shape[:2])
-    loss = F.cross_entropy(logits.double().flatten(0, 1), each.flatten(), reduction="none")
+    loss = cross_entropy(logits.double().flatten(0, 1), each.flatten())
     return loss.clamp_min(torch.finfo(torch.float64).tiny).log().view(logits.shape[:2])

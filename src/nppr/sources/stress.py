@@ -8,31 +8,33 @@ growing q weighs the worst draws more and more. An input's moments are sums over
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
-from nppr.sources.base import Source, listed
+from nppr.sources.base import Guidance, Source, parse_numbers
+from nppr.sources.fixed import Uniform
 from nppr.sources.losses import log_loss
-from nppr.sources.noise import Uniform
-from nppr.types import FloatArray, FrozenModel, Metric
+from nppr.types import Estimate, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
-__all__ = ["Stress"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
-NAME = "stress"
+
 ORDERS = "1+10+100+1000"
 LARGEST = 1e6
 
 
 @dataclass(frozen=True)
-class Stress(Source):
+class Stress(Source, kind="stress"):
     """Uniform noise whose losses are read instead of its answers; `q` lists the orders with `+`."""
 
     metric = Metric.STRESS
+    guidance = Guidance.MORE
 
     budget: Budget
     q: str = ORDERS
@@ -41,9 +43,15 @@ class Stress(Source):
         _ = self.orders
 
     @property
+    def row_source(self) -> str:
+        return self.kind
+
+    @property
     def orders(self) -> tuple[float, ...]:
         """The values of q."""
-        return listed(f"`q` of {NAME}", self.q, each="order", most=LARGEST, example=f"q={ORDERS}")
+        return parse_numbers(
+            "`q` of stress", self.q, each="order", most=LARGEST, example=f"q={ORDERS}"
+        )
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The draws of the source `uniform`, `(B, S, C, H, W)`."""
@@ -60,3 +68,18 @@ class Stress(Source):
             q: np.exp((sums[:, column] - math.log(draws)) / q)
             for column, q in enumerate(self.orders)
         }
+
+    def read(
+        self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
+    ) -> list[Estimate]:
+        """For every q the stress, and the stress over the standard loss."""
+        from nppr.statistics.estimates import stressed  # not before PyTorch is needed
+
+        assert tally.sums is not None
+        assert clean.sums is not None
+        standard = np.exp(clean.sums[:, 0])
+        return [
+            replace(row, order=q)
+            for q, losses in self.values(tally.sums, tally.draws).items()
+            for row in stressed(tally, losses, standard, confidence, seed)
+        ]

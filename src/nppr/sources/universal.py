@@ -1,6 +1,6 @@
 """A universal perturbation: one delta for all inputs, the attack that sees no input.
 
-It is fitted on the fit part and measured on the evaluate part: the unconditional AR.
+It is fitted on the fit split and measured on the evaluate split: the unconditional AR.
 """
 
 from __future__ import annotations
@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nppr.budget import Budget
-from nppr.classifiers import Classifier, frozen
-from nppr.data import Part
 from nppr.distributed import joined, span, together, world
 from nppr.draws import DrawBlock, key
 from nppr.errors import NoFitDataError, SpecError
-from nppr.sources.base import Source
+from nppr.sources.base import Guidance, Source
 from nppr.sources.losses import margin
 from nppr.types import Fit, FrozenModel, IntArray, Metric, Progress
 
-__all__ = ["Universal"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from nppr.classifiers import Classifier
+    from nppr.data import Part
+
 
 AT_ONCE = 64
 """Inputs of a step."""
@@ -33,18 +36,24 @@ PIECE = 16
 
 FEWEST_STEPS = 40
 
+PASSES_PER_CALL = 3.5
+"""Forward passes that a forward and backward pass takes."""
+
 
 @dataclass(frozen=True)
-class Universal(Source):
-    """Ascent of the mean margin over inputs of the fit part, in the budget.
+class Universal(Source, kind="universal"):
+    """Ascent of the mean margin over inputs of the fit split, in the budget.
 
-    Steps of `AT_ONCE` inputs go once through the part an epoch, in an order of its own; of a small
-    part there are more epochs, for at least 40 steps. A step's size falls in a straight line from
+    Steps of `AT_ONCE` inputs go once through the split per epoch, in an order of its own; a small
+    split gets more epochs, for at least 40 steps. A step's size falls in a straight line from
     `step` radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that
     are broken leave the direction to the others.
     """
 
     metric = Metric.AR
+    guidance = Guidance.MORE
+    needs_fit_split = True
+    can_be_redrawn = False
     fixed_draws = 1
 
     budget: Budget
@@ -61,24 +70,27 @@ class Universal(Source):
         """Refuse: it must be fitted first."""
         raise NoFitDataError(
             "`universal` must be fitted before it is measured."
-            " Example: Universal(budget).on(classifier, data.fit)"
+            " Example: Universal(budget).fitted_on(classifier, data.fit)"
         )
 
-    def on(
+    def fit_passes(self, inputs: int) -> float:
+        return self.epochs * inputs * PASSES_PER_CALL
+
+    def fitted_on(
         self,
         classifier: Classifier,
-        part: Part[Fit],
+        split: Part[Fit],
         *,
         seed: int = 0,
         device: torch.device | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> UniversalOn:
         """The source for a classifier; it is fitted when it is first asked for a perturbation."""
-        if not len(part):
+        if not len(split):
             raise NoFitDataError(
-                "the fit part must hold inputs for a universal perturbation, got none."
+                "the fit split must hold inputs for a universal perturbation, got none."
             )
-        return UniversalOn(self, classifier, part, seed, device, progress)
+        return UniversalOn(self.budget, self, classifier, split, seed, device, progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +98,14 @@ class UniversalOn(Source):
     """A universal perturbation of one classifier."""
 
     metric = Metric.AR
+    guidance = Guidance.MORE
+    can_be_redrawn = False
     fixed_draws = 1
 
+    budget: Budget
     settings: Universal
     classifier: Classifier
-    part: Part[Fit]
+    split: Part[Fit]
     seed: int = 0
     device: torch.device | None = None
     progress: Callable[[Progress], None] | None = None
@@ -98,10 +113,6 @@ class UniversalOn(Source):
     @property
     def name(self) -> str:
         return self.settings.name
-
-    @property
-    def budget(self) -> Budget | None:
-        return self.settings.budget
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The same perturbation for all, `(B, 1, C, H, W)`."""
@@ -115,13 +126,15 @@ class UniversalOn(Source):
     @cached_property
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
-        budget, epochs, inputs = self.settings.budget, self._epochs, len(self.part)
+        budget, epochs, inputs = self.settings.budget, self._epochs, len(self.split)
         steps = epochs * self._steps
-        delta = torch.zeros(self.part.batch(np.arange(1))[0].shape[1:], device=self.device)
+        delta = torch.zeros(self.split.batch(np.arange(1))[0].shape[1:], device=self.device)
         broken = 0
+        from nppr.classifiers import frozen  # not before PyTorch is needed
+
         with frozen(self.classifier) as model:
             for number, positions in enumerate(self._positions()):
-                x, y = self.part.batch(positions)
+                x, y = self.split.batch(positions)
                 x, y = x.to(delta.device), y.to(delta.device)
                 gradient, logits = _in_pieces(model, (x + delta).clamp(0, 1), y)
                 size = self.settings.step * budget.radius * (1 - number / steps)
@@ -136,7 +149,7 @@ class UniversalOn(Source):
     @property
     def _steps(self) -> int:
         """Steps of an epoch."""
-        return -(-len(self.part) // AT_ONCE)
+        return -(-len(self.split) // AT_ONCE)
 
     @property
     def _epochs(self) -> int:
@@ -147,7 +160,7 @@ class UniversalOn(Source):
         """The inputs of every step."""
         for epoch in range(self._epochs):
             seed = key(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
-            order = np.random.default_rng(seed).permutation(len(self.part))
+            order = np.random.default_rng(seed).permutation(len(self.split))
             for start in range(0, len(order), AT_ONCE):
                 yield order[start : start + AT_ONCE]
 

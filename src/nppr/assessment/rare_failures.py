@@ -1,6 +1,6 @@
 """Splitting within a run: it takes over for inputs where plain draws saw no failure.
 
-The sources share the calls evenly; what one leaves the next may use. Inputs are looked at in a seeded
+The sources share the calls evenly; what one leaves the next may use. Inputs are followed in a seeded
 order, as many as the calls allow to be followed down to RARE_FLOOR, in groups that are kept when they
 are finished.
 """
@@ -8,18 +8,18 @@ are finished.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
+from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.assessment.session import Session, result_of
 from nppr.data.subset import stratified_order
 from nppr.distributed import gathered, span, together, world
 from nppr.rare import (
-    MOVABLE,
     Combined,
     Rare,
     Status,
@@ -29,78 +29,102 @@ from nppr.rare import (
     read_rare,
     write_rare,
 )
-from nppr.report.rows import rare_rows
-from nppr.report.schema import Result
-from nppr.run.session import Session
-from nppr.run.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
-from nppr.sources import Bound
-from nppr.types import Evaluate, IntArray, PerturbationSource, Progress, Tally
+from nppr.report.model import RareRecord, Result
+from nppr.sources import Source
+from nppr.types import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
 
-__all__ = ["Found", "Splitter", "look_for_rare_failures", "movable"]
-
-logger = logging.getLogger(__name__)
+SPLITTING = "draws + splitting"
+"""The method of results in which splitting took part."""
 
 GROUP = 32
 """Inputs whose runs are made together and kept together."""
 
 
-def movable(source: PerturbationSource) -> PerturbationSource | None:
-    """The source whose draws splitting moves: itself, a bound's reference, or None."""
-    moved = source.noise if isinstance(source, Bound) else source
-    return moved if isinstance(moved, MOVABLE) else None
-
-
 @dataclass(frozen=True, eq=False)
-class Found:
+class Followed:
     """What splitting found for a source, and all inputs' failure probabilities with it."""
 
     rare: Rare
     unbroken: int
     combined: Combined
 
-    def described(self, tally: Tally[Evaluate]) -> dict[str, Any]:
+    def record(self, tally: Tally[Evaluate]) -> RareRecord:
         """Its entry in the report."""
         rare = self.rare
-        return {
-            "source": rare.source,
-            "unbroken": self.unbroken,
-            "looked_at": len(rare.positions),
-            "status": {each.value: rare.status.count(each) for each in Status},
-            "particles": rare.particles,
-            "replicates": rare.replicates,
-            "calls": int(rare.calls.sum()),
-            "largest": float(rare.p.max()),
-            "median": float(np.median(rare.p)),
-            "added": self.combined.added(tally.clean_correct),
-        }
+        return RareRecord(
+            source=rare.source,
+            unbroken=self.unbroken,
+            followed=len(rare.positions),
+            found=rare.status.count(Status.FOUND),
+            below=rare.status.count(Status.BELOW),
+            out_of_calls=rare.status.count(Status.OUT_OF_CALLS),
+            particles=rare.particles,
+            replicates=rare.replicates,
+            calls=int(rare.calls.sum()),
+            largest=float(rare.p.max()),
+            median=float(np.median(rare.p)),
+            added=self.combined.added(tally.clean_correct),
+        )
 
 
-def look_for_rare_failures(
-    session: Session,
-    sources: Sequence[PerturbationSource],
-    tallies: Mapping[str, Tally[Evaluate]],
-) -> tuple[dict[str, Found], list[Result]]:
-    """Splitting where plain draws saw no failure, for every source that can be moved; and its rows."""
-    found: dict[str, Found] = {}
+def follow_rare_failures(
+    session: Session, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+) -> tuple[dict[str, Followed], list[Result]]:
+    """Splitting where plain draws saw no failure, for every source that it can move; and its rows."""
+    found: dict[str, Followed] = {}
     rows: list[Result] = []
-    calls, confidence = session.settings.rare_calls, session.settings.confidence
+    calls = session.settings.rare_calls
     if calls is None:
         return found, rows
-    moved = [each for each in sources if each.name in tallies and movable(each)]
+    moved = [each for each in sources if each.name in tallies and each.moved_by_splitting]
     splitter = Splitter(session, calls, len(moved))
     for source in moved:
         tally = tallies[source.name]
         try:
             with session.timed(f"rare {source.name}"):
-                seen = splitter.look(source, tally)
+                seen = splitter.follow(source, tally)
         except Exception as error:  # the others' results are kept
-            logger.debug("splitting of %s failed", source.name, exc_info=True)
-            rows.append(session.failed(source.name, source.metric, error))
+            rows.append(session.failed(source, source.metric, error))
             continue
         if seen is not None:
             found[source.name] = seen
-            rows += rare_rows(source, tally, seen.rare, seen.combined, confidence)
+            rows += _rows(source, tally, seen, session.settings.confidence)
     return found, rows
+
+
+def _rows(
+    source: Source, tally: Tally[Evaluate], seen: Followed, confidence: float
+) -> list[Result]:
+    """Plain draws and splitting together: inputs that failed in some draw keep their share of failures.
+
+    The intervals, `mean -+ z e` with the standard error e of draws and splitting, are approximate and
+    apply to this test set.
+    """
+    among = tally.clean_correct
+    p, errors = seen.combined.failures[among], seen.combined.errors[among]
+    z = float(ndtri((1 + confidence) / 2))
+    bound, searched = source.metric is Metric.BOUND, source.metric is Metric.NPPR
+    rows = []
+    for c in source.density_ratios:
+        correct = np.maximum(0.0, 1 - c * p)
+        error = float(np.sqrt(np.square(c * errors * (correct > 0)).sum())) / len(correct)
+        value = float(correct.mean())
+        estimate = Estimate(
+            metric=Metric.INFIMUM if bound else source.metric,
+            value=value,
+            low=max(0.0, value - z * error),
+            high=min(1.0, value + z * error),
+            confidence=confidence,
+            method=SPLITTING,
+            claim=Claim.TEST_SET,
+            direction=Direction.UPPER_BOUND if searched else Direction.ESTIMATE,
+            inputs=len(correct),
+            draws=tally.draws,
+            calls=tally.calls + int(seen.rare.calls.sum()),
+            density_ratio=c if bound else None,
+        )
+        rows.append(result_of(source, estimate))
+    return rows
 
 
 @dataclass
@@ -111,9 +135,9 @@ class Splitter:
     calls: int
     sources: int
 
-    def look(self, source: PerturbationSource, tally: Tally[Evaluate]) -> Found | None:
-        """Look at inputs that are right without noise and in all draws; None where there are none."""
-        moved = movable(source)
+    def follow(self, source: Source, tally: Tally[Evaluate]) -> Followed | None:
+        """Follow inputs that are correct when clean and in all draws; None where there are none."""
+        moved = source.moved_by_splitting
         assert moved is not None
         share, self.sources = self.calls // max(1, self.sources), self.sources - 1
         unbroken = np.flatnonzero(tally.clean_correct & tally.unbroken)
@@ -123,7 +147,7 @@ class Splitter:
         parts = self._parts(source.name, moved, places, share)
         rare = replace(joined(parts), source=source.name)
         self.calls -= _spent(rare)
-        return Found(rare, len(unbroken), combined(tally, rare))
+        return Followed(rare, len(unbroken), combined(tally, rare))
 
     def _chosen(self, unbroken: IntArray, most: int) -> IntArray:
         order = stratified_order(
@@ -134,9 +158,7 @@ class Splitter:
         chosen: IntArray = np.sort(unbroken[order[:most]])
         return chosen
 
-    def _parts(
-        self, name: str, moved: PerturbationSource, places: IntArray, total: int
-    ) -> list[Rare]:
+    def _parts(self, name: str, moved: Source, places: IntArray, total: int) -> list[Rare]:
         """The results of all groups, which several ranks divide."""
         groups = [places[start : start + GROUP] for start in range(0, len(places), GROUP)]
         each, own = total // len(places), list[Rare]()
@@ -149,7 +171,7 @@ class Splitter:
     def _group(
         self,
         name: str,
-        moved: PerturbationSource,
+        moved: Source,
         places: IntArray,
         each: int,
         before: int,
@@ -161,7 +183,7 @@ class Splitter:
         if known is not None:
             return known
 
-        def tell(state: Progress) -> None:
+        def report(state: Progress) -> None:
             if self.session.progress is not None and world().is_first:
                 here = f"rare {name}"
                 self.session.progress(Progress(here, before + state.done, total, state.right))
@@ -176,7 +198,7 @@ class Splitter:
             confidence=self.session.settings.confidence,
             floor=RARE_FLOOR,
             quantise=self.session.settings.quantise,
-            progress=tell,
+            progress=report,
         )
         if kept is not None:
             write_rare(kept, found, self._identity)

@@ -13,17 +13,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from nppr.budget import Budget
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.sources.base import Source
 from nppr.sources.losses import log_loss
-from nppr.types import FrozenModel, Metric
+from nppr.types import Estimate, Evaluate, FrozenModel, Metric, Tally
 
-__all__ = ["Clean", "Gaussian", "Laplace", "Uniform"]
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SMALLEST = 2.0**-25
 """Half the spacing of the generator's uniform numbers: keeps the logarithm of Laplace finite."""
@@ -31,7 +31,9 @@ SMALLEST = 2.0**-25
 
 @dataclass(frozen=True)
 class Noise(Source, ABC):
-    """Noise that looks at neither the input nor the classifier."""
+    """Noise that sees neither the input nor the classifier."""
+
+    is_fixed_noise = is_reference = default = True
 
     budget: Budget
     scale: float = 1.0
@@ -52,9 +54,13 @@ class Noise(Source, ABC):
         """Scale of the noise of one pixel."""
         return self.scale * self.budget.norm.noise_scale(self.budget.radius, math.prod(shape))
 
+    @property
+    def moved_by_splitting(self) -> Source:
+        return self
+
 
 @dataclass(frozen=True)
-class Gaussian(Noise):
+class Gaussian(Noise, kind="gaussian"):
     """Independent normal noise in every pixel."""
 
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
@@ -62,17 +68,7 @@ class Gaussian(Noise):
 
 
 @dataclass(frozen=True)
-class Laplace(Noise):
-    """Independent Laplace noise in every pixel: `-b sign(u) log|u|` with u uniform in [-1, 1)."""
-
-    def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
-        u = draws.uniform("laplace", shape).mul_(2).sub_(1)
-        size = u.abs().clamp_min_(SMALLEST).log_().mul_(-self.pixel_scale(shape))
-        return size.copysign_(u)
-
-
-@dataclass(frozen=True)
-class Uniform(Noise):
+class Uniform(Noise, kind="uniform"):
     """Uniform noise in the ball, shrunk or stretched by `scale`."""
 
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
@@ -81,15 +77,24 @@ class Uniform(Noise):
 
 
 @dataclass(frozen=True)
+class Laplace(Noise, kind="laplace"):
+    """Independent Laplace noise in every pixel: `-b sign(u) log|u|` with u uniform in [-1, 1)."""
+
+    folds_uniform = True
+
+    def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
+        u = draws.uniform("laplace", shape).mul_(2).sub_(1)
+        size = u.abs().clamp_min_(SMALLEST).log_().mul_(-self.pixel_scale(shape))
+        return size.copysign_(u)
+
+
+@dataclass(frozen=True)
 class Clean(Source):
     """No perturbation: its tally gives the clean accuracy."""
 
+    kind = "clean"
     metric = Metric.ACCURACY
     fixed_draws = 1
-
-    @property
-    def budget(self) -> Budget | None:
-        return None
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Zeros, `(B, 1, C, H, W)`."""
@@ -98,3 +103,11 @@ class Clean(Source):
     def observe(self, logits: Tensor, y: Tensor) -> Tensor:
         """The logarithm of the standard loss, `(B, 1, classes), (B,) -> (B, 1)`."""
         return log_loss(logits, y)
+
+    def read(
+        self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
+    ) -> list[Estimate]:
+        """The clean accuracy."""
+        from nppr.statistics import estimates  # not before PyTorch is needed
+
+        return [estimates.accuracy(tally, confidence)]

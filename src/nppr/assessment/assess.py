@@ -1,0 +1,229 @@
+"""The two calls of the library: `assess` measures a classifier, `learn` only learns its worst noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nppr.assessment.prepare import Setup, load_inputs, prepare_run
+from nppr.assessment.run import complete_run
+from nppr.assessment.run_settings import RunSettings, require_budget
+from nppr.budget import Budget
+from nppr.classifiers import ModelSpec
+from nppr.data.load import DataSpec
+from nppr.distributed import world
+from nppr.errors import BudgetError, SpecError
+from nppr.measurement import ProgressCallback
+from nppr.report import Report
+from nppr.search import FitProgress, LearnedNoise, SearchSettings
+from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
+from nppr.sources.learned import learned_name
+
+PASSES_PER_CALL = 3.5
+"""Forward passes that a forward and backward pass takes, with the selection that comes with it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is about to run."""
+
+    inputs: int
+    sources: tuple[str, ...]
+    micro_batch: int
+    form: tuple[str, ...]
+    seconds: float
+
+
+def assess(
+    model: ModelSpec = "digits-cnn",
+    data: DataSpec = "digits",
+    *,
+    budget: Budget | None = None,
+    sources: str | Sequence[str | Source] | None = None,
+    search: SearchSettings | None = None,
+    distributions: Sequence[LearnedNoise] = (),
+    feature_model: ModelSpec | None = None,
+    draws: int | None = None,
+    inputs: int | None = None,
+    fit_inputs: int | None = None,
+    select_inputs: int | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    quantise: bool = False,
+    only_merged: bool = False,
+    precision: float | None = None,
+    rare_calls: int | None = None,
+    radii: Sequence[str | float] = (),
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    on_search: Callable[[FitProgress], None] | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+) -> Report:
+    """Assess a classifier under every source, on the same inputs and seed.
+
+    `model` is a module, a callable, a name (docs/models.md) or a `Classifier`, which also holds a
+    normalisation; `data` are tensors, a name or path (docs/data.md), a PyTorch data set or a `Data`.
+    `budget` must be stated, except for the digits demo. `sources` are names with options
+    (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
+    `CustomNoise`). `search` states which noise the source `nppr` may learn and how; `distributions`
+    were learned before. `feature_model` gives the features that input-dependent noise may see, by
+    default `model` itself. With `only_merged` attacks skip inputs that are already broken, and only AR
+    over all of them is reported. With `out` the run is kept in a folder and can be resumed.
+
+    `draws` per input are 100 by default. With `precision` inputs (up to `inputs`) and draws (from
+    `draws`, by default 16) are added until the interval of every PR and NPPR has at most that
+    half-width. With `rare_calls` multilevel splitting takes over, within that many calls in all, for
+    inputs without a failure among their draws. Sources are measured at the other `radii` too.
+
+    >>> report = assess(inputs=50, draws=10, sources="uniform")
+    >>> [row.metric.value for row in report.results][:6]
+    ['accuracy', 'PR', 'PR', 'PR', 'PR', 'PR']
+    """
+    settings = RunSettings(
+        draws=draws,
+        inputs=inputs,
+        fit_inputs=fit_inputs,
+        select_inputs=select_inputs,
+        confidence=confidence,
+        seed=seed,
+        quantise=quantise,
+        only_merged=only_merged,
+        precision=precision,
+        rare_calls=rare_calls,
+        radii=tuple(radii),
+    )
+    loaded = load_inputs(data, settings)
+    budget = require_budget(budget, loaded.name)
+    for radius in settings.radii:
+        require_budget(Budget.parse(budget.norm.name, radius), loaded.name)
+    searched, chosen = choose_sources(sources, budget, distributions)
+    followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
+    if rare_calls is not None and not followed:
+        raise SpecError(
+            "`rare` must come with noise whose numbers splitting can move, such as uniform, nppr or"
+            f" bound, got {', '.join(source.name for source in chosen)}."
+        )
+    search = (search or SearchSettings()) if searched else None
+    setup = prepare_run(
+        model,
+        loaded,
+        budget,
+        settings,
+        sources=chosen,
+        search=search,
+        distributions=distributions,
+        feature_model=feature_model,
+        batch_size=batch_size,
+        device=device,
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
+    )
+    if on_plan:
+        on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], search))
+    finder = setup.search(search, on_search) if search else None
+    return complete_run(setup, chosen, distributions, finder, progress)
+
+
+def learn(
+    model: ModelSpec = "digits-cnn",
+    data: DataSpec = "digits",
+    *,
+    budget: Budget | None = None,
+    search: SearchSettings | None = None,
+    feature_model: ModelSpec | None = None,
+    fit_inputs: int | None = None,
+    select_inputs: int | None = None,
+    seed: int = 0,
+    quantise: bool = False,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_search: Callable[[FitProgress], None] | None = None,
+) -> list[LearnedNoise]:
+    """Learn the worst admissible noise of a classifier on the fit and select splits of the data.
+
+    Arguments are those of `assess`, which measures what comes out on the evaluate split:
+    `assess(model, data, distributions=learn(model, data))`. With `out` the noise is written there.
+    """
+    settings = RunSettings(
+        fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed, quantise=quantise
+    )
+    loaded = load_inputs(data, settings)
+    search = search or SearchSettings()
+    setup = prepare_run(
+        model,
+        loaded,
+        require_budget(budget, loaded.name),
+        settings,
+        search=search,
+        feature_model=feature_model,
+        batch_size=batch_size,
+        device=device,
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
+    )
+    found = setup.search(search, on_search).run()
+    if setup.folder:
+        setup.folder.save_learned(found)
+    return found
+
+
+def choose_sources(
+    sources: str | Sequence[str | Source] | None,
+    budget: Budget,
+    distributions: Sequence[LearnedNoise] = (),
+) -> tuple[bool, list[Source]]:
+    """Whether a search for NPPR is asked for, and the other sources."""
+    listed = default_sources() if sources is None else sources
+    searched, given = False, list[Source]()
+    for each in [listed] if isinstance(listed, str) else listed:
+        if not isinstance(each, str):
+            given.append(each)
+            continue
+        found, rest = split_search(each)
+        if searched and found:
+            raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
+        searched = searched or found
+        given += parse_sources(rest, budget) if rest else []
+    searched = searched and not distributions  # learned noise that is given replaces the search
+    if given or not (searched or distributions):
+        check_unique(given)
+    for source in (*given, *(each.source for each in distributions)):
+        if source.budget is not None and source.budget != budget:
+            raise BudgetError(
+                f"`budget` must be that of all sources, {source.name!r} has {source.budget}"
+                f" instead of {budget}."
+            )
+    return searched, given
+
+
+def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None) -> Plan:
+    settings, inputs = setup.settings, len(setup.data.evaluate)
+    asked = settings.draws or 1
+    names = [source.name for source in sources]
+    draws = [source.cost * (source.fixed_draws or asked) for source in sources]
+    passes = inputs * (1 + sum(draws) * (1 + len(settings.radii)))
+    passes += settings.rare_calls or 0
+    passes += sum(source.fit_passes(len(setup.data.fit)) for source in sources)
+    if search is not None:
+        names = [*(learned_name(floor) for floor in search.floors), *names]
+        passes += inputs * asked * len(search.floors)
+        passes += search.seeds * search.total_calls * PASSES_PER_CALL
+    return Plan(
+        inputs=inputs,
+        sources=tuple(names),
+        micro_batch=setup.classifier.micro_batch,
+        form=setup.classifier.form,
+        seconds=passes / setup.classifier.images_per_second / world().size,
+    )

@@ -1,0 +1,265 @@
+"""What a page shows beside numbers, drawn again at the end of a run: worst inputs, learned noise.
+
+Draws are those of the measurement: keyed by seed, dataset index and block, whatever the micro-batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nppr.budget import Budget, perturbed
+from nppr.classifiers import Prepared, frozen
+from nppr.classifiers.prepare import FrozenForms
+from nppr.data import Data
+from nppr.data.subset import stratified_order
+from nppr.distributions import Context
+from nppr.distributions.mixture import Given
+from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.report.evidence import Draws, Evidence, Worst
+from nppr.sources import Source
+from nppr.sources.learned import Learned, learned_name
+from nppr.types import Evaluate, FrozenModel, IntArray, Metric, Tally
+
+logger = logging.getLogger(__name__)
+
+
+def collect(
+    classifier: Prepared,
+    data: Data,
+    tallies: Mapping[str, Tally[Evaluate]],
+    clean: Tally[Evaluate],
+    sources: Sequence[Source],
+    learned: Sequence[Learned],
+    *,
+    winner: str | None = None,
+    budget: Budget,
+    seed: int = 0,
+    quantise: bool = False,
+) -> Evidence:
+    """Draw again what a page shows.
+
+    `tallies` are those of `sources` and of the learned noise, by name; `clean` is that of the clean
+    inputs; `winner` is the reference noise that was worse than the learned noise on the select split;
+    `budget` gives the radius for sources that have none. A source that fails is left out.
+    """
+    correct = np.flatnonzero(clean.right == 1)
+    if not len(correct):
+        return Evidence()
+    job = _Job(classifier, data, seed, quantise)
+    worst, drawn = [], []
+    for source in _chosen([*sources, *learned], tallies, winner):
+        try:
+            worst.append(_worst(job, source, tallies[source.name], correct, budget))
+        except Exception:  # whatever a source does, the run's numbers are kept
+            logger.warning("the worst inputs under %s are not shown", source.name, exc_info=True)
+    for noise in learned:
+        try:
+            drawn.append(_draws(job, noise, correct))
+        except Exception:
+            logger.warning("the draws of %s are not shown", noise.name, exc_info=True)
+    return Evidence(tuple(worst), tuple(drawn))
+
+
+WORST_INPUTS = 12
+WORST_SIDE = 96
+MOST_COST = 200.0
+"""Forward passes a draw of a source may take to be drawn from again."""
+
+MOST_SHARE = 6e4
+"""Radii that a pixel of a corruption may move: more do not fit into 16 bits."""
+
+
+def _chosen(
+    sources: Sequence[Source],
+    tallies: Mapping[str, Tally[Evaluate]],
+    winner: str | None = None,
+) -> list[Source]:
+    """The plain learned noise, the strongest attack and the worst noise; else the worst of others.
+
+    The worst noise is the `winner` of the select split where one is named, else that of these tallies.
+    """
+    free = [
+        each
+        for each in sources
+        if each.name in tallies and each.can_be_redrawn and each.cost <= MOST_COST
+    ]
+
+    def lowest(*metrics: Metric) -> list[Source]:
+        found = [each for each in free if each.metric in metrics]
+        plain = [each for each in found if each.name in (learned_name(0), winner)]
+        rates = {each.name: float(tallies[each.name].headline_rates.mean()) for each in found}
+        return (plain or sorted(found, key=lambda each: rates[each.name]))[:1]
+
+    found = [*lowest(Metric.NPPR), *lowest(Metric.AR), *lowest(Metric.PR)]
+    return found or lowest(Metric.CORRUPTION)
+
+
+def _worst(
+    job: _Job, source: Source, tally: Tally[Evaluate], correct: IntArray, budget: Budget
+) -> Worst:
+    """The inputs with the fewest correct draws, each with a draw that fails if one is found."""
+    radius = (source.budget or budget).radius
+    chosen = correct[np.argsort(tally.rates[correct], kind="stable")[:WORST_INPUTS]]
+    capacity = min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
+    size = min(capacity, tally.draws)
+    parts: list[tuple[Tensor, ...]] = []
+    with job.classifier.frozen(quantise=job.quantise) as models:
+        for some in [chosen] if source.inputs_at_once else job.chunks(chosen, size):
+            x, y = job.inputs(some)
+            delta = source.perturb(models.fast, x, y, job.block(some, 0, size, capacity)).detach()
+            if source.budget is not None:
+                source.budget.require(delta, source.name)
+            moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise)
+            answers = _answers(job, models.fast, moved)
+            rows = torch.arange(len(x), device=x.device)
+            first = (answers != y[:, None]).int().argmax(1)  # 0 where no draw fails
+            share = (delta[rows, first] / radius).clamp(-MOST_SHARE, MOST_SHARE)
+            images = (_small(image, WORST_SIDE) for image in (x, share, moved[rows, first]))
+            parts.append((answers[rows, first], *images))
+    taken_for, clean, share, shown = (torch.cat(found).cpu() for found in zip(*parts, strict=True))
+    return Worst(
+        source=source.name,
+        indices=torch.from_numpy(job.data.evaluate.indices[chosen]),
+        labels=torch.from_numpy(job.data.evaluate.labels[chosen]),
+        taken_for=taken_for,
+        rates=torch.from_numpy(tally.rates[chosen]).float(),
+        clean=_bytes(clean),
+        delta=share.half(),
+        perturbed=_bytes(shown),
+    )
+
+
+def _answers(job: _Job, model: FrozenModel, images: Tensor) -> Tensor:
+    """The classes of images `(B, S, C, H, W)`, `(B, S)`."""
+    with torch.inference_mode():
+        batches = images.flatten(0, 1).split(job.classifier.micro_batch)
+        found = torch.cat([model.logits(batch).argmax(1) for batch in batches])
+    return found.view(images.shape[:2])
+
+
+def _bytes(images: Tensor) -> Tensor:
+    """Images in [0, 1] as 8-bit numbers."""
+    return images.mul(255).round().to(torch.uint8)
+
+
+MANY_INPUTS = 128
+MANY_DRAWS = 8
+FEW_INPUTS = 4
+FEW_DRAWS = 128
+SIDE = 32
+MOST_NUMBERS = 2_750_000
+"""Numbers in the draws kept of one source, 5.5 MB: larger images are kept of fewer inputs."""
+
+
+def _draws(job: _Job, source: Learned, correct: IntArray) -> Draws:
+    """Draws of one learned source for some inputs, and the mixture it has for them."""
+    split = job.data.evaluate
+    pixels = _small(job.inputs(correct[:1])[0], SIDE).numel()
+    room = max(1, MOST_NUMBERS // pixels - FEW_INPUTS * FEW_DRAWS) // MANY_DRAWS
+    chosen = _spread(
+        split.labels[correct], split.indices[correct], job.seed, min(MANY_INPUTS, room)
+    )
+    chosen = correct[chosen]
+    _, first = np.unique(split.labels[chosen[:FEW_INPUTS]], return_index=True)
+    with job.classifier.frozen(quantise=job.quantise) as models, torch.inference_mode():
+        many = _drawn(job, source, models, chosen, MANY_DRAWS)
+        few = _drawn(job, source, models, chosen[: len(first)], FEW_DRAWS)
+        weights = torch.cat(
+            [_given(job, source, models, some)[0] for some in job.chunks(chosen, 1)]
+        )
+        mixture = described(*_given(job, source, models, chosen[:1]))
+    return Draws(
+        source=source.name,
+        indices=torch.from_numpy(split.indices[chosen]),
+        labels=torch.from_numpy(split.labels[chosen]),
+        many=many,
+        few=few,
+        weights=weights.cpu(),
+        **{name: value.float().cpu() for name, value in mixture.items()},
+    )
+
+
+def _spread(labels: IntArray, indices: IntArray, seed: int, most: int) -> IntArray:
+    """Positions of at most `most` inputs, stratified by class, those of different classes first."""
+    order = stratified_order(labels, indices, seed)
+    _, first = np.unique(labels[order], return_index=True)
+    ahead = np.sort(first)[: min(FEW_INPUTS, most)]
+    rest = np.setdiff1d(np.arange(len(order)), ahead)
+    found: IntArray = order[np.concatenate([ahead, rest])[: max(1, most)]]
+    return found
+
+
+def _drawn(
+    job: _Job, source: Learned, models: FrozenForms, positions: IntArray, draws: int
+) -> Tensor:
+    """Perturbations as shares of the radius, small, `(n, draws, C, h, w)` float16."""
+    rows = []
+    for some in job.chunks(positions, min(draws, DRAWS_PER_BLOCK)):
+        x, y = job.inputs(some)
+        blocks = []
+        for start in range(0, draws, DRAWS_PER_BLOCK):
+            size = min(DRAWS_PER_BLOCK, draws - start)
+            block = job.block(some, start // DRAWS_PER_BLOCK, size, DRAWS_PER_BLOCK)
+            delta = source.perturb(models.fast, x, y, block) / source.budget.radius
+            blocks.append(_small(delta.flatten(0, 1), SIDE).unflatten(0, delta.shape[:2]).half())
+        rows.append(torch.cat(blocks, 1).cpu())
+    return torch.cat(rows)
+
+
+def _given(
+    job: _Job, source: Learned, models: FrozenForms, positions: IntArray
+) -> tuple[Tensor, Given]:
+    """The weights `(n, K)` before sharpening, and the mixture for these inputs."""
+    x, y = job.inputs(positions)
+    features = None
+    if source.distribution.features and source.feature_model is not None:
+        with frozen(source.feature_model) as other:
+            features = other.features(x)
+    elif source.distribution.features:
+        features = models.fast.features(x)
+    given = source.distribution.to(x.device).mixture(Context(y, features))
+    return given.log_weights.exp().expand(len(x), -1).float(), given
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What everything is drawn with."""
+
+    classifier: Prepared
+    data: Data
+    seed: int
+    quantise: bool
+
+    def inputs(self, positions: IntArray) -> tuple[Tensor, Tensor]:
+        """Images `(B, C, H, W)` and labels `(B,)` on the device."""
+        x, y = self.data.evaluate.batch(positions)
+        return x.to(self.classifier.device), y.to(self.classifier.device)
+
+    def block(self, positions: IntArray, number: int, size: int, capacity: int) -> DrawBlock:
+        """A block of the draws of these inputs, as they were measured."""
+        split = self.data.evaluate
+        indices = tuple(split.indices[positions].tolist())
+        place = self.classifier.device
+        return DrawBlock(self.seed, split.kind.name, indices, number, size, place, capacity)
+
+    def chunks(self, positions: IntArray, draws: int) -> Iterator[IntArray]:
+        """The positions in portions whose draws make a micro-batch."""
+        size = max(1, self.classifier.micro_batch // draws)
+        for start in range(0, len(positions), size):
+            yield positions[start : start + size]
+
+
+def _small(images: Tensor, side: int) -> Tensor:
+    """Images `(B, C, H, W)` averaged down to at most `side` pixels per side."""
+    longest = max(images.shape[-2:])
+    if longest <= side:
+        return images
+    height, width = (max(1, round(length * side / longest)) for length in images.shape[-2:])
+    return F.adaptive_avg_pool2d(images, (height, width))

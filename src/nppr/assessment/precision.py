@@ -1,0 +1,278 @@
+"""Runs that measure until their intervals are narrow enough: how many inputs and draws that takes.
+
+The mean over n inputs of m draws each has the variance `(b + w / m) / n`, with b the variance of the
+inputs' own probabilities and w the mean variance of a draw. Both are estimated from what was
+measured. At the same number of calls n m more inputs are better than more draws, whatever b and w
+are, so inputs come first; when they run out, `m = w / (n v - b)` draws reach the wanted variance v, if
+`n v > b`. Otherwise no number of draws does, and more inputs are the only way.
+
+Stopping at a width that was estimated on the way keeps the coverage of the normal interval for small
+widths (Chow and Robbins, 1965). One correct and one wrong input are added to the variance, so that a
+mean of 0 or 1 does not look exact.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from nppr.assessment.session import Session
+from nppr.checkpoint import Blocks, Store
+from nppr.draws import DRAWS_PER_BLOCK
+from nppr.errors import SpecError
+from nppr.report.model import DataRecord, PrecisionRecord, Width
+from nppr.sources import Clean, Source
+from nppr.types import Evaluate, IntArray, Metric, Tally
+
+logger = logging.getLogger(__name__)
+
+DRAWN = (Metric.PR, Metric.NPPR, Metric.BOUND)
+"""Metrics of sources that draw, for which more draws are more precise."""
+
+FIRST_INPUTS = 256
+MOST_DRAWS = 10_000
+MARGIN = 1.05
+"""Inputs are planned for a variance this much larger than the estimate."""
+
+ROUNDS = "rounds"
+
+
+class Round(NamedTuple):
+    """Inputs and draws of each; draws are whole blocks, which more draws extend."""
+
+    inputs: int
+    draws: int
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a round showed: the widths, the next round or None, and whether all are narrow enough.
+
+    `inputs` would be needed with the draws of this round.
+    """
+
+    widths: dict[str, Width]
+    following: Round | None
+    reached: bool
+    inputs: int
+
+
+def whole_blocks(draws: int) -> int:
+    """As many draws, rounded up to whole blocks.
+
+    >>> whole_blocks(20)
+    32
+    """
+    return -(-draws // DRAWS_PER_BLOCK) * DRAWS_PER_BLOCK
+
+
+def judge_round(
+    tallies: Mapping[str, Tally[Evaluate]],
+    at: Round,
+    limit: int,
+    precision: float,
+    confidence: float,
+) -> Need:
+    """The widths after a round, and what to measure next of `limit` inputs."""
+    z = float(ndtri((1 + confidence) / 2))
+    allowed = (precision / z) ** 2
+    widths = {name: _width(tally, z) for name, tally in tallies.items()}
+    counted = {name: len(tally.headline_rates) for name, tally in tallies.items()}
+    needed = max(
+        math.ceil((width.between + width.within / at.draws) / allowed * at.inputs / counted[name])
+        for name, width in widths.items()
+    )
+    if all(width.half_width <= precision for width in widths.values()):
+        return Need(widths, None, True, needed)
+    if at.inputs < limit:
+        wanted = max(math.ceil(MARGIN * needed), at.inputs + 1)
+        return Need(widths, Round(min(limit, wanted), at.draws), False, needed)
+    draws = 0.0
+    for name, width in widths.items():
+        room = counted[name] * allowed - width.between
+        draws = max(draws, width.within / room if room > 0 else math.inf)
+    if draws > MOST_DRAWS:
+        return Need(widths, None, False, needed)
+    following = Round(at.inputs, max(whole_blocks(math.ceil(MARGIN * draws)), at.draws * 2))
+    return Need(widths, following, False, needed)
+
+
+def _width(tally: Tally[Evaluate], z: float) -> Width:
+    x, m = tally.headline_rates, tally.draws
+    total = float(np.var(np.append(x, [0.0, 1.0]), ddof=1))
+    within = float((x * (1 - x)).mean()) * m / (m - 1)
+    half_width = z * math.sqrt(total / len(x)) if len(x) else math.inf
+    return Width(half_width=half_width, between=max(0.0, total - within / m), within=within)
+
+
+@dataclass
+class MemoryStore:
+    """Blocks that are kept as long as the process runs."""
+
+    blocks: Blocks | None = None
+
+    def load(self, inputs: int) -> Blocks | None:
+        return self.blocks if self.blocks is None or len(self.blocks.right) == inputs else None
+
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        self.blocks = blocks
+
+    def finish(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+
+
+@dataclass
+class GrowingStore:
+    """Blocks of some of the inputs, at `rows` of all of them, kept as blocks of all.
+
+    So a measurement of more of them, or with more draws, continues where a smaller one ended.
+    """
+
+    whole: Store
+    rows: IntArray
+    inputs: int
+    _held: Blocks | None = field(default=None, repr=False)
+
+    def load(self, inputs: int) -> Blocks | None:
+        held = self.whole.load(self.inputs)
+        if held is None:
+            return None
+        self._held = held
+        rows, sums = self.rows, held.sums
+        sums = sums[rows] if sums.size else sums
+        return Blocks(held.right[rows], held.finished[rows], held.calls[rows], sums)
+
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        self.whole.save(self._with(blocks), now=now)
+
+    def finish(self, blocks: Blocks) -> None:
+        self.whole.finish(self._with(blocks))
+
+    def _with(self, blocks: Blocks) -> Blocks:
+        held = self._held = self._held or Blocks.none(self.inputs)
+        held.right[self.rows] = blocks.right
+        held.finished[self.rows] = blocks.finished
+        held.calls[self.rows] = blocks.calls
+        if blocks.sums.size:
+            if not held.sums.size:
+                held.sums = np.full((self.inputs, blocks.sums.shape[1]), -np.inf)
+            held.sums[self.rows] = blocks.sums
+        return held
+
+
+class Growth:
+    """The rounds of a run. Blocks of a round are those of the next one too.
+
+    With a folder, rounds are noted there before they are measured, so that a resumed run takes the same
+    rounds.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.whole = session, session.data.evaluate
+        assert session.settings.precision is not None
+        self.precision = session.settings.precision
+        self.need: Need | None = None
+        self._memory: dict[str, MemoryStore] = {}
+        folder = session.folder
+        noted = folder.noted(ROUNDS) if folder else None
+        draws = whole_blocks(session.settings.draws or 1)
+        first = Round(min(len(self.whole), FIRST_INPUTS), draws)
+        self.rounds = [Round(*each) for each in noted] if noted else [first]
+        session.store = self.store
+        self._begin_round()
+
+    @property
+    def reached(self) -> bool:
+        """Whether all intervals are narrow enough."""
+        return self.need is not None and self.need.reached
+
+    def _begin_round(self) -> None:
+        """Note the round, and give the session its inputs and draws."""
+        session, at = self.session, self.rounds[-1]
+        if session.folder:
+            session.folder.note(ROUNDS, [list(each) for each in self.rounds])
+        split = self.whole.limit(at.inputs, session.settings.seed, "inputs")
+        session.data = replace(session.data, evaluate=split)
+        session.settings = replace(session.settings, draws=at.draws)
+
+    def store(self, name: str) -> Store:
+        """Where a source keeps its blocks: among those of all inputs there are."""
+        folder = self.session.folder
+        memory = self._memory.setdefault(name, MemoryStore())
+        place = {index: row for row, index in enumerate(self.whole.indices.tolist())}
+        indices = self.session.data.evaluate.indices.tolist()
+        rows = np.array([place[index] for index in indices])
+        return GrowingStore(folder.store(name) if folder else memory, rows, len(self.whole))
+
+    def continues(self, tallies: Mapping[str, Tally[Evaluate]]) -> bool:
+        """Judge the tallies of this round; whether there is another one."""
+        if not tallies or not all(len(tally.headline_rates) for tally in tallies.values()):
+            return False
+        confidence = self.session.settings.confidence
+        self.need = judge_round(
+            tallies, self.rounds[-1], len(self.whole), self.precision, confidence
+        )
+        if self.need.following is None:
+            return False
+        self.rounds.append(self.need.following)
+        self._begin_round()
+        return True
+
+    def described(self, data: DataRecord) -> DataRecord:
+        """The data of the report, with the inputs that were measured."""
+        split = self.session.data.evaluate
+        sizes = data.inputs.model_copy(update={"evaluate": len(split)})
+        return data.model_copy(update={"inputs": sizes, "fingerprint": split.fingerprint()})
+
+    def record(self) -> PrecisionRecord:
+        """The entry in the report."""
+        need = self.need
+        return PrecisionRecord(
+            asked=self.precision,
+            reached=self.reached,
+            rounds=tuple(self.rounds),
+            available_inputs=len(self.whole),
+            needed_inputs=need.inputs if need else None,
+            widths=need.widths if need else {},
+        )
+
+    def shortfall(self) -> str:
+        """Why it was not reached, and what it would cost."""
+        if self.need is None:
+            return "no source could be measured on clean-correct inputs"
+        name, widest = max(self.need.widths.items(), key=lambda item: item[1].half_width)
+        inputs, draws = self.rounds[-1]
+        return (
+            f"the interval of {name} has a half-width of {100 * widest.half_width:.2f} points after"
+            f" {inputs:,} inputs of {draws} draws, and no more inputs are available;"
+            f" ±{100 * self.precision:g} points would take about {self.need.inputs:,} inputs,"
+            f" {self.need.inputs * (draws + 1):,} calls per source"
+        )
+
+
+def grow(session: Session, sources: Sequence[Source], *, search_failed: bool = False) -> Growth:
+    """Leave the session with as many inputs and draws as its precision takes."""
+    drawn = [source for source in sources if source.metric in DRAWN]
+    if not drawn and not search_failed:
+        raise SpecError(
+            "`precision` must come with a source that draws, got none. Example: --sources uniform"
+        )
+    growth = Growth(session)
+    continues = True
+    while continues:
+        everything = np.ones(len(session.data.evaluate), bool)
+        correct = session.measure(Clean(), everything).right == 1
+        tallies = {}
+        for source in drawn:
+            try:
+                tallies[source.name] = session.measure(source, correct)
+            except Exception:  # its row states why when all are measured
+                logger.debug("source %s failed", source.name, exc_info=True)
+        continues = growth.continues(tallies)
+    return growth

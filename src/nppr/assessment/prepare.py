@@ -1,0 +1,292 @@
+"""What every command does before it computes: load, check, describe, prepare, open the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nppr.assessment.run_folder import Division, RunFolder
+from nppr.assessment.run_settings import RunSettings
+from nppr.budget import Budget
+from nppr.classifiers import Classifier, ModelSpec, Prepared, frozen, load_classifier, prepare
+from nppr.classifiers.prepare import FORMS
+from nppr.data import Data
+from nppr.data.load import DataSpec, load_data
+from nppr.distributed import first, gathered, require_same, world
+from nppr.distributions import Dependency
+from nppr.errors import ClassifierError
+from nppr.measurement import probe
+from nppr.report.model import (
+    BudgetRecord,
+    ClassifierRecord,
+    DataRecord,
+    FeaturesRecord,
+    SettingsRecord,
+    SourceRecord,
+    SplitSizes,
+)
+from nppr.search import FitProgress, LearnedNoise, Search, SearchSettings
+from nppr.sources import Source
+
+FIT_MICRO_BATCH = 64
+FIT_NUMBERS = 2**22
+"""Numbers in the images of a micro-batch of a search, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A classifier, data and a run folder, ready for work, and their records in the report."""
+
+    data: Data
+    budget: Budget
+    classifier: Prepared
+    feature_model: Classifier | None
+    settings: RunSettings
+    folder: RunFolder | None
+    records: Records
+
+    def search(
+        self, settings: SearchSettings, progress: Callable[[FitProgress], None] | None = None
+    ) -> Search:
+        """The search for the worst noise of this classifier.
+
+        It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
+        Noise that cannot see features, because the model shows none, may see the label only.
+        """
+        if self.lacks_features(settings):
+            family = replace(settings.family, dependency=Dependency.LABEL)
+            settings = replace(settings, family=family)
+        return Search(
+            settings=settings,
+            classifier=fixed_form(self.classifier, self.data),
+            data=self.data,
+            budget=self.budget,
+            described=self.records.classifier,
+            seed=self.settings.seed,
+            feature_model=self.feature_model,
+            quantise=self.settings.quantise,
+            folder=self.folder.path / "fit" if self.folder else None,
+            identity=self.folder.identity if self.folder else "",
+            progress=progress,
+        )
+
+    def lacks_features(self, settings: SearchSettings | None) -> bool:
+        """Whether joint noise is asked for and the model shows no features."""
+        joint = settings is not None and settings.family.dependency is Dependency.JOINT
+        return joint and self.records.classifier.features is None
+
+
+@dataclass(frozen=True)
+class Records:
+    """The parts of a report that are known before anything is measured: the identity of a run."""
+
+    classifier: ClassifierRecord
+    data: DataRecord
+    budget: BudgetRecord
+    settings: SettingsRecord
+    seed: int
+
+    def identity(self) -> dict[str, object]:
+        """What two runs must share to be the same run."""
+        return {
+            "classifier": self.classifier.model_dump(mode="json"),
+            "data": self.data.model_dump(mode="json"),
+            "budget": self.budget.model_dump(mode="json"),
+            "settings": self.settings.model_dump(mode="json"),
+            "seed": self.seed,
+            "nppr_version": version("nppr"),
+        }
+
+
+def load_inputs(data: DataSpec, settings: RunSettings) -> Data:
+    """The data, with as many inputs in each split as the settings allow."""
+    return load_data(data).limit(
+        inputs=settings.inputs,
+        fit_inputs=settings.fit_inputs,
+        select_inputs=settings.select_inputs,
+        seed=settings.seed,
+    )
+
+
+def prepare_run(
+    model: ModelSpec,
+    data: Data,
+    budget: Budget,
+    settings: RunSettings,
+    *,
+    sources: Sequence[Source] = (),
+    search: SearchSettings | None = None,
+    distributions: Sequence[LearnedNoise] = (),
+    feature_model: ModelSpec | None = None,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> Setup:
+    """Make everything ready for these sources and this search; with `out`, take the run's folder."""
+    classifier = load_classifier(model, data=data)
+    features = None if feature_model is None else load_classifier(feature_model, data=data)
+    division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
+    threads = division.threads or gathered(torch.get_num_threads())[0]
+    if threads != torch.get_num_threads():  # it would round a fit otherwise
+        torch.set_num_threads(threads)
+    if batch_size is not None:
+        division = replace(division, micro_batch=batch_size)
+    ready = _prepare_on_ranks(classifier, data, device, division)
+    records = Records(
+        classifier=_describe_classifier(classifier, features, data),
+        data=_describe_data(data),
+        budget=describe_budget(budget),
+        settings=SettingsRecord(
+            sources=tuple(_describe_source(source, data) for source in sources),
+            search=search,
+            distributions={each.source.name: each.checksum for each in distributions},
+            **{name: value for name, value in asdict(settings).items() if name != "seed"},
+        ),
+        seed=settings.seed,
+    )
+    _require_same_ranks(records, data)
+    folder = None
+    if out is not None:
+        identity = {**records.identity(), "device": ready.device.type}
+        used = Division(ready.micro_batch, ready.form, torch.get_num_threads())
+        folder = first(
+            lambda: RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
+        )
+        if not resume:
+            folder.clear_rank()
+    return Setup(data, budget, ready, features, settings, folder, records)
+
+
+def fixed_form(classifier: Prepared, data: Data) -> Prepared:
+    """The classifier in the form and micro-batch in which searches run, whatever the clock prefers."""
+    pixels = math.prod(data.shape)
+    fixed = prepare(
+        classifier.reference,
+        probe(data.evaluate),
+        classes=data.classes,
+        device=classifier.device,
+        micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
+        form=FORMS,
+    )
+    return _smallest_micro_batch(fixed)
+
+
+def _prepare_on_ranks(
+    classifier: Classifier, data: Data, device: str | torch.device | None, division: Division
+) -> Prepared:
+    """The classifier in the form and micro-batch of the division, else those that are fastest.
+
+    Of several ranks the first searches, alone, and the others follow it.
+    """
+    prepared = partial(
+        prepare, classifier, probe(data.evaluate), classes=data.classes, device=device
+    )
+    if world().size == 1:
+        return prepared(micro_batch=division.micro_batch, form=division.form)
+    found: list[Prepared] = []
+
+    def search() -> tuple[int, tuple[str, ...]]:
+        found.append(prepared(micro_batch=division.micro_batch, form=division.form))
+        return found[0].micro_batch, found[0].form
+
+    size, kept = first(search)
+    ready = found[0] if found else prepared(micro_batch=size, form=kept)
+    require_same({"device": ready.device.type})
+    return _smallest_micro_batch(ready)
+
+
+def _smallest_micro_batch(ready: Prepared) -> Prepared:
+    """With the smallest micro-batch of all ranks: memory may be short on one of them."""
+    return replace(ready, micro_batch=min(gathered(ready.micro_batch)))
+
+
+def _require_same_ranks(records: Records, data: Data) -> None:
+    """Raise `InputError` where ranks were given different things or have different versions."""
+    if world().size == 1:
+        return
+    splits = {f"{each.kind.name} split": each.fingerprint() for each in (data.fit, data.select)}
+    versions = {
+        "Python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+    require_same({**records.identity(), **splits, "version of": versions})
+
+
+def describe_budget(budget: Budget) -> BudgetRecord:
+    """A budget in the report."""
+    return BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text)
+
+
+def _describe_source(source: Source, data: Data) -> SourceRecord:
+    return SourceRecord(
+        name=source.name,
+        kind=source.kind,
+        metric=source.metric,
+        fixed=source.is_fixed_noise,
+        options=source.options(data.shape),
+    )
+
+
+def _describe_classifier(
+    classifier: Classifier, feature_model: Classifier | None, data: Data
+) -> ClassifierRecord:
+    return ClassifierRecord(
+        name=classifier.name,
+        weights=classifier.weights,
+        mean=classifier.mean,
+        std=classifier.std,
+        fingerprint=classifier.fingerprint() or _hash_answers(classifier, data),
+        features=_describe_features(classifier, feature_model, data),
+    )
+
+
+def _hash_answers(classifier: Classifier, data: Data) -> str:
+    """A hash of a plain callable's answers, which tells two of them apart as far as answers do."""
+    with frozen(classifier) as model, torch.no_grad():
+        answers = model.logits(probe(data.evaluate).clone()).argmax(1)
+    return "answers " + hashlib.sha256(answers.cpu().numpy().tobytes()).hexdigest()
+
+
+def _describe_features(
+    classifier: Classifier, feature_model: Classifier | None, data: Data
+) -> FeaturesRecord | None:
+    """Which model and layer the features come from, and how many there are; None without any."""
+    model = classifier if feature_model is None else feature_model
+    try:
+        with frozen(model) as seen, torch.no_grad():
+            number = seen.features(probe(data.evaluate)[:2]).shape[1]
+    except ClassifierError:
+        if feature_model is None and classifier.features is None:
+            return None
+        raise
+    return FeaturesRecord(
+        model=model.name,
+        fingerprint=model.fingerprint(),
+        layer=model.features or "input of the last linear layer",
+        number=number,
+    )
+
+
+def _describe_data(data: Data) -> DataRecord:
+    return DataRecord(
+        name=data.name,
+        classes=data.classes,
+        class_names=tuple(data.class_names),
+        shape=tuple(data.shape),
+        split=data.split,
+        resize=data.resize,
+        inputs=SplitSizes(fit=len(data.fit), select=len(data.select), evaluate=len(data.evaluate)),
+        fingerprint=data.evaluate.fingerprint(),
+    )

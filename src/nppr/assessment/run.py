@@ -1,0 +1,356 @@
+"""One run: measure every source on the same inputs, read the tallies, write the report."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.assessment.collect_evidence import collect
+from nppr.assessment.precision import Growth, grow
+from nppr.assessment.prepare import Setup
+from nppr.assessment.rare_failures import Followed, follow_rare_failures
+from nppr.assessment.session import Session, result_of
+from nppr.budget import Budget
+from nppr.distributed import first, world
+from nppr.doctor import check_model, check_results, flag, grade, overlap_flags, result_flags
+from nppr.doctor.flags import NO_FEATURES, PRECISION, RARE_PARTLY
+from nppr.errors import NpprError
+from nppr.measurement import ProgressCallback, measure
+from nppr.report import Report, per_input_of
+from nppr.report.evidence import Evidence
+from nppr.report.model import (
+    MERGED,
+    SCHEMA_VERSION,
+    DistributionRecord,
+    Environment,
+    Flag,
+    Result,
+    SeedSpread,
+    Timing,
+)
+from nppr.search import LearnedNoise, Search
+from nppr.sources import NPPR, Clean, Source, references
+from nppr.statistics.estimates import adversarial, merged, probabilistic
+from nppr.types import BoolArray, Evaluate, Metric, Tally
+
+logger = logging.getLogger(__name__)
+
+
+def complete_run(
+    setup: Setup,
+    sources: Sequence[Source],
+    learned: Sequence[LearnedNoise] = (),
+    search: Search | None = None,
+    progress: ProgressCallback | None = None,
+) -> Report:
+    """Measure all sources; one that fails gets a row that states why, and the others go on.
+
+    Learned noise that is given, and what `search` finds, comes last.
+    """
+    session = Session(setup.settings, setup.data, setup.classifier, setup.folder, progress)
+    flags = _examine(setup, search)  # first: unreadable data must not cost a finished run
+    failed: list[Result] = []
+    growth = None
+    if setup.settings.precision is not None:
+        found, failed = _run_search(session, search)
+        learned, search = [*learned, *found], None
+        drawn = [*sources, *(each.source for each in learned)]
+        growth = grow(session, drawn, search_failed=bool(failed))
+    ordered = _in_order(sources, cheap_first=setup.settings.only_merged)
+    run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
+    ready = [session.fitted(source) for source in ordered]
+    for source in ready:
+        run.add(source)
+    found, more = _run_search(session, search)
+    run.results += [*failed, *more]
+    for each in [*learned, *found]:
+        seen = each if each.source.feature_model else each.with_known(features)
+        run.add_learned(seen, setup.records.classifier.fingerprint)
+    return _finish(setup, run, ordered, ready, flags, growth)
+
+
+def _examine(setup: Setup, search: Search | None) -> list[Flag]:
+    """What is known of data and classifier before anything is measured."""
+    reference, seed = setup.classifier.reference, setup.settings.seed
+    flags = [*overlap_flags(setup.data), *check_model(reference, setup.data, seed=seed)]
+    if search is not None and setup.lacks_features(setup.records.settings.search):
+        flags.append(flag(NO_FEATURES, source=NPPR))
+    return flags
+
+
+def _in_order(sources: Sequence[Source], *, cheap_first: bool) -> list[Source]:
+    return sorted(sources, key=lambda source: source.cost) if cheap_first else list(sources)
+
+
+def _run_search(session: Session, search: Search | None) -> tuple[list[LearnedNoise], list[Result]]:
+    """What a search finds, kept in the run's folder, or the row that states why it failed."""
+    if search is None:
+        return [], []
+    try:
+        with session.timed("fit"):
+            found = search.run()
+    except Exception as error:
+        return [], [session.failed(NPPR, Metric.NPPR, error)]
+    if session.folder:
+        session.folder.save_learned(found)
+    return found, []
+
+
+def _sees_features(setup: Setup, learned: Sequence[LearnedNoise], search: Search | None) -> bool:
+    """Whether learned noise will see features of this classifier, which has some."""
+    sees = any(
+        each.source.distribution.features and not each.source.feature_model for each in learned
+    )
+    if search is not None and search.feature_model is None:
+        sees = sees or search.settings.family.dependency.sees_input
+    return sees and setup.records.classifier.features is not None
+
+
+def _measure_clean(
+    session: Session, *, keep: bool
+) -> tuple[_Measurements, dict[int, Tensor] | None]:
+    """The measurement of the clean inputs, and their features where learned noise needs them."""
+    split = session.data.evaluate
+    everything = np.ones(len(split), bool)
+    features: dict[int, Tensor] | None = {} if keep else None
+    source = Clean()
+    clean = session.measure(source, everything, keep=features)
+    if features is not None and len(features) < len(everything):  # it was resumed
+        quantise = session.settings.quantise
+        measure(source, session.classifier, split, clean_correct=everything, quantise=quantise,
+                keep=features)  # fmt: skip
+    return _Measurements(session, clean, session.read(source, clean, clean)), features
+
+
+@dataclass
+class _Measurements:
+    """All tallies and rows so far; `inside` are the sources measured that stay in the budget."""
+
+    session: Session
+    clean: Tally[Evaluate]
+    results: list[Result]
+    tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
+    inside: list[Source] = field(default_factory=list)
+    learned: list[LearnedNoise] = field(default_factory=list)
+
+    @property
+    def clean_correct(self) -> BoolArray:
+        correct: BoolArray = self.clean.right == 1
+        return correct
+
+    def add(self, source: Source) -> None:
+        """Measure a source."""
+        settings = self.session.settings
+        try:
+            tally = self.session.measure(source, self.clean_correct, skip=self._broken(source))
+            if not (settings.only_merged and source.metric is Metric.AR):
+                self.results += self.session.read(source, tally, self.clean)
+            self.tallies[source.name] = tally
+            if source.budget is not None:
+                self.inside.append(source)
+        except Exception as error:  # whatever a source does, the others' results are kept
+            self.results.append(self.session.failed(source, source.metric, error))
+
+    def add_learned(self, learned: LearnedNoise, fingerprint: str) -> None:
+        """Measure learned noise, on the classifier of this fingerprint."""
+        self.learned.append(learned)
+        self.add(learned.source)
+        # On another classifier or at another radius nothing was compared on the select split.
+        if learned.was_compared(fingerprint) and learned.source.name in self.tallies:
+            self._add_with_references(learned)
+
+    def _add_with_references(self, learned: LearnedNoise) -> None:
+        """NPPR of the family and the reference noises together: that of the lowest on select."""
+        settings = self.session.settings
+        source, measured = learned.source, learned.source.name
+        if learned.winner:
+            noise = next(each for each in references(source.budget) if each.name == learned.winner)
+            measured = noise.name
+            tally = self.tallies.get(measured) or self.session.measure(noise, self.clean_correct)
+        else:
+            tally = self.tallies[measured]
+        for row in probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed):
+            result = result_of(source, row, with_references=True)
+            known = measured if measured in self.tallies else None
+            self.results.append(result.model_copy(update={"tally": known}))
+
+    def merge(self) -> None:
+        """AR over all sources of the budget, where there is an attack and something to merge."""
+        settings = self.session.settings
+        attacked = any(source.metric is Metric.AR for source in self.inside)
+        if not attacked or not (len(self.inside) > 1 or settings.only_merged):
+            return
+        tally = merged([self.tallies[source.name] for source in self.inside])
+        try:
+            found = adversarial(tally, settings.confidence)
+            budget = self.inside[0].budget
+            radius = budget.radius if budget else None
+            self.results.append(Result(source=MERGED, radius=radius, **vars(found)))
+        except NpprError as error:  # no input is clean-correct
+            self.results.append(self.session.failed(MERGED, Metric.AR, error))
+
+    def _broken(self, source: Source) -> BoolArray | None:
+        """Inputs that need not be attacked, where only merged AR is wanted."""
+        if not self.session.settings.only_merged or source.metric is not Metric.AR:
+            return None
+        broken = ~self.clean_correct
+        for each in self.inside:
+            broken = broken | ~self.tallies[each.name].unbroken
+        return broken
+
+
+def _finish(
+    setup: Setup,
+    run: _Measurements,
+    given: Sequence[Source],
+    ready: Sequence[Source],
+    flags: Sequence[Flag],
+    growth: Growth | None,
+) -> Report:
+    """What is read off all measurements together, and the report, kept in the run's folder."""
+    session, records = run.session, setup.records
+    noises = [each.source for each in run.learned]
+    sources = [*ready, *noises]
+    run.merge()
+    rare, rows = follow_rare_failures(session, sources, run.tallies)
+    run.results += rows
+    learned = [_describe_learned(each, run) for each in run.learned]
+    measured = [source for source in sources if source.name in run.tallies]
+    settings, classes = session.settings, session.data.classes
+    flags = [
+        *flags,
+        *result_flags(run.results),
+        *check_results(
+            run.results, run.tallies, measured, learned, run.clean, classes, settings.confidence
+        ),
+        *_unfinished(growth, rare),
+    ]
+    classifier = session.classifier
+    report = Report(
+        schema_version=SCHEMA_VERSION,
+        nppr_version=version("nppr"),
+        classifier=records.classifier,
+        data=growth.described(records.data) if growth else records.data,
+        budget=records.budget,
+        seed=records.seed,
+        settings=records.settings,
+        results=tuple(run.results),
+        other_radii=tuple(_at_other_radii(session, [*given, *noises], run.clean, setup.budget)),
+        distributions=tuple(learned),
+        flags=tuple(flags),
+        grade=grade(flags),
+        rare=tuple(found.record(run.tallies[name]) for name, found in rare.items()),
+        precision=growth.record() if growth else None,
+        timing=Timing(
+            seconds=dict(session.seconds),
+            total_seconds=round(sum(session.seconds.values()), 3),
+            images_per_second=round(classifier.images_per_second, 1),
+        ),
+        environment=Environment(
+            python=platform.python_version(),
+            torch=str(torch.__version__),
+            numpy=np.__version__,
+            platform=platform.platform(),
+            device=str(classifier.device),
+            threads=torch.get_num_threads(),
+            ranks=world().size,
+            micro_batch=classifier.micro_batch,
+            form=classifier.form,
+        ),
+    )
+    per_input = per_input_of(run.tallies, settings.confidence)
+    evidence = _collect_evidence(run, ready, setup.budget)
+    if session.folder:
+        kept = {name: found.rare for name, found in rare.items()}
+        session.folder.write(report, per_input, evidence, kept)
+    return report.with_inputs(per_input, evidence)
+
+
+def _at_other_radii(
+    session: Session, sources: Sequence[Source], clean: Tally[Evaluate], budget: Budget
+) -> list[Result]:
+    """The results of all sources that have a budget, at the other radii of the settings.
+
+    Learned noise is scaled to the radius and not fitted again; what is fitted to a radius is.
+    """
+    rows: list[Result] = []
+    for text in session.settings.radii:
+        other = Budget.parse(budget.norm.name, text)
+        for source in sources:
+            if source.budget is None:
+                continue
+            try:
+                moved = session.fitted(source.at(other))
+                stored = f"{source.name}@{other.radius!r}"
+                tally = session.measure(moved, clean.right == 1, stored=stored)
+                found = session.read(moved, tally, clean)
+                rows += [
+                    row.model_copy(update={"tally": None})
+                    for row in found
+                    if row.metric is source.metric
+                ]
+            except Exception as error:  # the others' results are kept
+                row = session.failed(source, source.metric, error)
+                rows.append(row.model_copy(update={"radius": other.radius}))
+    return rows
+
+
+def _describe_learned(learned: LearnedNoise, run: _Measurements) -> DistributionRecord:
+    """The record of learned noise, with the values of all searches of its floor if there are more."""
+    values = {
+        each.source.name: float(run.tallies[each.source.name].headline_rates.mean())
+        for each in run.learned
+        if each.source.floor == learned.source.floor and each.source.name in run.tallies
+    }
+    seeds = None
+    if len(values) > 1:
+        lowest, highest = min(values.values()), max(values.values())
+        seeds = SeedSpread(values=values, minimum=lowest, spread=highest - lowest)
+    return learned.describe(seeds)
+
+
+def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
+    """What was asked for and could not be had: a precision, all inputs followed."""
+    found = []
+    if growth is not None and not growth.reached:
+        found.append(flag(PRECISION, growth.shortfall()))
+    for name, each in rare.items():
+        followed = len(each.rare.positions)
+        if followed < each.unbroken:
+            words = f"{followed:,} of {each.unbroken:,} inputs without a failure were followed"
+            found.append(flag(RARE_PARTLY, words, name))
+    return found
+
+
+def _collect_evidence(
+    run: _Measurements, sources: Sequence[Source], budget: Budget
+) -> Evidence | None:
+    """What a page shows beside numbers; a failure here never costs the run."""
+    session = run.session
+    chosen = [each for each in run.learned if each.source.fit_seed is None]
+    plain = sorted(chosen, key=lambda each: each.source.floor != 0)
+    try:
+        return first(
+            lambda: collect(
+                session.classifier,
+                session.data,
+                run.tallies,
+                run.clean,
+                sources,
+                [each.source for each in chosen],
+                winner=plain[0].winner if plain else None,
+                budget=budget,
+                seed=session.settings.seed,
+                quantise=session.settings.quantise,
+            )
+        )
+    except Exception:
+        logger.warning("nothing is collected to be shown", exc_info=True)
+        return None

@@ -1,0 +1,99 @@
+"""What determines the numbers of a run, beside classifier, data, budget and sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nppr.budget import Budget, parse_radius
+from nppr.errors import BudgetError, SpecError
+
+DRAWS = 100
+"""Draws per input unless something else is asked for."""
+
+PRECISION_DRAWS = 16
+"""Draws per input that a run with a wanted precision begins with: one block."""
+
+RARE_FLOOR = 1e-6
+"""Rarer failures are not searched for: the input then counts with about this probability."""
+
+RARE_CALLS_PER_INPUT = 5_500
+"""Calls that reach the floor with the fewest particles, and one level to spare."""
+
+LEAST_CONFIDENCE = 0.0
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What determines the numbers of a run.
+
+    With `precision`, `draws` and `inputs` are the fewest draws and the most inputs. `rare_calls` are
+    those that splitting may take in all; the sources are measured at the other `radii` too.
+    """
+
+    draws: int | None = None
+    inputs: int | None = None
+    fit_inputs: int | None = None
+    select_inputs: int | None = None
+    confidence: float = 0.95
+    seed: int = 0
+    quantise: bool = False
+    only_merged: bool = False
+    precision: float | None = None
+    rare_calls: int | None = None
+    radii: tuple[str | float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.confidence, float) and 0 < self.confidence < 1):
+            raise SpecError(
+                f"`confidence` must lie in (0, 1), got {self.confidence!r}. Example: 0.95"
+            )
+        least = {"seed": 0, "rare_calls": RARE_CALLS_PER_INPUT}
+        for name in ("draws", "inputs", "fit_inputs", "select_inputs", "seed", "rare_calls"):
+            value, smallest = getattr(self, name), least.get(name, 1)
+            if value is not None and not (isinstance(value, int) and value >= smallest):
+                argument = name.replace("_", "-")
+                raise SpecError(
+                    f"`{argument}` must be a whole number >= {smallest}, got {value!r}."
+                )
+        if self.radii and self.only_merged:
+            raise SpecError(
+                "`radii` must come without only-merged, which reports one row for all attacks."
+            )
+        if self.precision is not None and not 0 < self.precision < 0.5:
+            raise SpecError(
+                f"`precision` must lie in (0, 0.5), got {self.precision}: half the width of an"
+                " interval. Example: 0.01"
+            )
+        default = DRAWS if self.precision is None else PRECISION_DRAWS
+        object.__setattr__(self, "draws", default if self.draws is None else self.draws)
+        object.__setattr__(self, "radii", _sorted_radii(self.radii))
+
+
+def _sorted_radii(radii: tuple[str | float, ...]) -> tuple[str, ...]:
+    """As they were written, smallest first."""
+    try:
+        known = {parse_radius(radius): str(radius) for radius in radii}
+    except BudgetError as error:
+        raise BudgetError(str(error).replace("`radius`", "`radii`")) from error
+    if len(known) < len(radii):
+        raise SpecError(f"`radii` must be different, got {', '.join(map(str, radii))}.")
+    return tuple(known[radius] for radius in sorted(known))
+
+
+def require_budget(budget: Budget | None, data: str) -> Budget:
+    """The budget, which must be stated except for the digits demo; `data` is the name of the data."""
+    if isinstance(budget, Budget) and budget.norm.name == "linf" and budget.radius > 1:
+        raise BudgetError(
+            f"`radius` must be at most 1 for images in [0, 1], got {budget.radius_text}."
+            " Example: 8/255"
+        )
+    if isinstance(budget, Budget):
+        return budget
+    if budget is not None:
+        raise BudgetError(f"`budget` must be a Budget, got {budget!r}. Example: Budget.linf(0.1)")
+    if data == "digits":
+        return Budget.linf(0.1)
+    raise BudgetError(
+        "`budget` must be stated for your data: the largest perturbation you admit."
+        " Example: --norm linf --eps 8/255"
+    )

@@ -1,0 +1,137 @@
+"""What a run measures with: a classifier, inputs, where blocks are kept, and how long it took."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from nppr.assessment.run_folder import RunFolder
+from nppr.assessment.run_settings import RunSettings
+from nppr.checkpoint import Store
+from nppr.classifiers import Prepared
+from nppr.data import Data
+from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
+from nppr.errors import GradientError, NoFitDataError
+from nppr.measurement import ProgressCallback, measure
+from nppr.report.model import Result
+from nppr.sources import Source
+from nppr.types import BoolArray, Estimate, Evaluate, Metric, Tally
+
+logger = logging.getLogger(__name__)
+
+SKIPPED = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
+"""Errors after which a source is skipped, not failed."""
+
+
+@dataclass
+class Session:
+    """Measures one source after the other on the same inputs.
+
+    A run with a wanted precision grows `data` and `settings.draws` on the way, and keeps blocks by
+    `store` of its own.
+    """
+
+    settings: RunSettings
+    data: Data
+    classifier: Prepared
+    folder: RunFolder | None = None
+    progress: ProgressCallback | None = None
+    store: Callable[[str], Store] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def measure(
+        self,
+        source: Source,
+        clean_correct: BoolArray,
+        *,
+        keep: dict[int, Tensor] | None = None,
+        skip: BoolArray | None = None,
+        stored: str | None = None,
+    ) -> Tally[Evaluate]:
+        """The tally of a source; its blocks are kept under its name, or under `stored`."""
+        name, progress = stored or source.name, self.progress
+        store = self.store or (self.folder.store if self.folder else None)
+        with self.timed(name):
+            tally = measure(
+                source,
+                self.classifier,
+                self.data.evaluate,
+                draws=self.settings.draws or 1,
+                seed=self.settings.seed,
+                clean_correct=clean_correct,
+                quantise=self.settings.quantise,
+                progress=(lambda at: progress(replace(at, source=name))) if progress else None,
+                store=store(name) if store else None,
+                keep=keep,
+                skip=skip,
+            )
+        # Where memory ran out the next source begins with what was left.
+        self.classifier = replace(self.classifier, micro_batch=tally.micro_batch)
+        return tally
+
+    def fitted(self, source: Source) -> Source:
+        """The source, fitted on the fit split if it must be and there is one."""
+        if not source.needs_fit_split or not len(self.data.fit):
+            return source
+        return source.fitted_on(
+            self.classifier.reference,
+            self.data.fit,
+            seed=self.settings.seed,
+            device=self.classifier.device,
+            progress=self.progress,
+        )
+
+    def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Result]:
+        """The rows of a source."""
+        found = source.read(tally, clean, self.settings.confidence, self.settings.seed)
+        return [result_of(source, estimate) for estimate in found]
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Adds the time a block takes to what a source took in this session."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            elapsed = time.perf_counter() - start
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
+
+    def failed(self, source: Source | str, metric: Metric, error: Exception) -> Result:
+        """The row of a source that could not be measured."""
+        name = source if isinstance(source, str) else source.name
+        logger.debug("%s failed", name, exc_info=error)
+        flags = tuple(flag for kind, flag in SKIPPED.items() if isinstance(error, kind))
+        return Result(
+            source=source if isinstance(source, str) else source.row_source,
+            **({} if isinstance(source, str) else _facts(source)),
+            metric=metric,
+            confidence=self.settings.confidence,
+            flags=flags,
+            error=" ".join(str(error).split()) or type(error).__name__,
+        )
+
+
+def result_of(source: Source, estimate: Estimate, *, with_references: bool = False) -> Result:
+    """An estimate as a row of the report."""
+    return Result(
+        source=source.row_source,
+        **_facts(source),
+        **vars(estimate),
+        tally=source.name,
+        with_references=with_references,
+    )
+
+
+def _facts(source: Source) -> dict[str, object]:
+    """What a row states about its source in fields."""
+    return {
+        "radius": source.budget.radius if source.budget else None,
+        "dependency": source.dependency,
+        "floor": source.floor,
+        "fit_seed": source.fit_seed,
+    }

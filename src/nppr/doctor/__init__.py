@@ -1,0 +1,15 @@
+"""The doctor: what is examined, the flags it raises, and the grade they make."""
+
+from nppr.doctor.flags import flag, grade, overlap_flags, result_flags
+from nppr.doctor.model_checks import check_inputs, check_model
+from nppr.doctor.result_checks import check_results
+
+__all__ = [
+    "check_inputs",
+    "check_model",
+    "check_results",
+    "flag",
+    "grade",
+    "overlap_flags",
+    "result_flags",
+]

@@ -1,0 +1,201 @@
+"""What the measurements reveal about themselves.
+
+Attacks: does anything break inputs that the attack by gradients left unbroken? Nesting: is the worst noise found at
+least as bad as noise that was admitted anyway? Two tallies of the same inputs are compared by the differences d of
+their rates, one for each clean-correct input: the first is higher beyond chance where
+`mean(d) > 1.645 std(d) / sqrt(n)`, the one-sided paired test at 95 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+
+from nppr.doctor.flags import (
+    ATTACK_PARTS,
+    ATTACK_TOO_WEAK,
+    FEW_DRAWS,
+    FEW_INPUTS,
+    GRADIENT_MASKING,
+    NEAR_CHANCE,
+    NEARLY_DETERMINISTIC,
+    NPPR_ABOVE_PARENT,
+    NPPR_ABOVE_PR,
+    ONE_COMPONENT,
+    flag,
+)
+from nppr.report.model import DistributionRecord, Flag, Result
+from nppr.sources import Guidance, Source
+from nppr.statistics.estimates import accuracy
+from nppr.types import BoolArray, Evaluate, Metric, Tally
+
+FEWEST_DRAWS = 10
+"""With 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)."""
+
+FEWEST_INPUTS = 30
+"""With 30 inputs, half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)."""
+
+ONE_WEIGHT = 0.99
+LEAST_SPREAD = 0.1
+"""Standard deviation of a pixel over the radius; that of Uniform noise is 0.58."""
+
+
+def check_results(
+    results: Sequence[Result],
+    tallies: Mapping[str, Tally[Evaluate]],
+    sources: Sequence[Source],
+    distributions: Sequence[DistributionRecord],
+    clean: Tally[Evaluate],
+    classes: int,
+    confidence: float,
+) -> tuple[Flag, ...]:
+    """Flags of what was measured.
+
+    `tallies` are by name of the source, of all `sources`, learned ones too; `clean` is the tally of the
+    clean inputs.
+    """
+    return (
+        *_check_clean(clean, classes, confidence),
+        *_check_draws(results),
+        *_check_parts(sources, classes),
+        *_check_attacks(sources, tallies),
+        *_check_nesting(sources, tallies, distributions),
+        *_check_distributions(distributions),
+    )
+
+
+def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Iterator[Flag]:
+    """Too few correct inputs, or no more than a guess would get.
+
+    Near chance: the exact interval of the accuracy reaches down to 1 / classes, or the accuracy is
+    below `1 / classes + min(0.5 / classes, 0.1)`.
+    """
+    correct = int((clean.right == 1).sum())
+    if correct < FEWEST_INPUTS:
+        yield flag(FEW_INPUTS, f"{correct} inputs are classified correctly without noise")
+    found, chance = accuracy(clean, confidence), 1 / classes
+    if found.low <= chance or found.value < chance + min(0.5 * chance, 0.1):
+        sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"
+        share = f"accuracy {100 * found.value:.1f} % ({sure})"
+        yield flag(NEAR_CHANCE, f"{share}, where guessing gives {100 * chance:.3g} %")
+
+
+def _check_draws(results: Sequence[Result]) -> Iterator[Flag]:
+    few = dict.fromkeys(
+        row.name
+        for row in results
+        if row.metric in (Metric.PR, Metric.NPPR)
+        and row.value is not None
+        and row.draws < FEWEST_DRAWS
+    )
+    return (flag(FEW_DRAWS, source=source) for source in few)
+
+
+def _check_parts(sources: Sequence[Source], classes: int) -> Iterator[Flag]:
+    """Parts of attacks that were left out because there are too few classes for them."""
+    for source in sources:
+        if missing := source.missing_parts(classes):
+            yield flag(ATTACK_PARTS, f"left out: {', '.join(missing)}", source.name)
+
+
+def _check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator[Flag]:
+    """What a learned distribution looks like; this takes nothing from its number."""
+    for each in distributions:
+        found, components = each.diagnostics, each.family.components
+        if components > 1 and found.max_weight > ONE_WEIGHT:
+            largest = f"largest of {components} weights {found.max_weight:.4f}"
+            yield flag(ONE_COMPONENT, largest, each.name)
+        if found.realised_std < LEAST_SPREAD:
+            spread = f"standard deviation {found.realised_std:.3f} of the radius"
+            yield flag(NEARLY_DETERMINISTIC, spread, each.name)
+
+
+FEWEST_BROKEN = 3
+"""Inputs that must be broken in spite of the attack: at the border of a ball some are by chance."""
+
+CRITICAL = 1.645
+"""Standard errors that a normal variable exceeds with a probability of 5 %."""
+
+
+def _check_attacks(
+    sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+) -> Iterator[Flag]:
+    """Sources that break, in the same budget, inputs that no attack by gradients broke.
+
+    Noise, and an attack without gradients, do so only where gradients mislead; learned noise where all
+    attacks are too weak. One input is enough for learned noise: it has seen none of the evaluated ones.
+    """
+    measured = [source for source in sources if source.name in tallies]
+    for source in measured:
+        learned = source.metric is Metric.NPPR
+        masked = source.metric in (Metric.PR, Metric.AR) and source.guidance is Guidance.NOTHING
+        if not (learned or masked):
+            continue
+        attacks = [
+            tallies[each.name]
+            for each in measured
+            if each.metric is Metric.AR
+            and each.budget == source.budget
+            and (learned or each.guidance is Guidance.GRADIENTS)
+        ]
+        if not attacks:
+            continue
+        unbroken = _unbroken(attacks)
+        broken = int((unbroken & ~tallies[source.name].unbroken).sum())
+        if broken >= (1 if learned else FEWEST_BROKEN):
+            what = "a learned draw" if learned else source.name
+            inputs = "1 input" if broken == 1 else f"{broken:,} inputs"
+            which = "attack" if learned else "gradient attack"
+            name = ATTACK_TOO_WEAK if learned else GRADIENT_MASKING
+            yield flag(name, f"{what} breaks {inputs} that no {which} broke", source.name)
+
+
+def _unbroken(attacks: Sequence[Tally[Evaluate]]) -> BoolArray:
+    """Clean-correct inputs that none of the attacks broke."""
+    found: BoolArray = attacks[0].clean_correct & reduce(
+        np.logical_and, (tally.unbroken for tally in attacks)
+    )
+    return found
+
+
+def _check_nesting(
+    sources: Sequence[Source],
+    tallies: Mapping[str, Tally[Evaluate]],
+    distributions: Sequence[DistributionRecord],
+) -> Iterator[Flag]:
+    """NPPR above the PR of a reference noise, or above NPPR with a larger floor, in the same budget."""
+    measured = {source.name: source for source in sources if source.name in tallies}
+    learned = [each for each in distributions if each.name in measured]
+    quoted = [each for each in learned if each.fit_seed is None]
+    noises = [each for each in measured.values() if each.is_reference and each.name == each.kind]
+    for child in quoted:
+        budget = measured[child.name].budget
+        if child.family.floor == 0:
+            for noise in noises:
+                points = _higher(tallies[child.name], tallies[noise.name])
+                if noise.budget == budget and points:
+                    yield flag(NPPR_ABOVE_PR, f"{points} above the PR of {noise.name}", child.name)
+        for parent in learned:
+            # Noise with a larger floor is also noise with a smaller one, in the same family.
+            nested = (
+                child.family.floor < parent.family.floor
+                and replace(child.family, floor=parent.family.floor) == parent.family
+                and measured[parent.name].budget == budget
+            )
+            points = _higher(tallies[child.name], tallies[parent.name]) if nested else None
+            if points:
+                yield flag(NPPR_ABOVE_PARENT, f"{points} above {parent.name}", child.name)
+
+
+def _higher(first: Tally[Evaluate], second: Tally[Evaluate]) -> str | None:
+    """By how many points the first is higher, where it is so beyond chance."""
+    difference = first.headline_rates - second.headline_rates
+    if len(difference) < 2:
+        return None
+    mean = float(difference.mean())
+    error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    return f"{100 * mean:.1f} points" if mean > CRITICAL * error else None

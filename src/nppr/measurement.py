@@ -1,0 +1,373 @@
+"""The only loop that measures: `measure(source, classifier, split) -> Tally`.
+
+For every input and draw: ask the source for a perturbation, check it against the budget, add it, clip
+to [0, 1], and ask the classifier. The counts do not depend on the micro-batch, on the form in which
+the classifier runs, on the number of processes, or on interruptions: draws are keyed by input, and
+where the two largest logits are too close for rounding not to matter, the answer is that of the model
+as given, on that image alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.budget import perturbed
+from nppr.checkpoint import Blocks, Store
+from nppr.classifiers import Classifier, Prepared, prepare
+from nppr.classifiers.checking import check_finite
+from nppr.classifiers.prepare import AGREEMENT, FrozenForms
+from nppr.classifiers.wrap import is_out_of_memory
+from nppr.data import Part
+from nppr.data.base import PROBE_INPUTS
+from nppr.distributed import gathered, joined, share, together, world
+from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.errors import DataError, SpecError
+from nppr.sources import Clean, Source
+from nppr.types import BoolArray, FloatArray, IntArray, Progress, Split, Tally
+
+logger = logging.getLogger(__name__)
+
+NUMBERS_AT_ONCE = 2**20
+"""Numbers in the perturbed images that are made together, unless a micro-batch has more."""
+
+S = TypeVar("S", bound=Split)
+ProgressCallback = Callable[[Progress], None]
+
+
+def probe(split: Part[S]) -> Tensor:
+    """The first inputs of a split, for checking and timing a classifier."""
+    x, _ = split.batch(np.arange(min(PROBE_INPUTS, len(split))))
+    return x
+
+
+def measure(
+    source: Source,
+    classifier: Classifier | Prepared,
+    split: Part[S],
+    *,
+    classes: int | None = None,
+    draws: int = 100,
+    seed: int = 0,
+    clean_correct: BoolArray | None = None,
+    quantise: bool = False,
+    progress: ProgressCallback | None = None,
+    store: Store | None = None,
+    keep: dict[int, Tensor] | None = None,
+    skip: BoolArray | None = None,
+) -> Tally[S]:
+    """Measure a source on all inputs of a split, `draws` times each.
+
+    `classes` is needed only where `classifier` is not prepared yet. `clean_correct` is measured first
+    where it is not given. Finished blocks go to `store`, and those found there are not run again.
+    A source of one draw leaves the features of the images it judged in `keep`, by dataset index.
+    Inputs in `skip` are not run and count as wrong. Several ranks divide the inputs among them, and
+    every one of them gets the whole tally.
+    """
+    if draws < 1:
+        raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
+    if not len(split):
+        raise DataError(f"the {split.kind.name} split must hold at least one input, got none.")
+    if isinstance(classifier, Classifier):
+        known = classes or int(split.labels.max()) + 1
+        classifier = prepare(classifier, probe(split), classes=known)
+    if clean_correct is None:
+        nothing = np.zeros(len(split), bool)
+        clean = measure(Clean(), classifier, split, clean_correct=nothing, quantise=quantise)
+        clean_correct = clean.right == 1
+    draws = source.fixed_draws or draws
+    pixels = probe(split)[0].numel()
+    job = _Job(source, classifier, split, pixels, draws, seed, quantise, keep)
+    with together(), classifier.frozen(quantise=quantise) as models:
+        blocks, micro_batch = _run(job, models, progress, store, skip)
+    return Tally(
+        kind=split.kind,
+        indices=split.indices,
+        labels=split.labels,
+        clean_correct=clean_correct,
+        right=blocks.right,
+        draws=draws,
+        calls=int(blocks.calls.sum()),
+        micro_batch=micro_batch,
+        sums=blocks.sums if blocks.sums.size else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is measured, and how it is cut into pieces; `capacity` draws make a block."""
+
+    source: Source
+    classifier: Prepared
+    split: Part[Split]
+    pixels: int
+    draws: int
+    seed: int
+    quantise: bool
+    keep: dict[int, Tensor] | None = None
+
+    @property
+    def capacity(self) -> int:
+        return min(DRAWS_PER_BLOCK, self.source.fixed_draws or DRAWS_PER_BLOCK)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.draws // self.capacity)
+
+    @property
+    def inputs_at_once(self) -> int:
+        """Inputs whose draws are made together: a micro-batch, or more where images are small.
+
+        The classifier is given micro-batches all the same; what is around it then costs little. A
+        source that calls the classifier itself gets a micro-batch.
+        """
+        if self.source.inputs_at_once is not None:
+            return self.source.inputs_at_once
+        images, draws = self.classifier.micro_batch, min(self.capacity, self.draws)
+        if self.source.cost <= 1:
+            images = max(images, NUMBERS_AT_ONCE // self.pixels)
+        return max(1, images // draws // self._filling * self._filling or images // draws)
+
+    @property
+    def inputs_together(self) -> int:
+        """Inputs that stay on one rank: the micro-batches are the same on any number of ranks."""
+        divisible = self.source.cost <= 1 and self.source.inputs_at_once is None
+        return self._filling if divisible else self.inputs_at_once
+
+    @property
+    def _filling(self) -> int:
+        """How many inputs fill micro-batches."""
+        micro_batch = self.classifier.micro_batch
+        return micro_batch // math.gcd(micro_batch, min(self.capacity, self.draws))
+
+    def draws_done(self, blocks: Blocks) -> IntArray:
+        """Draws of every input that are measured."""
+        return np.minimum(blocks.finished * self.capacity, self.draws)
+
+    def draw_block(self, positions: IntArray, block: int) -> DrawBlock:
+        return DrawBlock(
+            seed=self.seed,
+            split=self.split.kind.name,
+            indices=tuple(self.split.indices[positions].tolist()),
+            block=block,
+            size=min(self.capacity, self.draws - block * self.capacity),
+            device=self.classifier.device,
+            capacity=self.capacity,
+        )
+
+
+def _run(
+    job: _Job,
+    models: FrozenForms,
+    progress: ProgressCallback | None,
+    store: Store | None,
+    skip: BoolArray | None,
+) -> tuple[Blocks, int]:
+    """All blocks of all inputs, and the micro-batch it ended with."""
+    inputs = len(job.split)
+    begun = gathered(((store.load(inputs) if store else None), job.classifier.micro_batch))
+    blocks = Blocks.merged([each or Blocks.none(inputs) for each, _ in begun])
+    smallest = min(micro_batch for _, micro_batch in begun)
+    job = replace(job, classifier=replace(job.classifier, micro_batch=smallest))
+    if skip is not None:
+        blocks.finished[skip] = job.blocks
+    if bool((blocks.finished < job.blocks).any()):
+        job.source.make_ready()
+    own = _own_inputs(job, blocks)
+    report = _Reporter.start(job, blocks, own, progress if world().is_first else None)
+    smallest = _run_own(job, models, own, blocks, report, store)
+    ended = gathered((blocks, smallest))
+    blocks = Blocks.merged([each for each, _ in ended])
+    if store:
+        store.finish(blocks)
+    if job.keep is not None:
+        _exchange_features(job, job.keep)
+    return blocks, min(micro_batch for _, micro_batch in ended)
+
+
+def _own_inputs(job: _Job, blocks: Blocks) -> IntArray:
+    """The inputs of this rank: as much work as the others have, in the pieces of one process."""
+    everything = np.arange(len(job.split))
+    pieces = np.split(everything, everything[job.inputs_together :: job.inputs_together])
+    left = [int((job.blocks - blocks.finished[piece]).sum()) for piece in pieces]
+    return np.concatenate([everything[:0], *(pieces[number] for number in share(left))])
+
+
+def _exchange_features(job: _Job, keep: dict[int, Tensor]) -> None:
+    """Give every rank the features that the others saw."""
+    if world().size == 1:
+        return
+    indices = [index for each in gathered(list(keep)) for index in each]
+    if indices:
+        rows = [torch.stack(list(keep.values()))] if keep else []
+        features = joined(rows, job.classifier.device)
+        keep.update(zip(indices, features.unbind(), strict=True))
+
+
+@dataclass(frozen=True)
+class _Reporter:
+    """Reports progress, from `done` images and `correct` answers on.
+
+    Of several ranks one reports, as if all went its way: every image of its own stands for `weight`.
+    """
+
+    job: _Job
+    progress: ProgressCallback | None
+    done: int
+    correct: int
+    weight: float
+
+    @classmethod
+    def start(
+        cls, job: _Job, blocks: Blocks, own: IntArray, progress: ProgressCallback | None
+    ) -> _Reporter:
+        left = job.draws - job.draws_done(blocks)
+        weight = int(left.sum()) / max(1, int(left[own].sum()))
+        done = len(left) * job.draws - int(left.sum())
+        return cls(job, progress, done, int(blocks.right.sum()), weight)
+
+    def __call__(self, blocks: Blocks) -> None:
+        if self.progress is None:
+            return
+        done = int(self.job.draws_done(blocks).sum()) - self.done
+        correct = int(blocks.right.sum()) - self.correct
+        self.progress(
+            Progress(
+                source=self.job.source.name,
+                done=self.done + round(done * self.weight),
+                total=len(self.job.split) * self.job.draws,
+                right=self.correct + round(correct * self.weight),
+            )
+        )
+
+
+def _run_own(
+    job: _Job,
+    models: FrozenForms,
+    own: IntArray,
+    blocks: Blocks,
+    report: _Reporter,
+    store: Store | None,
+) -> int:
+    """All blocks of this rank's inputs, in chunks of inputs; the micro-batch it ended with."""
+    committing = False
+    start = 0
+    try:
+        while start < len(own):
+            chunk = own[start : start + job.inputs_at_once]
+            try:
+                for done in _chunk(job, models, chunk, blocks):
+                    committing = True
+                    _commit(blocks, done)
+                    committing = False
+                    report(blocks)
+                    if store:
+                        store.save(blocks, now=False)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or job.classifier.micro_batch == 1:
+                    raise
+                smaller = job.classifier.micro_batch // 2
+                logger.warning("out of memory: continuing with a micro-batch of %d", smaller)
+                job = replace(job, classifier=replace(job.classifier, micro_batch=smaller))
+                continue
+            start += len(chunk)
+    finally:
+        # An interrupt between two lines of a commit must not be kept; the file before it is.
+        if store and not committing:
+            store.save(blocks, now=True)
+    return job.classifier.micro_batch
+
+
+@dataclass(frozen=True, eq=False)
+class _Done:
+    """A finished block of some inputs."""
+
+    positions: IntArray
+    block: int
+    correct: IntArray
+    calls: int
+    sums: FloatArray | None = None
+
+
+def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
+    """Run the unfinished blocks of some inputs."""
+    if bool((blocks.finished[chunk] == job.blocks).all()):
+        return
+    images, labels = job.split.batch(chunk)
+    images, labels = images.to(job.classifier.device), labels.to(job.classifier.device)
+    for block in range(job.blocks):
+        todo = np.flatnonzero(blocks.finished[chunk] <= block)
+        if len(todo):
+            rows = torch.from_numpy(todo).to(images.device)
+            draws = job.draw_block(chunk[todo], block)
+            before = models.fast.calls
+            correct, sums = _judge(job, models, images[rows], labels[rows], draws)
+            yield _Done(chunk[todo], block, correct, models.fast.calls - before, sums)
+
+
+def _commit(blocks: Blocks, done: _Done) -> None:
+    """Add a finished block. Its calls are divided over its inputs; observed sums are logarithms."""
+    blocks.right[done.positions] += done.correct
+    each, more = divmod(done.calls, len(done.positions))
+    blocks.calls[done.positions] += each
+    blocks.calls[done.positions[:more]] += 1
+    if done.sums is not None:
+        if not blocks.sums.size:
+            blocks.sums = np.full((len(blocks.right), done.sums.shape[1]), -np.inf)
+        blocks.sums[done.positions] = np.logaddexp(blocks.sums[done.positions], done.sums)
+    blocks.finished[done.positions] = done.block + 1
+
+
+def _judge(
+    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+) -> tuple[IntArray, FloatArray | None]:
+    """How many draws of each input are classified correctly, `(B,)`, and what the source observed."""
+    delta = job.source.perturb(models.fast, x, y, draws)
+    _check_perturbations(job.source, delta, (len(x), draws.size, *x.shape[1:]))
+    moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise).flatten(0, 1)
+    with torch.inference_mode():
+        wanted = job.keep is not None and draws.size == 1
+        batches = moved.split(job.classifier.micro_batch)
+        judged = [models.fast.features_and_logits(batch, wanted=wanted) for batch in batches]
+        if job.keep is not None and wanted:
+            features = torch.cat([seen for seen, _ in judged])
+            job.keep.update(zip(draws.indices, features.unbind(), strict=True))
+        logits = torch.cat([found for _, found in judged])
+        correct = _correct(models, logits, moved, y.repeat_interleave(draws.size))
+        sums = job.source.observe(logits.view(len(x), draws.size, -1), y)
+    counts: IntArray = correct.view(len(x), draws.size).sum(1).cpu().numpy()
+    return counts, None if sums is None else sums.double().cpu().numpy()
+
+
+def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Which images are classified correctly; close calls go to the model as given, one by one.
+
+    "One by one" is a batch of two equal images, which every model takes.
+    """
+    check_finite(logits, models.fast.classifier.name)
+    largest, answers = logits.topk(2, dim=1)
+    close = largest[:, 0] - largest[:, 1] <= AGREEMENT * logits.abs().amax(1)
+    correct = answers[:, 0] == y
+    for row in close.nonzero().flatten().tolist():
+        twice = x[row : row + 1].expand(2, *x.shape[1:])
+        correct[row] = models.reference.logits(twice).argmax(1)[0] == y[row]
+    return correct
+
+
+def _check_perturbations(source: Source, delta: Tensor, shape: tuple[int, ...]) -> None:
+    if delta.shape != shape:
+        raise DataError(
+            f"source {source.name!r} must return perturbations of shape {shape},"
+            f" got {tuple(delta.shape)}."
+        )
+    if source.budget is not None:
+        source.budget.require(delta, source.name)
+    elif not bool(torch.isfinite(delta).all()):
+        raise DataError(f"source {source.name!r} must return finite numbers, got NaN or Inf.")
