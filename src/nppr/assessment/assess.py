@@ -8,11 +8,13 @@ from pathlib import Path
 
 import torch
 
-from nppr.assessment.prepare import Setup, load_inputs, prepare_run
+from nppr.assessment.load import limit_inputs
+from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.assessment.run_settings import RunSettings, require_budget
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
+from nppr.data import Data, load_data
 from nppr.data.load import DataSpec
 from nppr.distributed import world
 from nppr.errors import BudgetError, SpecError
@@ -99,13 +101,52 @@ def assess(
         rare_calls=rare_calls,
         radii=tuple(radii),
     )
-    loaded = load_inputs(data, settings)
-    budget = require_budget(budget, loaded.name)
+    return assess_with(
+        model,
+        limit_inputs(load_data(data), settings),
+        settings,
+        budget=budget,
+        sources=sources,
+        search=search,
+        distributions=distributions,
+        feature_model=feature_model,
+        batch_size=batch_size,
+        device=device,
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+        on_search=on_search,
+        on_plan=on_plan,
+    )
+
+
+def assess_with(
+    model: ModelSpec,
+    data: Data,
+    settings: RunSettings,
+    *,
+    budget: Budget | None = None,
+    sources: str | Sequence[str | Source] | None = None,
+    search: SearchSettings | None = None,
+    distributions: Sequence[LearnedNoise] = (),
+    feature_model: ModelSpec | None = None,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: ProgressCallback | None = None,
+    on_search: Callable[[FitProgress], None] | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
+) -> Report:
+    """`assess` with its settings made, on data that hold the inputs to use."""
+    budget = require_budget(budget, data.name)
     for radius in settings.radii:
-        require_budget(Budget.parse(budget.norm.name, radius), loaded.name)
+        require_budget(Budget.parse(budget.norm.name, radius), data.name)
     searched, chosen = choose_sources(sources, budget, distributions)
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
-    if rare_calls is not None and not followed:
+    if settings.rare_calls is not None and not followed:
         raise SpecError(
             "`rare` must come with noise whose numbers splitting can move, such as uniform, nppr or"
             f" bound, got {', '.join(source.name for source in chosen)}."
@@ -113,7 +154,7 @@ def assess(
     search = (search or SearchSettings()) if searched else None
     setup = prepare_run(
         model,
-        loaded,
+        data,
         budget,
         settings,
         sources=chosen,
@@ -158,12 +199,42 @@ def learn(
     settings = RunSettings(
         fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed, quantise=quantise
     )
-    loaded = load_inputs(data, settings)
-    search = search or SearchSettings()
+    return learn_with(
+        model,
+        limit_inputs(load_data(data), settings),
+        settings,
+        budget=budget,
+        search=search or SearchSettings(),
+        feature_model=feature_model,
+        batch_size=batch_size,
+        device=device,
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
+        on_search=on_search,
+    )
+
+
+def learn_with(
+    model: ModelSpec,
+    data: Data,
+    settings: RunSettings,
+    *,
+    budget: Budget | None,
+    search: SearchSettings,
+    feature_model: ModelSpec | None = None,
+    batch_size: int | None = None,
+    device: str | torch.device | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_search: Callable[[FitProgress], None] | None = None,
+) -> list[LearnedNoise]:
+    """`learn` with its settings made, on data that hold the inputs to use."""
     setup = prepare_run(
         model,
-        loaded,
-        require_budget(budget, loaded.name),
+        data,
+        require_budget(budget, data.name),
         settings,
         search=search,
         feature_model=feature_model,

@@ -20,7 +20,6 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, ModelSpec, Prepared, frozen, load_classifier, prepare
 from nppr.classifiers.prepare import FORMS
 from nppr.data import Data
-from nppr.data.load import DataSpec, load_data
 from nppr.distributed import first, gathered, require_same, world
 from nppr.distributions import Dependency
 from nppr.errors import ClassifierError
@@ -105,16 +104,6 @@ class Records:
             "seed": self.seed,
             "nppr_version": version("nppr"),
         }
-
-
-def load_inputs(data: DataSpec, settings: RunSettings) -> Data:
-    """The data, with as many inputs in each split as the settings allow."""
-    return load_data(data).limit(
-        inputs=settings.inputs,
-        fit_inputs=settings.fit_inputs,
-        select_inputs=settings.select_inputs,
-        seed=settings.seed,
-    )
 
 
 def prepare_run(

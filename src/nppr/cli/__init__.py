@@ -1,108 +1,76 @@
 """The command line: parses, calls the library, sets the exit code, nothing else.
 
-Exit codes: 0 all is well, 1 a source failed (its row says why), 2 bad input, 130 interrupted;
+Exit codes: 0 success, 1 a source failed (its row states why), 2 bad input, 130 interrupted;
 of certify 0 holds, 1 violated, 3 undecided.
-PyTorch is imported by the commands when they run, so that help answers at once.
+PyTorch is loaded when it is first used, after the text of a command has been checked.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
-from nppr import console
-from nppr.allocator import keep_freed_memory
-from nppr.cli.assess import assess, evaluate
-from nppr.cli.bound import bound
-from nppr.cli.certify import certify
-from nppr.cli.compare import compare
-from nppr.cli.doctor import doctor
-from nppr.cli.fit import fit
-from nppr.cli.ranks import divided
-from nppr.cli.report import report
-from nppr.cli.spectrum import spectrum
-from nppr.cli.study import StudyCommand, study
-from nppr.cli.train import train
-from nppr.errors import NpprError
 
-__all__ = ["main", "run"]
+def _load_late(name: str) -> None:
+    """Have a module executed at the first use of one of its names instead of at its import."""
+    spec = importlib.util.find_spec(name) if name not in sys.modules else None
+    if spec is None or spec.loader is None:
+        return
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
 
-EXAMPLES = """
-\b
-Examples:
-  nppr assess
-      the demo: a small network on scikit-learn's digits, in seconds
-  nppr assess --sources gaussian,uniform:scale=0.5 --eps 8/255 --draws 200
-      choose the sources, their options, the budget and the draws
-  nppr assess --sources pgd:steps=20:restarts=5 --norm l2 --eps 0.5
-      an attack in the Euclidean norm
-  nppr assess --model resnet20 --weights w.safetensors --data cifar-10-batches-py --eps 8/255
-      a network of the zoo with your weights on CIFAR-10
-  nppr assess --model my_model.py:make --data photos/ --resize 64 --eps 4/255
-      your own model (this runs my_model.py) on a folder of images
-  nppr assess --sources nppr,uniform --dependency input --floor 0,0.5 --eps 8/255
-      the worst noise found that may depend on the input, and one that is half Uniform noise
-  nppr fit --dependency label --out runs/label
-  nppr evaluate --distribution runs/label --eps 0.05
-      learn the noise once, measure it again at another radius or on another classifier
-  nppr spectrum --dependency independent
-      from attack-like to noise-like: NPPR against the least randomness rho
-  nppr assess --sources all --inputs 500 --eps 8/255
-      the paper's table: noise, attacks, AutoAttack, corruptions, stress
-  nppr assess --sources uniform,nppr --precision 0.01
-      more inputs, then more draws, until every PR and NPPR is known to one point
-  nppr evaluate --distribution runs/label --rare --rare-calls 500000
-      failures that are rarer than one in the draws, by multilevel splitting
-  nppr assess --radii 2/255,4/255,16/255 --eps 8/255
-      the same sources at other radii too
-  nppr doctor --model my_model.py:make --data photos/
-      can the numbers of this model on these data be trusted?
-  nppr bound --reference uniform --density-ratio 1,2,5,10
-      robustness at least, under all noise of density up to c times that of Uniform noise
-  nppr certify --source uniform --at-least 0.9
-      is robustness at least 90 %? Draws until that is settled (exit code 0, 1 or 3)
-  nppr report runs/mine --figures svg,pdf
-      render the page of a run again, and its figures as files; --format latex: its table
-  nppr compare runs/resnet20 runs/resnet32
-      two runs side by side: paired differences, ranks, a page and tables
-  nppr study studies/small/digits_main.toml --plan
-      a grid of assessments from one file: what it would run; without --plan it runs
-  nppr assess --draws 1000 --out runs/mine --resume
-      continue an interrupted run: the same command with --resume
-  nppr train digits-cnn --out digits.safetensors
-      train the demo's network from scratch
-  nppr train resnet18 --data cifar-10-batches-py --method pgd --eps 8/255
-      adversarial training
-"""
+
+_load_late("torch")
+
+from nppr import console  # noqa: E402
+from nppr.cli import (  # noqa: E402
+    check_commands,
+    measure_commands,
+    report_commands,
+    study_command,
+    train_command,
+)
+from nppr.errors import NpprError, SpecError  # noqa: E402
+from nppr.process import keep_freed_memory  # noqa: E402
 
 INTERRUPTED = 130
 """What the framework returns for a Ctrl-C: 128 plus the number of the signal."""
 
+DIVIDED = ("assess", "fit", "evaluate", "spectrum", "bound")
+"""Commands that torchrun can divide among processes."""
+
 app = typer.Typer(
     name="nppr",
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (assess, fit, evaluate, spectrum, bound, certify, doctor, report, compare):
-    app.command(epilog=EXAMPLES)(command)
-app.command(epilog=EXAMPLES)(train)
-app.command(cls=StudyCommand, epilog=EXAMPLES)(study)
+for _module in (measure_commands, check_commands, report_commands, train_command):
+    for _name, _examples in _module.EXAMPLES.items():
+        app.command(_name, epilog=f"Examples:\n{_examples}")(getattr(_module, _name))
+app.command("study", cls=study_command.StudyCommand, epilog=f"Examples:\n{study_command.EXAMPLES}")(
+    study_command.study
+)
 
 
-@app.callback(epilog=EXAMPLES, invoke_without_command=True)
+@app.callback(invoke_without_command=True)
 def _nppr(
     show_version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """How robust is a classifier at least, when the noise it will meet is unknown?"""
+    """How badly can unknown noise hurt a classifier, and what can you rely on at least?"""
     if show_version:
         console.out.print(f"nppr {version('nppr')}")
         raise typer.Exit
@@ -112,12 +80,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error of the user is one line."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with divided(given):
+        with _divided(given):
             code = app(args=given or ["--help"], standalone_mode=False)
             if code == INTERRUPTED:
                 raise KeyboardInterrupt  # no waiting for other ranks
     except KeyboardInterrupt:
-        console.show_error("interrupted; what is finished is kept, add --resume to go on")
+        console.show_error("interrupted; what is finished is kept, add --resume to continue")
         return INTERRUPTED
     except NpprError as error:
         console.show_error(str(error))
@@ -126,6 +94,26 @@ def run(arguments: Sequence[str] | None = None) -> int:
         console.show_error(console.usage_message(error))
         return 2
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _divided(arguments: Sequence[str]) -> Iterator[None]:
+    """Join the other processes where torchrun has started this one; all but the first are silent."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        yield
+        return
+    from nppr.distributed import ranks
+
+    with ranks() as world:
+        if not world.is_first:
+            console.out.quiet = console.err.quiet = True
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        if world.size > 1 and arguments and arguments[0] not in DIVIDED:
+            raise SpecError(
+                f"`torchrun` must start one of {', '.join(DIVIDED)}, got {arguments[0]!r}."
+                f" Run nppr {arguments[0]} in one process."
+            )
+        yield
 
 
 def main() -> NoReturn:
