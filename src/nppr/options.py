@@ -62,7 +62,9 @@ def parse_numbers(value: Any, info: ValidationInfo) -> Any:
         return None
     try:
         parts = value.split(",") if isinstance(value, str) else value
-        return tuple(float(part) for part in (parts if isinstance(parts, list | tuple) else [parts]))
+        return tuple(
+            float(part) for part in (parts if isinstance(parts, list | tuple) else [parts])
+        )
     except (ValueError, TypeError):
         raise SpecError(
             f"`{info.field_name}` must be numbers separated by commas, got {value!r}."
@@ -71,7 +73,9 @@ def parse_numbers(value: Any, info: ValidationInfo) -> Any:
 
 
 Numbers = Annotated[tuple[float, ...] | None, BeforeValidator(parse_numbers)]
-WeightsPath = Annotated[str | None, BeforeValidator(lambda each: None if each is None else str(each))]
+WeightsPath = Annotated[
+    str | None, BeforeValidator(lambda each: None if each is None else str(each))
+]
 
 
 class Options(BaseModel):
@@ -144,9 +148,7 @@ class DataOptions(Options):
     split: str | None = option(
         None, "Named split of the data to evaluate. Default: its test split.", Panel.ADVANCED
     )
-    resize: int | None = option(
-        None, "Resize images to this many pixels per side.", Panel.ADVANCED
-    )
+    resize: int | None = option(None, "Resize images to this many pixels per side.", Panel.ADVANCED)
     fit_inputs: int | None = option(None, "As --inputs, for the fit split.", Panel.SEARCH)
     select_inputs: int | None = option(None, "As --inputs, for the select split.", Panel.SEARCH)
 
@@ -225,9 +227,7 @@ class FamilyOptions(Options):
         Panel.SEARCH,
     )
     kappa: float = option(Recipe.kappa, "Margin of the loss.", Panel.SEARCH)
-    latent_dim: int | None = option(
-        None, "Latent dimension of --upsampler trainable.", Panel.NOISE
-    )
+    latent_dim: int | None = option(None, "Latent dimension of --upsampler trainable.", Panel.NOISE)
     grid: int | None = option(
         None,
         "Side of the coarse grid of bicubic and trainable. Default: 4, or 7 for images of more than 32"

@@ -298,9 +298,7 @@ def _render(folder: Path, *, page: bool, kinds: tuple[str, ...], quiet: bool) ->
         console.note(f"page: {written[0]}")
 
 
-def _show(
-    report: Report, path: Path, *, quiet: bool, as_json: bool, silent: bool = False
-) -> None:
+def _show(report: Report, path: Path, *, quiet: bool, as_json: bool, silent: bool = False) -> None:
     """Print what was asked for; a source that failed makes the exit code 1."""
     if silent:
         pass

@@ -42,9 +42,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     arguments = [each for each in parameters if each.default is inspect.Parameter.empty]
     flags = [each for each in parameters if each.default is not inspect.Parameter.empty]
-    ordered = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in [*arguments, *flags]
-    ]
+    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in [*arguments, *flags]]
     flat.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     flat.__annotations__ = {each.name: each.annotation for each in ordered}
     return flat

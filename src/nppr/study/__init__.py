@@ -1,15 +1,11 @@
-"""Studies: many fits and measurements from one file, each computed once, and their tables.
+"""Studies: many runs from one file, each computed once, and their tables.
 
     from nppr.study.plan import plan
-    from nppr.study.read import read_study
-    from nppr.study.run import run_study
+    from nppr.study.run_study import run_study
+    from nppr.study.study_file import read_study
 
-    spec = read_study("study.toml")
-    run_study(spec, plan(spec), workers=2)
+    study = read_study("study.toml")
+    run_study(study, plan(study), workers=2)
 
 Nothing is imported here: a process that works for a study loads what its nodes need and no more.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

@@ -1,32 +1,56 @@
-"""The nodes of a study and what each needs: train, clean, features, fit, measure."""
+"""The nodes of a study and what each needs: train, fit, measure. A node is a run in a folder."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
 
-from nppr.study.hashing import ALGORITHM, digest_of
+KINDS = ("train", "fit", "measure")
 
-__all__ = ["KINDS", "Cell", "Graph", "Node"]
+ALGORITHM = {"train": 1, "fit": 3, "measure": 2}
+"""The version of what each kind of node computes: a change of it makes old results unused."""
 
-KINDS = ("train", "clean", "features", "fit", "measure")
+
+def digest_of(content: object) -> str:
+    """A hash of plain values; the order of keys does not matter.
+
+    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    True
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """A hash of a file's bytes; a file that did not change is read once."""
+    state = path.stat()
+    return _digest_bytes(path, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest_bytes(path: Path, size: int, changed: int) -> str:  # noqa: ARG001
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
 class Node:
-    """One piece of work.
+    """One run.
 
-    `determined_by` and the hashes in `needs` (by role) make the `hash`; `how` is what else a process
-    needs to do the work, such as paths. `passes` are forward passes, a backward counted as two and a
-    half, and `calls` forward and backward passes of a fit.
+    `determined_by` and the hashes in `needs` (by role) make the `hash`; `task` is what a process needs
+    to do the work, paths included. `passes` are forward passes, a backward pass counted as two and a
+    half; `calls` are forward and backward passes of a fit.
     """
 
     kind: str
     label: str
-    determined_by: dict[str, Any]
+    determined_by: Mapping[str, object]
     needs: dict[str, str]
-    how: dict[str, Any] = field(compare=False)
+    task: object = field(compare=False)
     passes: float = 0.0
     calls: int = 0
     speed: float | None = None
@@ -36,7 +60,7 @@ class Node:
         object.__setattr__(self, "hash", digest_of(self.key))
 
     @property
-    def key(self) -> dict[str, Any]:
+    def key(self) -> dict[str, object]:
         """Everything that determines the result."""
         return {
             "kind": self.kind,
@@ -51,6 +75,10 @@ class Node:
         return None if self.speed is None else self.passes / self.speed + 0.05
 
 
+Place = Mapping[str, str | int | float]
+"""Where a measurement is on every axis."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """A measurement that tables may show: its place on every axis, its seeds and its nodes.
@@ -58,11 +86,10 @@ class Cell:
     `chain` is a hash of all that nested families must share, draws and settings of the fit included.
     """
 
-    place: Mapping[str, Any]
+    place: Place
     seed: int
     fit_seed: int | None
     measure: str
-    clean: str
     fit: str | None
     chain: str = ""
 
@@ -94,8 +121,8 @@ class Graph:
                 lost.add(node.hash)
                 yield node
 
-    def remaining(self) -> dict[str, float]:
-        """The longest way from each node to an end, in passes: what to begin with."""
+    def critical_path(self) -> dict[str, float]:
+        """The longest path from each node to an end, in passes: what to begin with."""
         below: dict[str, float] = {}
         for node in reversed(self.nodes.values()):
             below[node.hash] = below.get(node.hash, 0.0) + node.passes

@@ -8,23 +8,20 @@ over all pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 
-from nppr.distributions import Dependency
+from nppr.noise.family import Dependency
+from nppr.search.search_settings import SearchSettings
+from nppr.sources import NPPR
 from nppr.statistics.multiple import holm
 from nppr.statistics.paired import exceeds_approximately
-from nppr.study.axes import LEARNED
-from nppr.study.cache import Cache
-from nppr.study.graph import Graph
-from nppr.study.records import Record
-from nppr.study.work_measure import rates_of
-
-__all__ = ["Orders", "Pair", "orders_of"]
+from nppr.study.graph import Graph, Place
+from nppr.study.plan import Task
+from nppr.study.study_records import StudyRecord
 
 ALPHA = 0.05
 POINT = 0.001
@@ -36,7 +33,7 @@ SAME = (
 APART = "families that are fitted one by one (preset paper) are kept in order by nothing"
 
 Member = tuple[Dependency, int]
-Members = dict[Member, Record]
+Members = dict[Member, StudyRecord]
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Pair:
     """Two nested families: how much more robust the larger one came out, in points."""
 
     kind: str
-    place: dict[str, Any]
+    place: dict[str, str | int | float | None]
     small: str
     large: str
     points: float
@@ -85,14 +82,14 @@ class Orders:
         )
 
 
-def orders_of(records: Sequence[Record], graph: Graph, cache: Cache) -> Orders:
+def check_orders(records: Sequence[StudyRecord], graph: Graph) -> Orders:
     """Test all nested pairs among the records."""
     found = []
     for kind, small, large in _pairs(records, graph):
-        lower, higher = rates_of(cache, small.cell.measure), rates_of(cache, large.cell.measure)
+        lower, higher = small.rates(), large.rates()
         excess = 100 * float((higher - lower).mean()) if len(lower) else 0.0
         found.append((kind, small, large, excess, exceeds_approximately(higher, lower)))
-    apart = any(not _fit_of(large, graph)["walks"] for _, _, large, *_ in found)
+    apart = any(not _search_of(large, graph).walks for _, _, large, *_ in found)
     wrong = holm(np.array([each[-1] for each in found], dtype=np.float64), ALPHA)
     return Orders(
         tuple(
@@ -111,14 +108,16 @@ def orders_of(records: Sequence[Record], graph: Graph, cache: Cache) -> Orders:
     )
 
 
-def _pairs(records: Sequence[Record], graph: Graph) -> Iterator[tuple[str, Record, Record]]:
+def _pairs(
+    records: Sequence[StudyRecord], graph: Graph
+) -> Iterator[tuple[str, StudyRecord, StudyRecord]]:
     """Nested pairs within each chain, each once, on the first evaluation seed that has both."""
-    chains: dict[tuple[Any, ...], dict[int, Members]] = {}
+    chains: dict[tuple[object, ...], dict[int, Members]] = {}
     for record in records:
         place, cell = record.place, record.cell
-        if place["source"] == LEARNED and _as_fitted(place):
+        if place["source"] == NPPR and _as_fitted(place):
             chain = (*(place[axis] for axis in SAME), cell.fit_seed, cell.chain)
-            member = (Dependency(place["dependency"]), int(place["components"]))
+            member = (Dependency(str(place["dependency"])), int(place["components"]))
             seeds = chains.setdefault(chain, {})
             seeds.setdefault(cell.seed, {}).setdefault(member, record)
     measured: set[tuple[str, str]] = set()
@@ -133,7 +132,7 @@ def _pairs(records: Sequence[Record], graph: Graph) -> Iterator[tuple[str, Recor
                 measured.add(both)
 
 
-def _as_fitted(place: Mapping[str, Any]) -> bool:
+def _as_fitted(place: Place) -> bool:
     """Whether it was measured on what it was fitted on: elsewhere families need not be in order."""
     return bool(place["radius"] == place["fit_radius"] and place["target"] == place["classifier"])
 
@@ -152,16 +151,19 @@ def _nested(members: Members, graph: Graph) -> Iterator[tuple[str, Member, Membe
             yield "components", (dependency, few), (dependency, many)
 
 
-def _sees_all(record: Record, graph: Graph) -> bool:
+def _sees_all(record: StudyRecord, graph: Graph) -> bool:
     """Whether input noise lies inside this joint noise: not where its weights see the label only."""
-    return not _fit_of(record, graph)["family"]["label_only"]
+    return not _search_of(record, graph).family.label_only
 
 
-def _fit_of(record: Record, graph: Graph) -> dict[str, Any]:
-    """What determined the fit of learned noise."""
+def _search_of(record: StudyRecord, graph: Graph) -> SearchSettings:
+    """The settings that learned noise was fitted with."""
     assert record.cell.fit is not None
-    return graph.nodes[record.cell.fit].determined_by
+    task = graph.nodes[record.cell.fit].task
+    assert isinstance(task, Task)
+    assert task.search is not None
+    return task.search
 
 
-def _name(record: Record) -> str:
+def _name(record: StudyRecord) -> str:
     return f"{record.place['dependency']}, K = {record.place['components']}"

@@ -1,40 +1,22 @@
-"""The order in which nodes are done: what is ready, what is cached, what a failure takes with it."""
+"""The order in which nodes run: what is ready, what is cached, what a failure takes with it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from graphlib import TopologicalSorter
 
 from nppr.errors import RunFolderError
-from nppr.study.cache import Cache
+from nppr.study.engines import Engine
 from nppr.study.graph import Graph, Node
-from nppr.study.work import DONE, FULL, Outcome
-
-__all__ = ["Engine", "Finished", "StudyProgress", "execute", "needed"]
-
-
-class Engine(Protocol):
-    """What does nodes: one process, several, or a cluster."""
-
-    @property
-    def slots(self) -> int:
-        """How many nodes it does at the same time."""
-
-    def submit(self, node: Node) -> None:
-        """Begin a node, or queue it."""
-
-    def wait(self) -> list[Outcome]:
-        """Wait until at least one node has ended."""
-
-    def close(self, *, interrupted: bool) -> None:
-        """Let go of all processes; those at work are asked to stop first if interrupted."""
+from nppr.study.node_cache import Finished, NodeCache
+from nppr.study.node_work import DONE, FULL, Outcome
 
 
 @dataclass(frozen=True)
 class StudyProgress:
-    """Where a study stands: nodes done of all, those at work, and about how long is left.
+    """How far a study is: nodes done of all, those at work, and about how long is left.
 
     `ended` is the node that ended just now, `note` what a person should know at once, such as why it
     failed.
@@ -49,10 +31,10 @@ class StudyProgress:
 
 
 @dataclass
-class Finished:
-    """What came out: results by hash, errors of nodes that failed, and what those took with them."""
+class Progressed:
+    """What came out: finished nodes by hash, errors of those that failed, what those took along."""
 
-    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    finished: dict[str, Finished] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     cached: int = 0
@@ -60,25 +42,20 @@ class Finished:
     notes: list[str] = field(default_factory=list)
 
 
-def needed(graph: Graph, cache: Cache, finished: Finished) -> list[Node]:
+def nodes_to_run(graph: Graph, cache: NodeCache, state: Progressed) -> list[Node]:
     """The nodes that must run: those whose results are wanted and not there, and what they need.
 
-    What is damaged is left to the process that does the node, which holds its lock.
+    What is damaged is left to the process that runs the node, which holds its lock.
     """
-    wanted = {
-        hash_
-        for cell in graph.cells
-        for hash_ in (cell.measure, cell.clean, cell.fit)
-        if hash_ is not None
-    }
+    wanted = {hash_ for cell in graph.cells for hash_ in (cell.measure, cell.fit) if hash_}
     todo: list[Node] = []
     for node in reversed(graph.nodes.values()):
         if node.hash not in wanted:
             continue
-        found = cache.look(node)
-        if found.results is not None:
-            finished.results[node.hash] = found.results
-            finished.cached += 1
+        found = cache.look_up(node)
+        if found.finished is not None:
+            state.finished[node.hash] = found.finished
+            state.cached += 1
             continue
         wanted |= set(node.needs.values())
         todo.append(node)
@@ -87,59 +64,62 @@ def needed(graph: Graph, cache: Cache, finished: Finished) -> list[Node]:
 
 def execute(
     graph: Graph,
-    cache: Cache,
+    cache: NodeCache,
     engine: Engine,
-    tell: Callable[[StudyProgress], None] | None = None,
-) -> Finished:
-    """Do what is not cached; a node that fails is reported and the others go on."""
-    finished = Finished()
-    loop = _Loop(
-        graph, engine, finished, {node.hash: node for node in needed(graph, cache, finished)}
-    )
+    progress: Callable[[StudyProgress], None] | None = None,
+) -> Progressed:
+    """Run what is not cached; a node that fails is reported and the others go on."""
+    state = Progressed()
+    todo = {node.hash: node for node in nodes_to_run(graph, cache, state)}
     interrupted = True
     try:
-        loop.run(tell)
+        _Loop(graph, engine, state, todo, progress).run()
         interrupted = False
     finally:
         engine.close(interrupted=interrupted)
-    return finished
+    return state
 
 
 class _Loop:
     def __init__(
-        self, graph: Graph, engine: Engine, finished: Finished, todo: dict[str, Node]
+        self,
+        graph: Graph,
+        engine: Engine,
+        state: Progressed,
+        todo: dict[str, Node],
+        progress: Callable[[StudyProgress], None] | None,
     ) -> None:
-        self.graph, self.engine, self.finished = graph, engine, finished
-        self.waiting = todo
+        self.graph, self.engine, self.state, self.progress = graph, engine, state, progress
+        self.todo = todo
+        self.ready: list[Node] = []
         self.running: dict[str, Node] = {}
-        self.total = len(todo) + finished.cached
-        self.weight = graph.remaining()
+        self.total = len(todo) + state.cached
+        self.weight = graph.critical_path()
         self.passes = self.expected = 0.0
         self.start = time.perf_counter()
+        needs = {name: set(node.needs.values()) & todo.keys() for name, node in todo.items()}
+        self.sorter = TopologicalSorter(needs)
+        self.sorter.prepare()
 
-    def run(self, tell: Callable[[StudyProgress], None] | None) -> None:
-        """Until nothing is left that can be done."""
-        self._tell(tell)
-        while self.waiting or self.running:
+    def run(self) -> None:
+        """Until nothing is left that can run."""
+        self._report()
+        while self.sorter.is_active():
+            self.ready += [self.todo[name] for name in self.sorter.get_ready() if name in self.todo]
             self._submit()
             if not self.running:
                 break
-            self._tell(tell)
+            self._report()
             for outcome in self.engine.wait():
                 label = self.running[outcome.hash].label
                 self._take(outcome)
                 failure = f"{label}: {outcome.error}" if outcome.error else ""
-                self._tell(tell, failure or outcome.note, label)
+                self._report(failure or outcome.note, label)
 
     def _submit(self) -> None:
-        ready = [
-            node
-            for node in self.waiting.values()
-            if not any(need in self.waiting or need in self.running for need in node.needs.values())
-        ]
-        ready.sort(key=lambda node: -self.weight[node.hash])
-        for node in ready[: self.engine.slots - len(self.running)]:
-            del self.waiting[node.hash]
+        self.ready.sort(key=lambda node: -self.weight[node.hash])
+        while self.ready and len(self.running) < self.engine.slots:
+            node = self.ready.pop(0)
             self.running[node.hash] = node
             self.engine.submit(node)
 
@@ -153,28 +133,29 @@ class _Loop:
         self.passes += node.passes
         self.expected += node.seconds or 0.0
         if outcome.note:
-            self.finished.notes.append(outcome.note)
+            self.state.notes.append(outcome.note)
+        del self.todo[node.hash]
         if outcome.status == DONE:
-            self.finished.ran += 1
-            self.finished.results[node.hash] = outcome.results
+            assert outcome.finished is not None
+            self.state.ran += 1
+            self.state.finished[node.hash] = outcome.finished
+            self.sorter.done(node.hash)
             return
-        self.finished.failed[node.hash] = outcome.error
+        self.state.failed[node.hash] = outcome.error  # never done: nothing above it becomes ready
         for above in self.graph.above(node.hash):
-            if self.waiting.pop(above.hash, None) is not None:
-                self.finished.skipped[above.hash] = node.hash
+            if self.todo.pop(above.hash, None) is not None:
+                self.state.skipped[above.hash] = node.hash
 
-    def _tell(
-        self, tell: Callable[[StudyProgress], None] | None, note: str = "", ended: str = ""
-    ) -> None:
-        if tell is None:
+    def _report(self, note: str = "", ended: str = "") -> None:
+        if self.progress is None:
             return
-        done = self.total - len(self.waiting) - len(self.running)
         labels = tuple(node.label for node in self.running.values())
-        tell(StudyProgress(done, self.total, labels, self._left(), note, ended))
+        done = self.total - len(self.todo)
+        self.progress(StudyProgress(done, self.total, labels, self._seconds_left(), note, ended))
 
-    def _left(self) -> float | None:
-        """What is known of the rest, by how long it took so far to do what was expected."""
-        rest = [*self.waiting.values(), *self.running.values()]
+    def _seconds_left(self) -> float | None:
+        """What the rest is expected to take, at the pace so far."""
+        rest = list(self.todo.values())
         elapsed = time.perf_counter() - self.start
         known = [node.seconds for node in rest if node.seconds is not None]
         if len(known) == len(rest):
