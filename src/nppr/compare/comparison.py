@@ -7,30 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
-from nppr.report.reading import read_record
+from nppr.report.model import Record
+from nppr.report.run_files import read_model
 from nppr.types import Direction, Metric
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Compared",
-    "Comparison",
-    "Difference",
-    "Entry",
-    "RunFacts",
-    "Standing",
-    "read_comparison",
-]
-
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class RunFacts(_Record):
+class RunEntry(Record):
     """One run of an entry."""
 
     folder: str
@@ -38,30 +22,30 @@ class RunFacts(_Record):
     grade: str
 
 
-class Entry(_Record):
+class Entry(Record):
     """A classifier with its settings; several runs where they differ in the seed alone."""
 
     name: str
     classifier: str
     data: str
     budget: str
-    runs: tuple[RunFacts, ...]
+    runs: tuple[RunEntry, ...]
     differs: dict[str, str]
 
 
-class Standing(_Record):
-    """The number of one entry; `std` is over seeds, `error` says why there is no number."""
+class Standing(Record):
+    """The number of one entry; `std` is over seeds, `error` states why there is no number."""
 
     entry: int
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
     confidence: float
-    method: str | None
-    direction: Direction | None
-    std: float | None
-    normalised: float | None
-    normalised_std: float | None
+    method: str | None = None
+    direction: Direction | None = None
+    std: float | None = None
+    normalised: float | None = None
+    normalised_std: float | None = None
     inputs: int
     draws: int
     rank: int | None = None
@@ -69,7 +53,7 @@ class Standing(_Record):
     error: str | None = None
 
 
-class Difference(_Record):
+class Difference(Record):
     """The value of `first` minus that of `second`, in shares.
 
     `separated`: 0 lies outside the interval at the confidence of all pairs together.
@@ -91,16 +75,21 @@ class Difference(_Record):
     flags: tuple[str, ...] = ()
 
 
-class Compared(_Record):
-    """One metric of one source over all entries."""
+class Compared(Record):
+    """One metric of one row over all entries.
+
+    `comparable` is False where the numbers are upper bounds of searches with other settings: then nothing
+    is ranked or separated.
+    """
 
     metric: Metric
     source: str
+    comparable: bool = True
     standings: tuple[Standing, ...]
     differences: tuple[Difference, ...]
 
 
-class Comparison(_Record):
+class Comparison(Record):
     """Several runs side by side."""
 
     schema_version: int
@@ -127,4 +116,4 @@ class Comparison(_Record):
 
 def read_comparison(path: str | Path) -> Comparison:
     """Read a `compare.json`; what is not one gives one clear line."""
-    return read_record(path, Comparison, SCHEMA_VERSION, "comparison", "compare.json")
+    return read_model(path, Comparison, SCHEMA_VERSION, "comparison")
