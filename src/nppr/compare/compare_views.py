@@ -398,16 +398,6 @@ def to_latex(comparison: Comparison) -> str:
     return head + "\n".join(table.to_latex() for table in tables)
 
 
-FORMATS: Mapping[str, tuple[str, Callable[[Comparison], str]]] = {
-    "json": (JSON, Comparison.to_json),
-    "html": ("compare.html", page_of),
-    "md": ("compare.md", to_md),
-    "csv": ("compare.csv", lambda comparison: long_table(comparison).to_csv()),
-    "latex": ("compare.tex", to_latex),
-}
-"""File and rendering of each format."""
-
-
 def _same(path: Path, comparison: Comparison) -> bool:
     try:
         return path.read_text(encoding="utf-8") == comparison.to_json()
@@ -512,3 +502,13 @@ def _line(comparison: Comparison, standing: Standing, *, tied: bool) -> Line:
 
 def _place(share: float) -> str:
     return f"{100 * min(1.0, max(0.0, share)):.3f}%"
+
+
+FORMATS: Mapping[str, tuple[str, Callable[[Comparison], str]]] = {
+    "json": (JSON, Comparison.to_json),
+    "html": ("compare.html", page_of),
+    "md": ("compare.md", to_md),
+    "csv": ("compare.csv", lambda comparison: long_table(comparison).to_csv()),
+    "latex": ("compare.tex", to_latex),
+}
+"""File and rendering of each format."""
