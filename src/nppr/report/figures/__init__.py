@@ -1,7 +1,46 @@
 """The figures of a report: drawn with matplotlib, shown as SVG in the page or kept as files."""
 
-from nppr.report.figures.drawn import FORMATS, Drawn, as_svg, check_formats, save
-from nppr.report.figures.gallery import figures_of
-from nppr.report.figures.style import colour_of
+from collections.abc import Callable
 
-__all__ = ["FORMATS", "Drawn", "as_svg", "check_formats", "colour_of", "figures_of", "save"]
+from nppr.report.evidence import Evidence
+from nppr.report.figures.figure_style import (
+    FORMATS,
+    Drawn,
+    Subject,
+    as_svg,
+    check_formats,
+    save,
+    settle,
+    styled,
+)
+from nppr.report.figures.noise_figures import (
+    bands,
+    contours,
+    covariances,
+    inputs,
+    means,
+    tsne,
+    weights,
+)
+from nppr.report.figures.run_figures import floors, history, radii, rates
+from nppr.report.model import ReportRecord
+from nppr.report.per_input import PerInput
+
+__all__ = ["FORMATS", "Drawn", "as_svg", "check_formats", "figures_of", "save"]
+
+FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
+    contours, tsne, inputs, bands, means, covariances, weights, history, radii, floors, rates,
+)  # fmt: skip
+"""In the order of the paper."""
+
+
+def figures_of(
+    report: ReportRecord, per_input: PerInput | None = None, evidence: Evidence | None = None
+) -> list[Drawn]:
+    """Every figure for which the run has what is needed; what it lacks is left out."""
+    subject = Subject(report, per_input, evidence)
+    with styled():
+        found = [each for figure in FIGURES if (each := figure(subject)) is not None]
+        for each in found:
+            settle(each.figure)
+    return found

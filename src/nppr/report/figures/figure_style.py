@@ -1,0 +1,368 @@
+"""How figures look, what they are drawn of, and their files.
+
+Colours are those of Okabe and Ito, which people with any colour vision tell apart, and three more of
+the same hues; marker, line and hatch tell rows apart a second time. In an SVG ids have the figure's
+name, the ink takes the page's colour, text stays text in the page's font, and nothing refers to
+anything outside. The same figure gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from nppr.errors import SpecError
+from nppr.report.evidence import Draws, Evidence
+from nppr.report.model import DistributionRecord, ReportRecord, Result
+from nppr.report.per_input import PerInput
+from nppr.types import Metric
+
+INK = "#010203"
+"""Text, axes and grid: nearly black, and found again in an SVG to take the page's colour."""
+
+WIDTH = 7.2
+"""Inches: that of a page's text."""
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
+SKY, VERMILION, YELLOW, GREY = "#56B4E9", "#D55E00", "#C4B100", "#7F7F7F"
+PURPLE, VIOLET, BROWN = "#A8478A", "#6A7FDB", "#A8661B"
+PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, YELLOW, GREY)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+Line = Literal["-", "--", "-.", ":"]
+LINES: tuple[Line, ...] = ("-", "--", "-.", ":")
+HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
+LONGEST = 18
+"""Characters of a name that are shown."""
+
+SETTINGS: Any = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": False,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 9,
+    "figure.facecolor": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "grid.alpha": 0.15,
+    "grid.color": INK,
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
+    "image.interpolation": "nearest",
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    "pdf.fonttype": 42,
+    "savefig.dpi": 150,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": INK,
+    "xtick.labelsize": 8,
+    "ytick.color": INK,
+    "ytick.labelsize": 8,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a source looks like in every figure."""
+
+    colour: str
+    marker: str
+    line: Line
+    hatch: str
+
+
+HUES = {
+    Metric.NPPR: (PURPLE, PINK, VIOLET),
+    Metric.PR: (BLUE, SKY, GREEN),
+    Metric.AR: (ORANGE, VERMILION, BROWN, YELLOW),
+}
+"""As on the page: NPPR purple, PR blue, AR orange to brown."""
+
+
+def looks_of(report: ReportRecord) -> dict[str, Look]:
+    """A look for every row of the report: a hue of its metric, and a marker, line and hatch of its own."""
+    found: dict[str, Look] = {}
+    count: Counter[Metric] = Counter()
+    for row in report.results:
+        if row.metric in HUES and row.name not in found:
+            number, hues = count[row.metric], HUES[row.metric]
+            count[row.metric] += 1
+            found[row.name] = Look(
+                hues[number % len(hues)],
+                MARKERS[number % len(MARKERS)],
+                LINES[number % len(LINES)],
+                HATCHES[number % len(HATCHES)],
+            )
+    return found
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The settings of our figures, for drawing and for writing; those of others are untouched.
+
+    A class name in a script the font lacks is drawn with boxes here, and right in a browser.
+    """
+    with mpl.rc_context(SETTINGS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        warnings.filterwarnings("ignore", "Matplotlib currently does not support")
+        yield
+
+
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """An empty figure of this size in inches, whose parts never overlap."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def settle(figure: Figure) -> None:
+    """Find the places of all parts once: every file then shows them alike."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def percent_axis(axes: Axes) -> None:
+    """Shares on the vertical axis in percent, with a light grid."""
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+    axes.grid(axis="y")
+
+
+def named(text: str) -> str:
+    """A name of the user's as it is shown: short, on one line, without control characters.
+
+    >>> named("a very long name of a class")
+    'a very long name …'
+    """
+    clean = "".join(letter if letter.isprintable() else " " for letter in str(text)).strip()
+    return clean if len(clean) <= LONGEST else clean[: LONGEST - 1].rstrip() + " …"
+
+
+def thinned(count: int, most: int) -> list[int]:
+    """At most so many of 0..count-1, evenly spaced from the first on.
+
+    >>> thinned(10, 4)
+    [0, 3, 6, 9]
+    """
+    return list(range(0, count, max(1, -(-count // most))))
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A run; `per_input` and `evidence` are None where its folder holds none."""
+
+    report: ReportRecord
+    per_input: PerInput | None
+    evidence: Evidence | None
+
+    @property
+    def draws(self) -> tuple[Draws, ...]:
+        """The draws of learned sources that can be shown."""
+        found = self.evidence.draws if self.evidence else ()
+        return tuple(each for each in found if each.many.numel())
+
+    @property
+    def learned(self) -> list[DistributionRecord]:
+        """The learned noise that was chosen, one for each floor."""
+        return [each for each in self.report.distributions if each.fit_seed is None]
+
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """What rows look like in every figure."""
+        return looks_of(self.report)
+
+    def look(self, name: str) -> Look:
+        """The look of a row."""
+        return self.looks.get(name, Look(GREY, "o", "-", ""))
+
+    def class_name(self, label: int) -> str:
+        """The name of a class, shortened for a figure."""
+        names = self.report.data.class_names
+        return named(names[label]) if 0 <= label < len(names) else str(label)
+
+
+def headlines(results: Iterable[Result]) -> dict[str, Result]:
+    """The first PR, AR or NPPR of every row that has a value, by row name."""
+    found: dict[str, Result] = {}
+    for row in results:
+        if row.metric in HUES and not row.with_references and row.value is not None:
+            found.setdefault(row.name, row)
+    return found
+
+
+def percent(value: float) -> str:
+    """A share as text.
+
+    >>> percent(0.1234)
+    '12.3 %'
+    """
+    return f"{100 * value:.1f} %"
+
+
+def interval(row: Result) -> str:
+    """A value with its interval as text."""
+    assert row.value is not None
+    if row.low is None or row.high is None:
+        return percent(row.value)
+    return f"{percent(row.value)} ({100 * row.low:.1f}-{percent(row.high)})"
+
+
+FORMATS = ("svg", "png", "pdf")
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A figure; `id` names its files, `alt` describes it in words and numbers, `caption` explains it."""
+
+    id: str
+    title: str
+    alt: str
+    caption: str
+    figure: Figure
+
+
+def as_svg(drawn: Drawn) -> str:
+    """The figure as SVG for a page, in the page's colour and width."""
+    return as_inline(drawn.figure, drawn.id, drawn.title, drawn.alt)
+
+
+def check_formats(formats: str | Iterable[str]) -> tuple[str, ...]:
+    """Formats from `svg,png` or a list of them, each once.
+
+    >>> check_formats("png,svg,png")
+    ('png', 'svg')
+    """
+    listed = formats.split(",") if isinstance(formats, str) else list(formats)
+    wanted = tuple(dict.fromkeys(str(each).strip().lower() for each in listed))
+    wrong = [each for each in wanted if each not in FORMATS]
+    if wrong or not wanted:
+        raise SpecError(
+            f"`figures` must be svg, png or pdf, or some of them with commas between,"
+            f" got {wrong[0] if wrong else ''!r}. Example: --figures svg,pdf"
+        )
+    return wanted
+
+
+def save(drawn: Iterable[Drawn], folder: str | Path, formats: str | Iterable[str]) -> list[Path]:
+    """Write each figure in each format, black on white, as `<id>.<format>`; the paths written."""
+    wanted = check_formats(formats)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for each in drawn:
+        for form in wanted:
+            path = folder / f"{each.id}.{form}"
+            if form == "svg":
+                text = as_document(each.figure, each.id, each.title, each.alt)
+                path.write_text(text, encoding="utf-8")
+            else:
+                dateless = {"CreationDate": None} if form == "pdf" else {}
+                with styled():
+                    each.figure.savefig(path, format=form, facecolor="white", metadata=dateless)
+            paths.append(path)
+    return paths
+
+
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "{http://www.w3.org/1999/xlink}href"
+FONTS = "system-ui, 'Segoe UI', Roboto, Arial, 'DejaVu Sans', sans-serif"
+DROPPED = ("metadata", "style")
+"""Parts that would style the page around the figure, or describe the program that drew it."""
+
+JOINTS = {"stroke-linejoin": "round", "stroke-linecap": "butt"}
+"""The content of the dropped style sheet."""
+
+PIXELS = 100
+"""Pixels of an inch at most: text is then equally large in all figures of a page."""
+
+LONG = re.compile(r"-?\d+\.\d{3,}")
+
+
+def as_inline(figure: Figure, name: str, title: str, alt: str) -> str:
+    """SVG for the middle of a page: as wide as its place, in the page's colour."""
+    return _text(_rendered(figure, name, title, alt, ink="currentColor"))
+
+
+def as_document(figure: Figure, name: str, title: str, alt: str) -> str:
+    """SVG for a file of its own: black on white."""
+    root = _rendered(figure, name, title, alt, ink="#000000")
+    paper = ElementTree.Element(f"{{{SVG}}}rect", width="100%", height="100%", fill="#ffffff")
+    root.insert(1, paper)
+    left, top, width, height = root.attrib["viewBox"].split()
+    del root.attrib["style"]
+    root.set("width", f"{width}pt")
+    root.set("height", f"{height}pt")
+    assert (left, top) == ("0", "0")
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + _text(root)
+
+
+def _rendered(figure: Figure, name: str, title: str, alt: str, ink: str) -> ElementTree.Element:
+    """The tree of a figure, without sizes of its own."""
+    file = io.StringIO()
+    with styled(), mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    root = ElementTree.fromstring(file.getvalue())
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.rpartition("}")[2] in DROPPED:
+                parent.remove(child)
+    for element in root.iter():
+        element.attrib = {
+            key: _cleaned(key, value, name, ink) for key, value in element.attrib.items()
+        }
+        if XLINK in element.attrib:
+            element.set("href", element.attrib.pop(XLINK))
+        if element.text is not None and not element.text.strip() and len(element):
+            element.text = None
+        element.tail = None
+    for attribute in ("version", "height"):
+        root.attrib.pop(attribute, None)
+    widest = float(root.attrib["viewBox"].split()[2]) / 72 * PIXELS
+    root.attrib.update({"width": "100%", "role": "img", "aria-label": alt, "id": f"figure-{name}"})
+    root.attrib.update(JOINTS)
+    root.set("style", f"max-width: {widest:.0f}px")
+    heading = ElementTree.Element(f"{{{SVG}}}title")
+    heading.text = title
+    root.insert(0, heading)
+    return root
+
+
+def _cleaned(key: str, value: str, name: str, ink: str) -> str:
+    """One attribute: ids and references with the figure's name, ink, fonts, fewer digits."""
+    if key == "id":
+        return f"{name}-{value}"
+    if key == XLINK:
+        return f"#{name}-{value[1:]}" if value.startswith("#") else value
+    if key == "viewBox":
+        return " ".join(f"{float(part):g}" for part in value.split())
+    value = re.sub(r"url\(#([^)]*)\)", rf"url(#{name}-\1)", value)
+    value = re.sub(INK, ink, value, flags=re.IGNORECASE)
+    value = value.replace("'DejaVu Sans', sans-serif", FONTS).replace("'DejaVu Sans'", FONTS)
+    if key in ("d", "x", "y", "width", "height", "transform", "points"):
+        value = LONG.sub(lambda found: f"{float(found.group()):.2f}", value)
+    return re.sub(r"\s+", " ", value).strip()
+
+
+def _text(root: ElementTree.Element) -> str:
+    """The tree as text; SVG is the namespace that needs no prefix."""
+    ElementTree.register_namespace("", SVG)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"

@@ -1,0 +1,587 @@
+"""Figures of the learned noise, drawn from its draws.
+
+contours     where the perturbations of each learned source lie, along two principal components
+tsne         which classes get perturbations of their own
+inputs       how the noise differs from input to input
+bands        noise that sees the label: for each class, where its draws lie
+means, covariances, weights   the components of the mixture
+
+N draws of P pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.lines import Line2D
+from scipy.stats import gaussian_kde
+from sklearn.manifold import TSNE
+from torch import Tensor
+
+from nppr.report.evidence import Draws
+from nppr.report.figures.figure_style import (
+    INK,
+    LINES,
+    MARKERS,
+    PALETTE,
+    Drawn,
+    Look,
+    Subject,
+    named,
+    new_figure,
+    percent,
+    percent_axis,
+    thinned,
+)
+from nppr.types import FloatArray, IntArray
+
+TINY = 1e-9
+BLUR = 0.02
+"""Least width of a kernel, as a share of the axis: one fixed pattern is shown as a narrow peak."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """The two directions `(2, P)` in which draws vary most around `centre`, and their shares."""
+
+    centre: FloatArray
+    directions: FloatArray
+    shares: tuple[float, float]
+
+    def of(self, draws: FloatArray) -> FloatArray:
+        """Coordinates of draws `(N, P)` in root mean squares of a pixel, `(N, 2)`.
+
+        With P pixels all at the edge of the budget a draw has the length 1.
+        """
+        found: FloatArray = (draws - self.centre) @ self.directions.T / np.sqrt(draws.shape[1])
+        return found
+
+
+def flat(images: Tensor) -> FloatArray:
+    """Images `(..., C, h, w)` as rows `(N, C h w)`."""
+    return images.double().flatten(-3).flatten(0, -2).numpy()
+
+
+def plane_of(draws: FloatArray) -> Plane | None:
+    """The plane of the first two principal components, None where draws do not vary."""
+    centre = draws.mean(0)
+    centred = draws - centre
+    if len(draws) < 3 or float(np.abs(centred).max()) < TINY:
+        return None
+    if len(centred) < centred.shape[1]:
+        values, vectors = np.linalg.eigh(centred @ centred.T)
+        rows = vectors[:, ::-1][:, :2].T @ centred
+    else:
+        values, vectors = np.linalg.eigh(centred.T @ centred)
+        rows = vectors[:, ::-1][:, :2].T
+    values = np.maximum(values[::-1], 0)
+    if len(rows) < 2:
+        rows = np.vstack([rows, np.zeros_like(rows[:1])])
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = rows / np.maximum(lengths, TINY)
+    largest = np.take_along_axis(rows, np.abs(rows).argmax(1)[:, None], 1)
+    total = float(values.sum())
+    shares = tuple(float(value) / total for value in [*values[:2], 0.0][:2])
+    return Plane(centre, np.where(largest < 0, -rows, rows), (shares[0], shares[1]))
+
+
+def curve(values: FloatArray, grid: FloatArray) -> FloatArray:
+    """A smooth density of values `(N,)` on a grid `(G,)`."""
+    width = max(_bandwidth(values), BLUR * float(np.ptp(grid)))
+    gaps = (grid[:, None] - values[None, :]) / width
+    found: FloatArray = np.exp(-0.5 * gaps**2).sum(1) / (len(values) * width * np.sqrt(2 * np.pi))
+    return found
+
+
+def surface(points: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """A smooth density of points `(N, 2)` on the grid of x `(G,)` and y `(H,)`, `(H, G)`.
+
+    The kernel is that of scipy, with a least width along both axes.
+    """
+    least = np.array([BLUR * np.ptp(x), BLUR * np.ptp(y)])
+    inner = np.cov(points.T) if len(points) > 1 else np.zeros((2, 2))
+    # Noise of the least width: a kernel of a degenerate cloud would have no inverse.
+    rng = np.random.default_rng(0)
+    narrow = np.sqrt(np.linalg.eigvalsh(inner)[0].clip(0)) < least.min()
+    if narrow or len(points) < 3:
+        points = np.repeat(points, max(1, 60 // len(points)), 0)
+        points = points + rng.normal(size=points.shape) * least
+    columns, rows = np.meshgrid(x, y)
+    found = gaussian_kde(points.T)(np.vstack([columns.ravel(), rows.ravel()]))
+    shaped: FloatArray = found.reshape(columns.shape)
+    return shaped
+
+
+def _bandwidth(values: FloatArray) -> float:
+    """Scott's rule in one dimension."""
+    return float(values.std() * len(values) ** -0.2)
+
+
+CONTOUR_PANELS = 6
+CONTOUR_GRID = 60
+SHARES = (0.95, 0.75, 0.5, 0.25)
+"""Shares of the draws that lie within the contours, from the outermost in."""
+
+
+def contours(subject: Subject) -> Drawn | None:
+    """One panel per source, all in the plane of the principal components of all draws together."""
+    chosen = [subject.draws[number] for number in thinned(len(subject.draws), CONTOUR_PANELS)]
+    rows = [flat(each.many) for each in chosen]
+    plane = plane_of(np.concatenate(rows)) if rows else None
+    if plane is None:
+        return None
+    points = [plane.of(each) for each in rows]
+    x, y = _frame(np.concatenate(points))
+    columns = min(3, len(chosen))
+    lines = -(-len(chosen) // columns)
+    figure = new_figure(0.4 + 2.5 * lines, width=min(7.2, 0.7 + 2.7 * columns))
+    axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for each, found, place in zip(chosen, points, axes, strict=False):
+        _panel(place, each.source, subject.look(each.source), found, x, y)
+    for place in axes[len(chosen) :]:
+        place.set_axis_off()
+    figure.supxlabel(f"first component ({percent(plane.shares[0])} of the variance)", fontsize=9)
+    figure.supylabel(f"second component ({percent(plane.shares[1])})", fontsize=9)
+    return Drawn(
+        id="contours",
+        title="Perturbations along their two principal components",
+        alt=_contour_alt(plane, [each.source for each in chosen], points),
+        caption="Contours hold 25, 50, 75 and 95 % of the draws. Coordinates are shares of the radius"
+        " (root mean square over pixels); all panels share one plane.",
+        figure=figure,
+    )
+
+
+def _frame(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The grid `(G,)`, `(G,)` around points `(N, 2)`, as wide as high and with room for contours."""
+    low, high = points.min(0), points.max(0)
+    half = max(float((high - low).max()) * 0.68, 1e-3)
+    middle = (low + high) / 2
+    x, y = (np.linspace(centre - half, centre + half, CONTOUR_GRID) for centre in middle)
+    return x, y
+
+
+def _levels_of(density: FloatArray) -> list[float]:
+    """The heights at which contours hold `SHARES` of a density, increasing."""
+    ordered = np.sort(density.ravel())[::-1]
+    held = np.cumsum(ordered) / ordered.sum()
+    places = np.minimum(np.searchsorted(held, SHARES), len(held) - 1)
+    return sorted(set(ordered[places].tolist()))
+
+
+def _panel(
+    axes: Axes, source: str, look: Look, points: FloatArray, x: FloatArray, y: FloatArray
+) -> None:
+    density = surface(points, x, y)
+    levels = _levels_of(density)
+    shades = [to_rgba(look.colour, 0.15 + 0.18 * step) for step in range(len(levels))]
+    axes.contourf(x, y, density, levels=[*levels, float(density.max()) * 1.01], colors=shades)
+    axes.contour(
+        x, y, density, levels=levels, colors=look.colour, linewidths=1, linestyles=look.line
+    )
+    axes.set_title(named(source))
+    axes.set_box_aspect(1)
+    axes.grid()
+
+
+def _contour_alt(plane: Plane, sources: list[str], points: list[FloatArray]) -> str:
+    parts = [
+        f"{source}: {len(found)} draws around ({found[:, 0].mean():.2f}, {found[:, 1].mean():.2f})"
+        f" with standard deviations {found[:, 0].std():.2f} and {found[:, 1].std():.2f}"
+        for source, found in zip(sources, points, strict=True)
+    ]
+    first, second = plane.shares
+    return (
+        f"Density contours of perturbations along two principal components, which hold"
+        f" {percent(first)} and {percent(second)} of the variance. {'; '.join(parts)}."
+    )
+
+
+TSNE_POINTS = 600
+TSNE_FEWEST = 10
+COMPONENTS = 30
+ITERATIONS = 500
+CLASSES = 20
+"""Classes that are told apart; of more than these the rest is grey."""
+
+
+def tsne(subject: Subject) -> Drawn | None:
+    """Draws close in the plane are close as images."""
+    if not subject.draws:
+        return None
+    draws = subject.draws[0]
+    each = max(1, min(draws.many.shape[1], TSNE_POINTS // len(draws.many)))
+    rows = flat(draws.many[:, :each])
+    labels: IntArray = np.repeat(draws.labels.numpy(), each)
+    if len(rows) < TSNE_FEWEST or float(np.ptp(rows, axis=0).max()) == 0:
+        return None
+    points = _embedded(rows)
+    owners = np.repeat(np.arange(len(draws.many)), each)
+    share = _neighbours(points, labels, owners)
+    classes, counts = np.unique(labels, return_counts=True)
+    figure = new_figure(4.2, width=6.2)
+    axes = figure.subplots()
+    shown = classes[np.argsort(-counts, kind="stable")[:CLASSES]]
+    _scatter(axes, subject, points, labels, np.sort(shown))
+    figure.legend(loc="outside right center", title="class", handletextpad=0.2, markerscale=1.4)
+    return Drawn(
+        id="tsne",
+        title=f"Perturbations of {draws.source} by class (t-SNE)",
+        alt=f"t-SNE of {len(points)} perturbations of {draws.source} for {len(draws.many)} inputs"
+        f" of {len(classes)} classes: the nearest other input's draw has the same class for"
+        f" {100 * share:.0f} % of the draws; by chance it would be {100 * _chance(labels):.0f} %.",
+        caption="Each mark is a draw, with the colour and shape of its input's class. Separate groups"
+        " mean that classes get noise of their own; distances between groups mean nothing.",
+        figure=figure,
+    )
+
+
+def _embedded(rows: FloatArray) -> FloatArray:
+    """Points `(N, 2)`: the first principal coordinates, then t-SNE with a fixed seed."""
+    centred = rows - rows.mean(0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    kept = left[:, :COMPONENTS] * sizes[:COMPONENTS]
+    model = TSNE(
+        perplexity=min(30.0, (len(rows) - 1) / 3),
+        init="pca" if kept.shape[1] >= 2 else "random",
+        max_iter=ITERATIONS,
+        random_state=0,
+    )
+    found: FloatArray = model.fit_transform(kept.astype(np.float32)).astype(np.float64)
+    return found
+
+
+def _neighbours(points: FloatArray, labels: IntArray, owners: IntArray) -> float:
+    """Share of draws whose nearest draw of another input has the same class."""
+    gaps = ((points[:, None] - points[None]) ** 2).sum(-1)
+    gaps[owners[:, None] == owners[None]] = np.inf
+    return float((labels[gaps.argmin(1)] == labels).mean())
+
+
+def _chance(labels: IntArray) -> float:
+    counts = np.unique(labels, return_counts=True)[1]
+    return float(((counts / counts.sum()) ** 2).sum())
+
+
+def _scatter(
+    axes: Axes, subject: Subject, points: FloatArray, labels: IntArray, shown: IntArray
+) -> None:
+    rest = ~np.isin(labels, shown)
+    if rest.any():
+        axes.scatter(
+            points[rest, 0],
+            points[rest, 1],
+            s=8,
+            color=INK,
+            alpha=0.25,
+            linewidths=0,
+            label="other",
+        )
+    for number, label in enumerate(shown.tolist()):
+        axes.scatter(
+            points[labels == label, 0],
+            points[labels == label, 1],
+            s=16,
+            color=PALETTE[number % len(PALETTE)],
+            marker=MARKERS[(number + number // len(PALETTE)) % len(MARKERS)],
+            alpha=0.8,
+            linewidths=0,
+            label=subject.class_name(label),
+        )
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+
+
+def inputs(subject: Subject) -> Drawn | None:
+    """Contours of the draws of each input, in the plane of all of them."""
+    if not subject.draws or subject.draws[0].few.shape[1] < 3:
+        return None
+    draws = subject.draws[0]
+    plane = plane_of(flat(draws.few))
+    if plane is None:
+        return None
+    points = [plane.of(flat(each)) for each in draws.few]
+    x, y = _frame(np.concatenate(points))
+    figure = new_figure(3.8, width=6.2)
+    axes = figure.subplots()
+    handles, parts = [], []
+    for number, found in enumerate(points):
+        colour, line = PALETTE[number % len(PALETTE)], LINES[number % len(LINES)]
+        marker = MARKERS[number % len(MARKERS)]
+        density = surface(found, x, y)
+        axes.contour(x, y, density, levels=_levels_of(density), colors=colour, linestyles=line,
+                     linewidths=1.2)  # fmt: skip
+        middle = found.mean(0)
+        axes.plot(*middle, marker=marker, color=colour)
+        name = subject.class_name(int(draws.labels[number]))
+        label = f"input {int(draws.indices[number])} ({name})"
+        handles.append(Line2D([], [], color=colour, linestyle=line, marker=marker, label=label))
+        parts.append(f"{label} around ({middle[0]:.2f}, {middle[1]:.2f})")
+    axes.set_box_aspect(1)
+    axes.grid()
+    axes.set_xlabel(f"first component ({percent(plane.shares[0])} of the variance)")
+    axes.set_ylabel(f"second component ({percent(plane.shares[1])})")
+    figure.legend(handles=handles, loc="outside right center")
+    return Drawn(
+        id="inputs",
+        title=f"Perturbations of single inputs under {draws.source}",
+        alt=f"Densities of {draws.few.shape[1]} perturbations of each of {len(points)} inputs along"
+        f" two principal components, which hold {percent(plane.shares[0])} and"
+        f" {percent(plane.shares[1])} of the variance: {'; '.join(parts)}.",
+        caption="Contours hold 25, 50, 75 and 95 % of an input's draws and marks are their means, in"
+        " shares of the radius. Contours that lie apart mean noise that depends on the input.",
+        figure=figure,
+    )
+
+
+BAND_GRID = 160
+BAND_NAMES = 30
+
+
+def bands(subject: Subject) -> Drawn | None:
+    """A heat map with one row per class, of the first source whose noise sees the label."""
+    for draws in subject.draws:
+        made = subject.report.distribution(draws.source)
+        if made is not None and made.family.dependency.sees_label:
+            break
+    else:
+        return None
+    rows = flat(draws.many)
+    plane = plane_of(rows)
+    if plane is None:
+        return None
+    values = plane.of(rows)[:, 0]
+    labels: IntArray = np.repeat(draws.labels.numpy(), draws.many.shape[1])
+    classes = np.unique(labels)
+    margin = 0.08 * float(np.ptp(values))
+    grid = np.linspace(values.min() - margin, values.max() + margin, BAND_GRID)
+    density = np.stack([curve(values[labels == label], grid) for label in classes])
+    figure = new_figure(min(7.0, max(2.2, 1.2 + 0.2 * len(classes))), width=6.2)
+    _paint(figure.subplots(), subject, density / density.max(1, keepdims=True), grid, classes)
+    centres = [float(values[labels == label].mean()) for label in classes]
+    low, high = int(np.argmin(centres)), int(np.argmax(centres))
+    figure.axes[0].set_xlabel(f"first component ({percent(plane.shares[0])} of the variance)")
+    return Drawn(
+        id="bands",
+        title=f"Perturbations of {draws.source} along the first component, by class",
+        alt=f"Heat map of the density of the first principal coordinate, which holds"
+        f" {percent(plane.shares[0])} of the variance, for {len(classes)} classes. Means run from"
+        f" {centres[low]:.2f} (class {subject.class_name(int(classes[low]))}) to"
+        f" {centres[high]:.2f} (class {subject.class_name(int(classes[high]))}).",
+        caption="Each row is a class: bright where its draws lie, each row scaled to its own maximum."
+        " Rows that differ mean noise that depends on the class.",
+        figure=figure,
+    )
+
+
+def _paint(
+    axes: Axes, subject: Subject, density: FloatArray, grid: FloatArray, classes: IntArray
+) -> None:
+    shown = axes.imshow(
+        density,
+        aspect="auto",
+        cmap="cividis",
+        vmin=0,
+        vmax=1,
+        extent=(float(grid[0]), float(grid[-1]), len(classes) - 0.5, -0.5),
+    )
+    ticks = thinned(len(classes), BAND_NAMES)
+    axes.set_yticks(ticks, [subject.class_name(int(classes[tick])) for tick in ticks])
+    axes.set_ylabel("class")
+    bar = axes.figure.colorbar(shown, ax=axes, pad=0.02, fraction=0.05, ticks=[0, 1])
+    bar.set_ticklabels(["0", "max"])
+    bar.outline.set_visible(False)
+    bar.set_label("density")
+
+
+COMPONENT_PANELS = 8
+
+
+def means(subject: Subject) -> Drawn | None:
+    """Bars of the means of the components, along the directions in which they differ."""
+    draws = _described(subject)
+    if draws is None or len(draws.projected) < 2:
+        return None
+    chosen = _heaviest(draws)
+    values = draws.projected.numpy()[chosen, : len(draws.projected) - 1]
+    figure = new_figure(2.4)
+    axes = figure.subplots(1, len(chosen), sharey=True, sharex=True, squeeze=False)[0]
+    places = np.arange(1, values.shape[1] + 1)
+    look = subject.look(draws.source)
+    for place, component, row in zip(axes, chosen.tolist(), values, strict=True):
+        place.barh(places, row, color=look.colour, height=0.75)
+        place.axvline(0, color=INK, linewidth=0.6)
+        place.set_title(f"{component + 1} ({_weight(draws, component)})")
+        place.locator_params(axis="x", nbins=3)
+        place.grid(axis="x")
+    axes[0].set_ylim(values.shape[1] + 0.6, 0.4)
+    axes[0].set_yticks([tick + 1 for tick in thinned(values.shape[1], 8)])
+    axes[0].set_ylabel("direction")
+    figure.supxlabel("mean along the direction (latent units)", fontsize=9)
+    lengths = np.linalg.norm(values, axis=1)
+    parts = [
+        f"component {number + 1} (weight {_weight(draws, number)}) at distance {length:.2f}"
+        for number, length in zip(chosen.tolist(), lengths, strict=True)
+    ]
+    return Drawn(
+        id="means",
+        title=f"Means of the components of {draws.source}",
+        alt=f"Bar plots of component means along {values.shape[1]} principal directions, of the"
+        f" mixture for input {int(draws.indices[0])}. From the mean of all means: {'; '.join(parts)}.",
+        caption=f"One panel per component with its weight, for input {int(draws.indices[0])}."
+        " Directions are those in which the means differ; the mean of all means is 0.",
+        figure=figure,
+    )
+
+
+def covariances(subject: Subject) -> Drawn | None:
+    """Heat maps of the covariances of the components along the same directions."""
+    draws = _described(subject)
+    if draws is None:
+        return None
+    chosen = _heaviest(draws)
+    values = draws.covariances.numpy()[chosen]
+    deviations = np.sqrt(np.maximum(np.diagonal(values, axis1=1, axis2=2), 0))
+    columns = min(4, len(chosen))
+    rows = -(-len(chosen) // columns)
+    figure = new_figure(0.5 + 1.85 * rows, width=1.2 + 1.5 * columns)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for place, component, matrix in zip(axes, chosen.tolist(), values, strict=False):
+        scaled = matrix / max(float(np.abs(matrix).max()), 1e-12)
+        shown = place.imshow(scaled, cmap="RdBu_r", vmin=-1, vmax=1)
+        largest = float(np.sqrt(np.diagonal(matrix).max().clip(0)))
+        place.set_title(f"{component + 1} ({_weight(draws, component)})\nstd up to {largest:.2g}")
+        _ticks(place, matrix.shape[0])
+    for place in axes[len(chosen) :]:
+        place.set_axis_off()
+    figure.supxlabel("direction", fontsize=9)
+    bar = figure.colorbar(shown, ax=axes.tolist(), pad=0.02, fraction=0.04, ticks=[-1, 0, 1])
+    bar.set_ticklabels(["-max", "0", "max"])
+    bar.set_label("covariance")
+    bar.outline.set_visible(False)
+    return Drawn(
+        id="covariances",
+        title=f"Covariances of the components of {draws.source}",
+        alt=f"Heat maps of {len(chosen)} covariance matrices along {values.shape[1]} directions, of"
+        f" the mixture for input {int(draws.indices[0])}. Standard deviations run from"
+        f" {deviations.min():.3f} to {deviations.max():.3f}; the largest entry off a diagonal is"
+        f" {_off_diagonal(values):.3g}.",
+        caption="One panel per component with its weight, scaled to its own largest entry. The first"
+        " directions are those in which the means differ, then come those of the largest variance."
+        " Colour beside the diagonal means that directions vary together.",
+        figure=figure,
+    )
+
+
+def _described(subject: Subject) -> Draws | None:
+    """The first source whose mixture can be shown."""
+    for draws in subject.draws:
+        if draws.projected.numel() and len(draws.projected) == len(draws.covariances):
+            return draws
+    return None
+
+
+def _heaviest(draws: Draws) -> IntArray:
+    """The components of the largest weights for the first input, in their own order."""
+    weights = draws.weights[0].numpy()
+    found: IntArray = np.sort(np.argsort(-weights, kind="stable")[:COMPONENT_PANELS])
+    return found
+
+
+def _weight(draws: Draws, component: int) -> str:
+    return f"{100 * float(draws.weights[0, component]):.0f} %"
+
+
+def _ticks(axes: Axes, size: int) -> None:
+    places = [place for place in (0, size // 2 - 1, size - 1) if place >= 0]
+    places = sorted(set(places))
+    axes.set_xticks(places, [str(place + 1) for place in places])
+    axes.set_yticks(places, [str(place + 1) for place in places])
+    axes.spines[:].set_visible(False)
+
+
+def _off_diagonal(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
+    inner = np.abs(values) * (1 - np.eye(values.shape[-1]))
+    return float(inner.max())
+
+
+WEIGHT_SOURCES = 4
+WEIGHT_NAMES = 25
+EQUAL = 1e-4
+
+
+def weights(subject: Subject) -> Drawn | None:
+    """Bars of mean weights, a group per component; a heat map by class of the first that depends."""
+    chosen = [subject.draws[number] for number in thinned(len(subject.draws), WEIGHT_SOURCES)]
+    components = max((each.weights.shape[1] for each in chosen), default=0)
+    if not components:
+        return None
+    varied = next((each for each in chosen if _varies(each)), None)
+    height = 2.6
+    if varied is not None:
+        height = min(5.5, max(2.8, 1.2 + 0.17 * len(varied.labels.unique())))
+    figure = new_figure(height)
+    parts = figure.subplots(1, 2, squeeze=False)[0] if varied else [figure.subplots()]
+    _bars(parts[0], subject, chosen, components)
+    if varied is not None:
+        _by_class(parts[1], subject, varied)
+    means = [each.weights.mean(0) for each in chosen]
+    said = [
+        f"{each.source}: component {int(mean.argmax()) + 1} has the largest mean weight,"
+        f" {percent(float(mean.max()))}, and component {int(mean.argmin()) + 1} the smallest,"
+        f" {percent(float(mean.min()))}"
+        for each, mean in zip(chosen, means, strict=True)
+    ]
+    return Drawn(
+        id="weights",
+        title="Weights of the mixture's components",
+        alt=f"Bar plot of the weights of {components} components, means over"
+        f" {len(chosen[0].weights)} inputs. {'; '.join(said)}.",
+        caption="Weights as they were fitted, before one component is chosen."
+        + (" On the right, the mean weight of each component by class." if varied else ""),
+        figure=figure,
+    )
+
+
+def _varies(draws: Draws) -> bool:
+    """Whether inputs have weights of their own."""
+    spread = draws.weights.amax(0) - draws.weights.amin(0)
+    return len(draws.labels.unique()) > 1 and float(spread.max()) > EQUAL
+
+
+def _bars(axes: Axes, subject: Subject, chosen: list[Draws], components: int) -> None:
+    width = 0.8 / len(chosen)
+    for number, each in enumerate(chosen):
+        look = subject.look(each.source)
+        mean = each.weights.mean(0).numpy()
+        places = np.arange(1, len(mean) + 1) + (number - (len(chosen) - 1) / 2) * width
+        axes.bar(places, mean, width=0.92 * width, color=look.colour, hatch=look.hatch,
+                 edgecolor="white", linewidth=0, label=named(each.source))  # fmt: skip
+    axes.set_xticks([tick + 1 for tick in thinned(components, 16)])
+    axes.set_xlabel("component")
+    axes.set_ylabel("mean weight")
+    axes.set_ylim(0, None)
+    percent_axis(axes)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+
+
+def _by_class(axes: Axes, subject: Subject, draws: Draws) -> None:
+    classes = draws.labels.unique(sorted=True)
+    table: FloatArray = np.stack(
+        [draws.weights[draws.labels == label].mean(0).double().numpy() for label in classes]
+    )
+    shown = axes.imshow(table, aspect="auto", cmap="cividis", vmin=0, vmax=1)
+    ticks = thinned(len(classes), WEIGHT_NAMES)
+    axes.set_yticks(ticks, [subject.class_name(int(classes[tick])) for tick in ticks])
+    columns = thinned(table.shape[1], 16)
+    axes.set_xticks(columns, [str(column + 1) for column in columns])
+    axes.set_xlabel("component")
+    axes.set_ylabel("class")
+    axes.set_title(named(draws.source))
+    bar = axes.figure.colorbar(shown, ax=axes, pad=0.02, fraction=0.06)
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+    bar.outline.set_visible(False)

@@ -1,0 +1,294 @@
+"""Figures of the run as a whole: the search, other radii, floors, and how robustness is spread.
+
+history   loss and fraction of correct draws, one stage of the search after another
+radii     robustness against the size of the budget, for all sources
+floors    NPPR and its realised spread against the floor rho
+rates     which fraction of inputs stays correct at least that often
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from nppr.budget import Budget
+from nppr.report.figures.figure_style import (
+    BLUE,
+    INK,
+    VERMILION,
+    Drawn,
+    Look,
+    Subject,
+    headlines,
+    interval,
+    named,
+    new_figure,
+    percent,
+    percent_axis,
+)
+from nppr.report.model import MERGED, DistributionRecord, Result, StageRecord
+from nppr.sources import Uniform
+from nppr.types import FloatArray, IntArray, Metric
+
+HISTORY_POINTS = 600
+"""Points of all stages together, about: longer stages are averaged in blocks."""
+
+
+def history(subject: Subject) -> Drawn | None:
+    """Two panels over the steps of all stages; each stage counts once, in the order of the fits."""
+    stages = _stages(subject.learned)
+    if not stages:
+        return None
+    edges = np.cumsum([0, *(len(stage.loss) for stage in stages)])
+    figure = new_figure(4.0)
+    above, below = figure.subplots(2, 1, sharex=True)
+    block = max(1, int(edges[-1]) // HISTORY_POINTS)
+    for number, stage in enumerate(stages):
+        start = int(edges[number])
+        _history_line(above, start, stage.loss, block, BLUE)
+        _history_line(below, start, stage.running_pr, block, VERMILION)
+        if number % 2:
+            for axes in (above, below):
+                axes.axvspan(start, int(edges[number + 1]), color=INK, alpha=0.06, linewidth=0)
+    _names(above, stages, edges)
+    above.set_ylabel("loss")
+    above.grid(axis="y")
+    below.set_ylabel("correct draws of a step")
+    below.set_xlabel("step of the fit")
+    below.set_ylim(-0.02, 1.02)
+    percent_axis(below)
+    above.set_xlim(0, max(1, int(edges[-1])))
+    parts = [
+        f"{stage.stage}, {len(stage.loss)} steps: loss {stage.loss[0]:.2f} to"
+        f" {stage.loss[-1]:.2f}, correct draws {percent(stage.running_pr[0])} to"
+        f" {percent(stage.running_pr[-1])}"
+        for stage in stages
+    ]
+    return Drawn(
+        id="history",
+        title="The fit, stage by stage",
+        alt=f"Loss and fraction of correct draws over {edges[-1]} steps. {'; '.join(parts)}.",
+        caption="Each stage starts from the one it contains; shading marks every other stage. Values"
+        " are those of relaxed draws on the fit split, not the reported ones.",
+        figure=figure,
+    )
+
+
+def _stages(learned: Sequence[DistributionRecord]) -> list[StageRecord]:
+    """The stages of all searches that took any step, each once."""
+    found: dict[str, StageRecord] = {}
+    for made in learned:
+        for stage in made.search.stages:
+            if stage.loss and len(stage.loss) == len(stage.running_pr):
+                found.setdefault(stage.stage, stage)
+    return list(found.values())
+
+
+def _history_line(axes: Axes, start: int, values: Sequence[float], block: int, colour: str) -> None:
+    series: FloatArray = np.asarray(values, dtype=np.float64)
+    pieces = [series[at : at + block] for at in range(0, len(series), block)]
+    steps = start + 0.5 + np.arange(len(pieces)) * block
+    marker = "o" if len(pieces) < 4 else ""
+    axes.plot(steps, [piece.mean() for piece in pieces], color=colour, marker=marker, markersize=3)
+
+
+def _names(axes: Axes, stages: Sequence[StageRecord], edges: IntArray) -> None:
+    """The stages above the panel, slanted so that short ones do not meet."""
+    for number, stage in enumerate(stages):
+        middle = (edges[number] + edges[number + 1]) / 2
+        axes.annotate(named(stage.stage), (middle, 1.0), xycoords=("data", "axes fraction"),
+                      xytext=(0, 3), textcoords="offset points", rotation=25, fontsize=8,
+                      ha="left", va="bottom", rotation_mode="anchor")  # fmt: skip
+
+
+TICKS_APART = 0.06
+"""Least distance between the texts of two radii, as a share of the axis."""
+
+
+def radii(subject: Subject) -> Drawn | None:
+    """PR, AR and NPPR at the run's own radius and at all others it measured."""
+    report = subject.report
+    tables = {report.budget.radius: headlines(report.results)}
+    for radius, results in report.at_other_radii():
+        tables.setdefault(radius, headlines(results))
+    texts = {radius: Budget.parse(report.budget.norm, radius).radius_text for radius in tables}
+    places = sorted(tables)
+    known = dict.fromkeys(name for place in places for name in tables[place])
+    sources = [name for name in known if name != MERGED]
+    if len(places) < 2 or not sources:
+        return None
+    figure = new_figure(3.8)
+    axes = figure.subplots()
+    for source in sources:
+        rows = {place: tables[place].get(source) for place in places}
+        _radius_line(
+            axes,
+            subject.look(source),
+            source,
+            {place: row for place, row in rows.items() if row is not None},
+        )
+    _ticks(axes, places, [texts[place] for place in places])
+    axes.set_xlabel(f"radius ({report.budget.norm})")
+    axes.set_ylabel("PR, AR, NPPR")
+    axes.set_ylim(-0.02, 1.02)
+    percent_axis(axes)
+    figure.legend(loc="outside right center")
+    said = [
+        f"{source}: "
+        + ", ".join(
+            f"{interval(tables[place][source])} at {texts[place]}"
+            for place in places
+            if source in tables[place]
+        )
+        for source in sources
+    ]
+    scaled = (
+        f" Learned noise is that of radius {report.budget.text}, scaled: a search at the other radius"
+        " may find worse."
+    )
+    return Drawn(
+        id="radii",
+        title="Robustness against the radius",
+        alt=f"Lines of PR, AR and NPPR at {len(places)} radii. {'; '.join(said)}.",
+        caption="Fraction of clean-correct inputs that stay correct, against the radius of the"
+        " budget; bands are the intervals of the report. AR and NPPR are upper bounds."
+        + (scaled if report.distributions else ""),
+        figure=figure,
+    )
+
+
+def _radius_line(axes: Axes, look: Look, source: str, rows: dict[float, Result]) -> None:
+    places = list(rows)
+    values = [float(row.value or 0.0) for row in rows.values()]
+    low = [
+        value if row.low is None else row.low
+        for row, value in zip(rows.values(), values, strict=True)
+    ]
+    high = [
+        value if row.high is None else row.high
+        for row, value in zip(rows.values(), values, strict=True)
+    ]
+    metric = next(iter(rows.values())).metric.value
+    axes.fill_between(places, low, high, color=look.colour, alpha=0.18, linewidth=0)
+    axes.plot(places, values, color=look.colour, marker=look.marker, linestyle=look.line,
+              label=f"{named(source)} ({metric})")  # fmt: skip
+
+
+def _ticks(axes: Axes, places: list[float], texts: list[str]) -> None:
+    """The radii as people write them; of those that are too close only the first."""
+    axes.set_xlim(0, places[-1] * 1.04)
+    kept: list[int] = []
+    for number, place in enumerate(places):
+        if not kept or (place - places[kept[-1]]) / places[-1] >= TICKS_APART:
+            kept.append(number)
+    axes.set_xticks([places[number] for number in kept], [texts[number] for number in kept])
+    axes.set_xticks(np.asarray(places), minor=True)
+
+
+def floors(subject: Subject) -> Drawn | None:
+    """NPPR at every floor that was fitted; rho = 1 is Uniform noise, shown where it was measured."""
+    rows = headlines(subject.report.results)
+    found = {
+        each.family.floor: (rows[each.name], each.diagnostics.realised_std)
+        for each in subject.learned
+        if each.name in rows
+    }
+    if len(found) < 2:
+        return None
+    places = sorted(found)
+    figure = new_figure(4.2, width=5.6)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+    above.plot(places, [found[place][0].value for place in places], color=INK, linewidth=0.8)
+    for place in places:
+        _point(above, place, found[place][0], subject)
+    uniform = rows.get(Uniform.kind)
+    if uniform is not None and 1.0 not in found:
+        _point(above, 1.0, uniform, subject)
+        above.annotate("Uniform (PR)", (1.0, uniform.value or 0.0), xytext=(-8, -4),
+                       textcoords="offset points", ha="right", va="top", fontsize=8)  # fmt: skip
+    above.set_ylabel("NPPR")
+    above.set_ylim(-0.02, 1.02)
+    percent_axis(above)
+    spreads = {place: found[place][1] for place in places}
+    _spread(below, spreads)
+    said = [
+        f"floor {place:g}: NPPR {interval(found[place][0])}, realised standard deviation"
+        f" {spreads[place]:.2f}"
+        for place in places
+    ]
+    if uniform is not None:
+        said.append(f"Uniform noise: PR {interval(uniform)}")
+    return Drawn(
+        id="floors",
+        title="NPPR against the floor of randomness",
+        alt=f"NPPR at {len(places)} floors. {'; '.join(said)}.",
+        caption="The floor rho is the share of Uniform noise in every draw: 0 admits one fixed pattern"
+        " per input, 1 is Uniform noise. Below, the realised standard deviation in radii.",
+        figure=figure,
+    )
+
+
+def _point(axes: Axes, place: float, row: Result, subject: Subject) -> None:
+    look = subject.look(row.name)
+    value = float(row.value or 0.0)
+    low = value if row.low is None else row.low
+    high = value if row.high is None else row.high
+    axes.plot([place, place], [low, high], color=look.colour, linewidth=3, alpha=0.5)
+    axes.plot(place, value, color=look.colour, marker=look.marker, markersize=6)
+
+
+def _spread(axes: Axes, spreads: dict[float, float]) -> None:
+    axes.plot(list(spreads), list(spreads.values()), color=INK, marker="o", linestyle="--")
+    axes.set_ylim(0, max([0.6, *(1.1 * value for value in spreads.values())]))
+    axes.set_xlim(-0.03, 1.05)
+    axes.set_ylabel("realised std")
+    axes.set_xlabel("floor rho (share of Uniform noise)")
+    axes.grid(axis="y")
+
+
+RATE_GRID = 101
+
+
+def rates(subject: Subject) -> Drawn | None:
+    """For every noise, the fraction of inputs whose fraction of correct draws is at least t."""
+    if subject.per_input is None:
+        return None
+    known = headlines(subject.report.results)
+    grid: FloatArray = np.linspace(0, 1, RATE_GRID)
+    lines: dict[str, FloatArray] = {}
+    for source in subject.per_input.sources:
+        rows = subject.per_input.of(source)
+        if source not in known or known[source].metric is Metric.AR or rows["draws"].max() < 2:
+            continue
+        found = rows["rate"][rows["clean_correct"] == 1]
+        if len(found):
+            lines[source] = (found[None, :] >= grid[:, None] - 1e-9).mean(1)
+    if not lines:
+        return None
+    figure = new_figure(3.4)
+    axes = figure.subplots()
+    for source, line in lines.items():
+        look = subject.look(source)
+        axes.plot(grid, line, color=look.colour, linestyle=look.line, marker=look.marker,
+                  markevery=20, label=named(source))  # fmt: skip
+    axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
+    axes.set_xlabel("correct draws of an input, at least")
+    axes.set_ylabel("inputs")
+    axes.set_ylim(-0.02, 1.02)
+    percent_axis(axes)
+    figure.legend(loc="outside right center")
+    said = [
+        f"{source}: {percent(float(line[RATE_GRID // 2]))} of inputs are correct in at least half of"
+        f" the draws, {percent(float(line[-1]))} in all"
+        for source, line in lines.items()
+    ]
+    return Drawn(
+        id="rates",
+        title="Inputs by how often they stay correct",
+        alt=f"Curves of the fraction of inputs that stay correct at least that often. {'; '.join(said)}.",
+        caption="A curve that falls early has inputs that the noise always breaks; the area under a"
+        " curve is the source's PR or NPPR.",
+        figure=figure,
+    )
