@@ -95,7 +95,7 @@ CASES = {
     "compare": "compare @floors @trained",
     "radii": "assess --sources nppr,uniform,pgd --dependency label --eps 0.2 --radii 0.05,0.15",
     "precision": "assess --sources nppr,uniform --dependency independent --floor 0.5 --eps 0.2"
-    " --precision 0.02 --inputs 597",
+    " --precision 0.014 --inputs 597",
     "precision-draws": "assess --sources uniform --eps 0.25 --precision 0.02 --inputs 180",
     "rare": "assess --sources uniform,nppr --eps 0.2 --rare --rare-calls 33000",
     "quantise": "assess --sources nppr,gaussian,cw,stress --dependency independent --floor 0"
