@@ -1,0 +1,200 @@
+"""What the commands of the safety net write, as flat tables of names and numbers.
+
+Where the layout of a file changes, its reader follows and the names stay: then what was recorded before
+the change can still be checked. Readers take the folder of a command; `printed` is its standard output.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import load_file
+
+Value = int | float | str | None
+Values = dict[str, Value]
+Reader = Callable[[Path], Values]
+
+
+def read_results(folder: Path) -> Values:
+    """The rows of a report, at its own radius and at the others."""
+    report = _json(folder / "report.json")
+    rows = [("", row) for row in report["results"]]
+    rows += [(f"radius {at['radius']}", row) for at in report["radii"] for row in at["results"]]
+    found: Values = {"grade": report["grade"]["letter"]}
+    for radius, row in rows:
+        gamma = "" if row["gamma"] is None else f"gamma {row['gamma']}"
+        name = _name("result", radius, row["source"], row["metric"], row["method"], gamma)
+        found |= _pick(name, row, "value low high draws inputs calls")
+    return found
+
+
+def read_per_input(folder: Path) -> Values:
+    """The counts of every source: their sums, and a hash of the whole sequence."""
+    sources: dict[str, list[dict[str, str]]] = {}
+    for line in _lines(folder / "per_input.csv"):
+        sources.setdefault(line["source"], []).append(line)
+    found: Values = {}
+    for source, lines in sources.items():
+        correct = "correct" if "correct" in lines[0] else "right"
+        counts = ("index", "label", "clean_correct", "draws", correct)
+        table = [[int(line[count]) for count in counts] for line in lines]
+        ends = [math.fsum(float(line[end]) for line in lines) for end in ("low", "high")]
+        record = {
+            "inputs": len(table),
+            "draws": sum(row[3] for row in table),
+            "correct": sum(row[4] for row in table),
+            "sum of low": ends[0],
+            "sum of high": ends[1],
+            "sha256": _hash(json.dumps(table).encode()),
+        }
+        found |= _pick(_name("per input", source), record)
+    return found
+
+
+def read_learned(folder: Path) -> Values:
+    """The fits behind learned noise. Candidates are known by their values, not by their names."""
+    found: Values = {}
+    for path in sorted((folder / "distributions").glob("*.json")):
+        made, name = _json(path), _name("learned", path.stem)
+        fit = made["fit"]
+        found |= _pick(name, fit, "select_value fit_calls forward_calls")
+        found |= _pick(_name(name, "diagnostics"), made["diagnostics"])
+        found |= read_tensors(path.with_suffix(".safetensors"), name)
+        references = (fit["with_references"] or {}).get("select_values", {})
+        found |= _in_order(_name(name, "with references"), references)
+        for number, stage in enumerate(fit["stages"]):
+            at = _name(name, f"stage {number}")
+            found |= _pick(at, stage, "dependency components floor fit_calls forward_calls")
+            found |= _in_order(_name(at, "select value"), stage["select_values"])
+            for curve in ("loss", "running_pr"):
+                found[_name(at, curve, "steps")] = len(stage[curve])
+                found[_name(at, curve, "sum")] = math.fsum(stage[curve])
+    return found
+
+
+def read_extras(folder: Path) -> Values:
+    """What --rare, --precision and --fit-seeds add to a report."""
+    report = _json(folder / "report.json")
+    found: Values = {}
+    for entry in report["rare"]:
+        fields = "unbroken looked_at calls largest median added particles replicates"
+        found |= _pick(_name("rare", entry["source"]), entry, fields)
+        found |= _pick(_name("rare", entry["source"], "status"), entry["status"])
+    for line in _lines(folder / "rare.csv") if report["rare"] else ():
+        numbers = {key: float(line[key]) for key in ("p", "low", "high", "calls")}
+        found |= _pick(_name("rare", line["source"], f"input {line['index']}"), numbers)
+    if report["precision"]:
+        reached = report["precision"]
+        found |= _pick("precision", reached, "reached available_inputs needed_inputs")
+        found["precision / rounds"] = json.dumps(reached["rounds"])
+        for source, width in reached["widths"].items():
+            found |= _pick(_name("precision", source), width, "half_width between within")
+    for made in report["distributions"]:
+        if made["fit_seeds"]:
+            found |= _pick(_name("fit seeds", made["source"]), made["fit_seeds"], "minimum spread")
+    return found
+
+
+def read_printed(folder: Path) -> Values:
+    """The rows that bound and spectrum print."""
+    found: Values = {}
+    for number, entry in enumerate(_json(folder / "printed")):
+        numbers = {key: value for key, value in entry.items() if not isinstance(value, str)}
+        found |= _pick(f"printed {number}", numbers)
+    return found
+
+
+def read_certificate(folder: Path) -> Values:
+    """A verdict, and the verdicts on the classes."""
+    printed = _json(folder / "printed")
+    found = _pick("certificate", printed, "verdict right draws low high inputs calls")
+    for each in printed["classes"]:
+        found |= _pick(_name("certificate", "class", each["label"]), each, "verdict right draws")
+    return found
+
+
+def read_doctor(folder: Path) -> Values:
+    """The grade and the flags."""
+    printed = _json(folder / "printed")
+    flags = sorted(flag["id"] for flag in printed["flags"])
+    return {"grade": printed["grade"], "flags": " ".join(flags)}
+
+
+def read_comparison(folder: Path) -> Values:
+    """The value of every run, and the paired differences."""
+    found: Values = {}
+    ends = "low high guaranteed_low guaranteed_high unpaired_low unpaired_high"
+    for row in _json(folder / "compare.json")["results"]:
+        name = _name("compare", row["source"], row["metric"])
+        for each in row["standings"]:
+            fields = "value low high std normalised inputs draws rank"
+            found |= _pick(_name(name, f"run {each['entry']}"), each, fields)
+        for each in row["differences"]:
+            pair = f"{each['first']} - {each['second']}"
+            found |= _pick(_name(name, pair), each, f"value {ends} separated")
+    return found
+
+
+def read_study(folder: Path) -> Values:
+    """The cells of all tables, and the nested pairs."""
+    study = _json(folder / "study.json")
+    found: Values = {}
+    for table in study["tables"]:
+        for entry in table["entries"]:
+            for column, cell in enumerate(entry["ours"]):
+                name = _name("table", table["name"], *entry["labels"], f"column {column}")
+                fields = "mean std low high lowest highest seeds fit_seeds"
+                found |= _pick(name, cell, fields) if cell else {name: None}
+    for pair in study["orders"]["pairs"]:
+        found |= _pick(_name("order", pair["small"], pair["large"]), pair, "points p_value wrong")
+    return found
+
+
+def read_training(folder: Path) -> Values:
+    """Losses, accuracies and weights."""
+    log = _json(folder / "weights.json")
+    found = read_tensors(folder / "weights.safetensors", "weights")
+    found |= _pick("evaluate", log["evaluate"], "inputs accuracy")
+    for epoch in log["train"]["epochs"]:
+        found |= _pick(_name("epoch", epoch["epoch"]), epoch, "loss accuracy")
+    return found
+
+
+def read_tensors(path: Path, name: str) -> Values:
+    """The bytes of all tensors, whatever their names and their order in the file."""
+    tensors = load_file(path).values()
+    hashes = sorted(_hash(tensor.tobytes()) for tensor in tensors)
+    elements = sum(tensor.size for tensor in tensors)
+    return _pick(name, {"elements": elements, "sha256": _hash("".join(hashes).encode())})
+
+
+def _pick(name: str, record: Mapping[str, Any], fields: str | None = None) -> Values:
+    keys = record if fields is None else fields.split()
+    return {_name(name, key): record[key] for key in keys}
+
+
+def _in_order(name: str, values: Mapping[str, float]) -> Values:
+    return {_name(name, place): value for place, value in enumerate(sorted(values.values()))}
+
+
+def _name(*parts: object) -> str:
+    return " / ".join(str(part) for part in parts if part != "")
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _lines(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
