@@ -16,8 +16,7 @@ from nppr.errors import RunFolderError
 from nppr.report.folder import RunFiles, read_run
 from nppr.report.schema import WITH_REFERENCES, Report
 from nppr.report.shares import SHARES, Key, headlines
-from nppr.statistics.estimates import check_confidence
-from nppr.statistics.intervals import RESAMPLES
+from nppr.statistics.intervals import RESAMPLES, check_confidence
 from nppr.types import Metric
 
 __all__ = ["compare"]

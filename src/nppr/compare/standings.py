@@ -13,8 +13,8 @@ from nppr.compare.schema import Standing
 from nppr.report.schema import Report, Result
 from nppr.report.shares import Key, headlines
 from nppr.statistics.estimates import APPROXIMATE, MOST_CONFIDENT
-from nppr.statistics.intervals import Interval, clopper_pearson
-from nppr.statistics.paired import Share, half_width
+from nppr.statistics.intervals import Interval, clopper_pearson, half_width
+from nppr.statistics.paired import Share
 from nppr.types import Metric
 
 __all__ = ["standing_of"]

@@ -19,12 +19,12 @@ import numpy as np
 from nppr.data.subset import stratified_order
 from nppr.distributed import gathered, span, together, world
 from nppr.rare import (
-    MOVABLE,
     Combined,
     Rare,
     Status,
     combined,
     joined,
+    latent_noise,
     rare_failures,
     read_rare,
     write_rare,
@@ -47,7 +47,7 @@ GROUP = 32
 def movable(source: PerturbationSource) -> PerturbationSource | None:
     """The source whose draws splitting moves: itself, a bound's reference, or None."""
     moved = source.noise if isinstance(source, Bound) else source
-    return moved if isinstance(moved, MOVABLE) else None
+    return None if latent_noise(moved) is None else moved
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nppr.errors import SpecError
 from nppr.rare import FEWEST, REPLICATES, calls_for
-from nppr.statistics.estimates import check_confidence
+from nppr.statistics.intervals import check_confidence
 
 __all__ = ["DRAWS", "RARE_CALLS_PER_INPUT", "RARE_FLOOR", "Facts", "Settings"]
 

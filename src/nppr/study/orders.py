@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from nppr.distributions import Dependency
-from nppr.statistics.multiple import holm
-from nppr.statistics.paired import exceeds_approximately
+from nppr.statistics.paired import exceeds_approximately, holm
 from nppr.study.axes import LEARNED
 from nppr.study.cache import Cache
 from nppr.study.graph import Graph
