@@ -253,10 +253,16 @@ def combined(tally: Tally[Split], rare: Rare) -> Combined:
 
 def joined(parts: Sequence[Rare]) -> Rare:
     """The results of several groups of inputs of one source as one."""
+    first = parts[0]
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
-    status = tuple(status for part in parts for status in part.status)
-    particles = min(part.particles for part in parts)
-    return replace(parts[0], **arrays, status=status, particles=particles)
+    return Rare(
+        first.source,
+        **arrays,
+        status=tuple(status for part in parts for status in part.status),
+        particles=min(part.particles for part in parts),
+        replicates=first.replicates,
+        confidence=first.confidence,
+    )
 
 
 def rare_csv(found: Mapping[str, Rare]) -> str:

@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 
 def mixture_sequence(
-    right: IntArray, draws: IntArray | int, confidence: float, a: float = 0.5, b: float = 0.5
+    successes: IntArray, draws: IntArray | int, confidence: float, a: float = 0.5, b: float = 0.5
 ) -> FloatArray:
     """Confidence sequence of a success probability, `(N,) -> (2, N)`.
 
@@ -56,16 +56,16 @@ def mixture_sequence(
     >>> mixture_sequence(np.array([0, 50]), np.array([0, 100]), 0.95).round(2).tolist()
     [[0.0, 0.34], [1.0, 0.66]]
     """
-    right, draws = np.broadcast_arrays(right, draws)
-    wrong = draws - right
+    successes, draws = np.broadcast_arrays(successes, draws)
+    failures = draws - successes
     needed = math.log(1 / check_confidence(confidence)) + _COUNT_MARGIN
-    mixed = special.betaln(a + right, b + wrong) - special.betaln(a, b)
+    mixed = special.betaln(a + successes, b + failures) - special.betaln(a, b)
 
     def excluded(p: FloatArray) -> BoolArray:
-        likelihood = special.xlogy(right, p) + special.xlog1py(wrong, -p)
+        likelihood = special.xlogy(successes, p) + special.xlog1py(failures, -p)
         return np.asarray(mixed - likelihood >= needed)
 
-    share = np.where(draws == 0, 0.5, right / np.maximum(draws, 1))
+    share = np.where(draws == 0, 0.5, successes / np.maximum(draws, 1))
     ends = []
     for outer in (np.zeros_like(share), np.ones_like(share)):
         inside = share
@@ -78,8 +78,8 @@ def mixture_sequence(
 
 
 def one_sided_evidence(
-    right: IntArray | int,
-    wrong: IntArray | int,
+    successes: IntArray | int,
+    failures: IntArray | int,
     at_least: float,
     above: bool,
     a: float = 1.0,
@@ -96,9 +96,9 @@ def one_sided_evidence(
     """
     part = special.betaincc if above else special.betainc
     with np.errstate(divide="ignore"):
-        inside = np.log(part(a + right, b + wrong, at_least)) - np.log(part(a, b, at_least))
-    ratio = special.betaln(a + right, b + wrong) - special.betaln(a, b)
-    boundary = right * math.log(at_least) + wrong * math.log1p(-at_least)
+        inside = np.log(part(a + successes, b + failures, at_least)) - np.log(part(a, b, at_least))
+    ratio = special.betaln(a + successes, b + failures) - special.betaln(a, b)
+    boundary = successes * math.log(at_least) + failures * math.log1p(-at_least)
     return np.asarray(ratio + inside - boundary)
 
 
