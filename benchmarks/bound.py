@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from nppr.statistics.multiple import lower_mean_clipped, lower_population
+from nppr.statistics.density_ratio import lower_mean_clipped, lower_population
 from nppr.types import FloatArray
 
 CONFIDENCE = 0.95

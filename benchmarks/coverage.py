@@ -20,9 +20,17 @@ import numpy as np
 from scipy import stats
 
 from nppr.statistics.betting import anytime_bets, betting, betting_lower, log_capital
-from nppr.statistics.binomial import clopper_pearson, clopper_pearson_upper, wilson
-from nppr.statistics.intervals import Interval, bootstrap, empirical_bernstein, hoeffding, normal
-from nppr.statistics.multiple import lower_mean_clipped, lower_population, pooled_upper
+from nppr.statistics.density_ratio import lower_mean_clipped, lower_population, pooled_upper
+from nppr.statistics.intervals import (
+    Interval,
+    bootstrap,
+    clopper_pearson,
+    clopper_pearson_upper,
+    empirical_bernstein,
+    hoeffding,
+    normal,
+    wilson,
+)
 from nppr.statistics.paired import paired_difference
 from nppr.statistics.sequential import (
     BettingSequence,

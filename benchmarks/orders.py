@@ -28,7 +28,7 @@ from nppr.fit.stages import Finished
 from nppr.fit.walk import Stage
 from nppr.measure import measure, probe
 from nppr.sources import Clean, Learned
-from nppr.statistics.multiple import holm
+from nppr.statistics.paired import holm
 from nppr.types import FloatArray
 
 COMPONENTS = (3, 7, 12)

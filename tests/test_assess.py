@@ -333,5 +333,5 @@ def test_ten_times_chance_is_not_needed_but_one_right_input_is() -> None:
         inverted.w.neg_()
     report = nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform")
     assert report.results[0].value == 0.0
-    assert "right without noise" in str(report.results[1].error)
+    assert "correctly without noise" in str(report.results[1].error)
     assert np.isfinite(report.timing["total_seconds"])

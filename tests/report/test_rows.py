@@ -13,7 +13,7 @@ from nppr.rare import Rare, Status, combined
 from nppr.report.rows import rare_rows, rows_of
 from nppr.report.schema import Result
 from nppr.sources import JPEG, PGD, Bound, Stress, Uniform, WeakAdversary
-from nppr.statistics.bounds import at_least_together
+from nppr.statistics.density_ratio import at_least_together
 from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
 from nppr.types import Claim, Direction, Evaluate, Metric, PerturbationSource, Tally
 

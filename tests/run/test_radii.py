@@ -82,7 +82,7 @@ def test_only_merged_without_a_right_input_keeps_the_run() -> None:
     row = report.headline("merged", Metric.AR)
     assert row is not None
     assert row.error
-    assert "right without noise" in row.error
+    assert "correctly without noise" in row.error
 
 
 @pytest.mark.parametrize("radii", [["0.1", "1/10"], ["x"]], ids=["twice", "word"])

@@ -19,7 +19,7 @@ from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.report.rows import rows_of
 from nppr.sources import Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
-from nppr.statistics.bounds import at_least
+from nppr.statistics.density_ratio import at_least
 from nppr.types import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
 RADIUS = 0.2

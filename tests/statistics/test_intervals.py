@@ -1,4 +1,4 @@
-"""Intervals against independent implementations, and their coverage by simulation."""
+"""Intervals against independent implementations, and their coverage, simulated or summed exactly."""
 
 from __future__ import annotations
 
@@ -6,22 +6,35 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
+from nppr.errors import SpecError
 from nppr.statistics.intervals import (
     RESAMPLES,
     Interval,
     bootstrap,
+    check_confidence,
     clopper_pearson,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
     empirical_bernstein,
+    exact_lower,
+    exact_upper,
+    half_width,
     hoeffding,
     normal,
     ratio_bootstrap,
     resampled_means,
+    simultaneous_upper,
+    student_quantile,
+    wilson,
 )
 from nppr.types import FloatArray
 
 REPEATS = 1000
+
 SLACK = 2 * np.sqrt(0.95 * 0.05 / REPEATS)
 """Two standard errors of a simulated coverage."""
 
@@ -32,7 +45,9 @@ POPULATIONS: dict[str, Callable[[np.random.Generator, int], FloatArray]] = {
     "bimodal-0.5": lambda rng, n: rng.integers(0, 2, n).astype(float),
     "bimodal-0.8": lambda rng, n: np.where(rng.random(n) < 0.75, 1.0, 0.2),
 }
+
 MEANS = [0.1, 0.5, 0.9, 0.5, 0.8]
+
 INPUTS, DRAWS = 400, 20
 
 approximate = {"normal": normal, "bootstrap": bootstrap}
@@ -102,15 +117,6 @@ def test_clopper_pearson_agrees_with_scipy() -> None:
         truth = stats.binomtest(right, draws).proportion_ci(0.9, method="exact")
         assert float(low[0]) == pytest.approx(truth.low)
         assert float(high[0]) == pytest.approx(truth.high)
-
-
-@pytest.mark.parametrize("p", [0.02, 0.3, 0.9])
-def test_clopper_pearson_covers_exactly(p: float) -> None:
-    """Summed over all outcomes, not simulated."""
-    right = np.arange(61)
-    low, high = clopper_pearson(right, 60, 0.95)
-    covered = stats.binom.pmf(right, 60, p)[(low <= p) & (p <= high)].sum()
-    assert covered >= 0.95
 
 
 def test_ratio_bootstrap_covers() -> None:
@@ -186,3 +192,130 @@ def test_rows_are_resampled_together() -> None:
     assert np.allclose(means[2], 1.0)
     assert np.array_equal(means, resampled_means(np.stack([x, 1 - x, np.ones(60)])))
     assert not np.array_equal(means[0], resampled_means(x[None], seed=1)[0])
+
+
+def exact_coverage(low: FloatArray, high: FloatArray, p: float) -> float:
+    """Of intervals for 0 ... n successes, summed over all of them."""
+    successes = np.arange(len(low))
+    return float(stats.binom.pmf(successes, len(low) - 1, p)[(low <= p) & (p <= high)].sum())
+
+
+@pytest.mark.parametrize(("successes", "draws"), [(0, 10), (10, 10), (3, 17), (250, 1000)])
+def test_wilson_agrees_with_scipy(successes: int, draws: int) -> None:
+    low, high = wilson(np.array([successes]), draws, 0.9)
+    truth = stats.binomtest(successes, draws).proportion_ci(0.9, method="wilson")
+    assert float(low[0]) == pytest.approx(truth.low, abs=1e-12)
+    assert float(high[0]) == pytest.approx(truth.high, abs=1e-12)
+
+
+def test_wilson_ends_solve_the_score_equation() -> None:
+    for p in wilson(np.array([30]), 100, 0.95)[:, 0]:
+        assert abs(0.3 - p) / np.sqrt(p * (1 - p) / 100) == pytest.approx(stats.norm.isf(0.025))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
+def test_wilson_covers_nearly_where_it_was_tested(p: float) -> None:
+    low, high = wilson(np.arange(401), 400, 0.95)
+    assert 0.93 <= exact_coverage(low, high, p) <= 0.97
+
+
+def test_wilson_falls_short_outside() -> None:
+    """Why it is flagged there: the docstring's number."""
+    low, high = wilson(np.arange(401), 400, 0.95)
+    assert float(low[1]) * 400 == pytest.approx(0.177, abs=1e-3)
+    assert exact_coverage(low, high, float(low[1]) - 1e-9) == pytest.approx(0.838, abs=2e-3)
+
+
+@pytest.mark.parametrize("p", [0.001, 0.02, 0.3, 0.9, 0.999])
+def test_exact_one_sided_bounds_cover(p: float) -> None:
+    successes = np.arange(61)
+    low = clopper_pearson_lower(successes, 60, 0.95)
+    high = clopper_pearson_upper(successes, 60, 0.95)
+    assert exact_coverage(low, np.ones(61), p) >= 0.95
+    assert exact_coverage(np.zeros(61), high, p) >= 0.95
+
+
+def test_exact_one_sided_bounds_are_the_ends_at_half_the_error() -> None:
+    successes = np.arange(31)
+    low, high = clopper_pearson(successes, 30, 0.9)
+    assert clopper_pearson_lower(successes, 30, 0.95) == pytest.approx(low)
+    assert clopper_pearson_upper(successes, 30, 0.95) == pytest.approx(high)
+    two_sided = clopper_pearson(successes[1:-1], 30, 0.95)
+    assert np.all(clopper_pearson_lower(successes[1:-1], 30, 0.95) > two_sided[0])
+    assert np.all(clopper_pearson_upper(successes[1:-1], 30, 0.95) < two_sided[1])
+
+
+def test_no_failures_have_a_closed_form_at_any_error() -> None:
+    for error in (0.05, 1e-9, 1e-30):
+        high = float(exact_upper(np.array([0]), 50, error)[0])
+        assert high == pytest.approx(-np.expm1(np.log(error) / 50))
+        assert float(exact_lower(np.array([50]), 50, error)[0]) == pytest.approx(1 - high)
+
+
+@given(st.integers(1, 200), st.data())
+def test_bounds_grow_with_the_count(draws: int, data: st.DataObject) -> None:
+    confidence = data.draw(st.floats(0.5, 0.999))
+    successes = np.arange(draws + 1)
+    for ends in (
+        *wilson(successes, draws, confidence),
+        clopper_pearson_lower(successes, draws, confidence),
+        clopper_pearson_upper(successes, draws, confidence),
+    ):
+        assert np.all(np.diff(ends) >= 0)
+        assert np.all((ends >= 0) & (ends <= 1))
+    low, high = wilson(successes, draws, confidence)
+    assert np.all(low <= successes / draws)
+    assert np.all(successes / draws <= high)
+
+
+def test_many_counts_are_bounded_as_one() -> None:
+    successes, draws = np.array([0, 3, 7]), np.array([5, 9, 7])
+    for method in (clopper_pearson_lower, clopper_pearson_upper, wilson):
+        together = method(successes, draws, 0.95)
+        apart = [method(successes[i : i + 1], int(draws[i]), 0.95) for i in range(3)]
+        assert np.array_equal(together, np.concatenate(apart, -1))
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, float("nan")])
+def test_bad_confidence_is_named(confidence: float) -> None:
+    with pytest.raises(SpecError, match="`confidence`"):
+        check_confidence(confidence)
+
+
+def test_simultaneous_bounds_hold_all_at_once_and_single_ones_do_not() -> None:
+    rng = np.random.default_rng(0)
+    p = np.where(rng.random(30) < 0.2, rng.beta(5, 0.5, 30), rng.beta(0.5, 200, 30))
+    missed = missed_single = 0
+    for _ in range(REPEATS):
+        wrong = rng.binomial(50, p)
+        missed += bool((simultaneous_upper(wrong, 50, 0.9) < p).any())
+        missed_single += bool((clopper_pearson_upper(wrong, 50, 0.9) < p).any())
+    assert missed / REPEATS <= 0.1 + 3 * np.sqrt(0.09 / REPEATS)
+    assert missed_single / REPEATS > 0.3
+
+
+def test_simultaneous_bounds_by_hand() -> None:
+    assert simultaneous_upper(np.zeros(1000, np.int64), 100, 0.95) == pytest.approx(
+        1 - (0.05 / 1000) ** 0.01
+    )
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-9])
+def test_quantiles_are_those_of_scipy_stats_to_the_last_digit(confidence: float) -> None:
+    tail = (1 - confidence) / 2
+    for draws in (1, 7, 100, 10_000):
+        count = np.unique(np.linspace(0, draws, 50).astype(np.int64))
+        low, high = clopper_pearson(count, draws, confidence)
+        some, all_but_all = count[count > 0], count[count < draws]
+        assert np.array_equal(low[1:], stats.beta.ppf(tail, some, draws - some + 1))
+        exact = stats.beta.ppf(1 - tail, all_but_all + 1, draws - all_but_all)
+        assert np.array_equal(high[:-1], exact)
+        upper = stats.beta.isf(1 - confidence, all_but_all + 1, draws - all_but_all)
+        assert np.array_equal(clopper_pearson_upper(all_but_all, draws, confidence), upper)
+    for freedom in (1, 4, 399, 1e6, 17.3):
+        expected = stats.t.ppf((1 + confidence) / 2, freedom)
+        assert student_quantile(confidence, freedom) == expected
+
+
+def test_a_single_number_has_no_half_width() -> None:
+    assert half_width(np.array([0.3]), 0.95) == np.inf

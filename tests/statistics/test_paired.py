@@ -1,4 +1,4 @@
-"""Paired differences: intervals and one-sided tests."""
+"""Comparisons on the same inputs: intervals, one-sided tests, and many tests at once."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import special, stats
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting, betting_lower
-from nppr.statistics.multiple import holm
 from nppr.statistics.paired import (
     Share,
+    benjamini_hochberg,
+    binomial_pvalues,
     exceeds,
     exceeds_approximately,
     guaranteed_difference,
+    holm,
     joint_difference,
     paired_difference,
     unpaired_difference,
@@ -236,3 +240,64 @@ def test_shares_of_nothing_and_of_other_inputs_are_named() -> None:
         joint_difference(Share(np.ones(3), np.ones(3)), Share(np.ones(4), np.ones(4)), 0.95)
     with pytest.raises(SpecError, match="`confidence`"):
         unpaired_difference(Share(np.ones(3), np.ones(3)), Share(np.ones(4), np.ones(4)), 1.0)
+
+
+probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=30).map(np.array)
+
+
+def test_pvalues_agree_with_scipy() -> None:
+    for wrong in (0, 3, 20):
+        truth = stats.binomtest(wrong, 20, 0.3, alternative="less").pvalue
+        assert float(binomial_pvalues(np.array([wrong]), 20, 0.3)[0]) == pytest.approx(truth)
+
+
+def test_holm_by_hand() -> None:
+    p = np.array([0.01, 0.04, 0.03, 0.005])
+    assert holm(p, 0.05).tolist() == [True, False, False, True]
+    assert holm(p, 0.07).tolist() == [True, True, True, True]
+    assert holm(np.empty(0), 0.05).tolist() == []
+
+
+def test_benjamini_hochberg_agrees_with_scipy() -> None:
+    rng = np.random.default_rng(1)
+    for alpha in (0.05, 0.3):
+        p = rng.random(200) ** 3
+        adjusted = stats.false_discovery_control(p)
+        assert np.array_equal(benjamini_hochberg(p, alpha), adjusted <= alpha)
+    assert benjamini_hochberg(np.empty(0), 0.05).tolist() == []
+
+
+@given(probabilities, st.floats(0.001, 0.999))
+def test_bonferroni_rejects_within_holm_within_benjamini_hochberg(
+    p: FloatArray, alpha: float
+) -> None:
+    bonferroni = p <= alpha / len(p)
+    assert np.all(holm(p, alpha) >= bonferroni)
+    assert np.all(benjamini_hochberg(p, alpha * (1 + 1e-12)) >= holm(p, alpha))
+    assert np.all(benjamini_hochberg(p, alpha) <= (p <= alpha))
+
+
+@given(probabilities, st.floats(0.001, 0.999))
+def test_rejected_are_the_smallest_whatever_the_order(p: FloatArray, alpha: float) -> None:
+    for method in (holm, benjamini_hochberg):
+        rejected = method(p, alpha)
+        if rejected.any() and not rejected.all():
+            assert p[rejected].max() <= p[~rejected].min()
+        assert np.array_equal(method(p[::-1], alpha)[::-1].sum(), rejected.sum())
+
+
+def test_errors_of_many_tests_are_what_they_say() -> None:
+    """40 inputs at the limit, 20 far below it: none of the 40, or few of those found, are wrong."""
+    rng = np.random.default_rng(2)
+    p = np.repeat([0.1001, 0.001], [40, 20])
+    any_false, share_false, any_single = [], [], []
+    for _ in range(1000):
+        pvalues = binomial_pvalues(rng.binomial(100, p), 100, 0.1)
+        any_false.append(holm(pvalues, 0.1)[:40].any())
+        any_single.append((pvalues <= 0.1)[:40].any())
+        found = benjamini_hochberg(pvalues, 0.1)
+        share_false.append(found[:40].sum() / max(1, found.sum()))
+        assert found.sum() > 15
+    assert np.mean(any_false) <= 0.1 + 0.03
+    assert np.mean(share_false) <= 0.1 + 3 * np.std(share_false) / math.sqrt(1000)
+    assert np.mean(any_single) > 0.5

@@ -1,33 +1,23 @@
 """Rare failures: probabilities of single inputs far below what plain draws can show."""
 
-from nppr.rare.combine import Combined, combined
-from nppr.rare.estimate import FEWEST, REPLICATES, Rare, calls_for, rare_failures
-from nppr.rare.files import joined, rare_csv, read_rare, write_rare
-from nppr.rare.judge import Judge
-from nppr.rare.latent import MOVABLE, Latent, latent_of
-from nppr.rare.levels import Levels, Status
-from nppr.rare.splitting import Outcome, Run, Scheme, split
+from nppr.rare.failure_probabilities import (
+    FEWEST,
+    REPLICATES,
+    Combined,
+    Rare,
+    calls_for,
+    combined,
+    joined,
+    rare_csv,
+    rare_failures,
+    read_rare,
+    write_rare,
+)
+from nppr.rare.latent_noise import Latent, make_latent
+from nppr.rare.splitting import Judge, Levels, Run, Status, split
 
 __all__ = [
-    "FEWEST",
-    "MOVABLE",
-    "REPLICATES",
-    "Combined",
-    "Judge",
-    "Latent",
-    "Levels",
-    "Outcome",
-    "Rare",
-    "Run",
-    "Scheme",
-    "Status",
-    "calls_for",
-    "combined",
-    "joined",
-    "latent_of",
-    "rare_csv",
-    "rare_failures",
-    "read_rare",
-    "split",
-    "write_rare",
-]
+    "FEWEST", "REPLICATES", "Combined", "Judge", "Latent", "Levels", "Rare",
+    "Run", "Status", "calls_for", "combined", "joined", "make_latent",
+    "rare_csv", "rare_failures", "read_rare", "split", "write_rare",
+]  # fmt: skip

@@ -1,10 +1,20 @@
 """Adaptive multilevel splitting: the probability of rare failures of single inputs.
 
-A run starts with N points z ~ N(0, I). The best N/MOVES start chains of MOVES steps each, which stay
-above the level that the others did not reach; all states of the chains are the next population of N.
-That is subset simulation (Au and Beck 2001), as used for networks by Webb et al. (ICLR 2019); see
-Cerou et al. (2012) for its theory. A level costs N calls and divides the probability by about MOVES:
-p takes `N (1 + log(1/p) / log(MOVES))` calls, where plain draws would take 100/p.
+With levels L_1 < L_2 < ... < 0 of the margin m the probability of a failure is a product of shares
+that are not small,
+
+    P(m >= 0) = P(m > L_1) P(m > L_2 | m > L_1) ... P(m >= 0 | m > L_k).
+
+A run starts with N points z ~ N(0, I). Each level is chosen such that about 1 in MOVES points lie above
+it. These start chains of MOVES steps each, which stay above the level; all states of the chains are the
+next population of N. That is subset simulation (Au and Beck 2001), as used for networks by Webb et al.
+(ICLR 2019); see Cerou et al. (2012) for its theory. A level costs N calls and divides the probability
+by about MOVES: p takes `N (1 + log(1/p) / log(MOVES))` calls, where plain draws would take 100/p.
+
+Chains take preconditioned Crank-Nicolson steps, `z' = sqrt(1 - beta^2) z + beta xi` with xi ~ N(0, I):
+if z ~ N(0, I) then so is z', and (z, z') has the law of (z', z). So a chain that accepts z' where it
+lies above a level, and stays at z elsewhere, preserves N(0, I) above that level, in any dimension
+(Cotter et al. 2013).
 
 Random numbers are keyed by (seed, dataset index, replicate, level): a run depends neither on the
 micro-batch nor on other runs, up to the rounding of the classifier.
@@ -12,222 +22,342 @@ micro-batch nor on other runs, up to the rounding of the classifier.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from nppr.budget import perturbed
+from nppr.classifiers import FrozenClassifier
+from nppr.classifiers.checking import check_finite
+from nppr.classifiers.wrap import is_out_of_memory
 from nppr.data import Part
 from nppr.draws import key
-from nppr.rare.judge import Judge
-from nppr.rare.levels import MOVES, Levels, Status
-from nppr.rare.move import START, adapted, proposed
-from nppr.types import Split
+from nppr.rare.latent_noise import Latent
+from nppr.sources.losses import margin
+from nppr.types import FloatArray, IntArray, Split
 
-__all__ = ["FLOOR", "Outcome", "Run", "Scheme", "split"]
+logger = logging.getLogger(__name__)
 
 FLOOR = math.log(1e-12)
 """The log p below which a run gives up."""
 
+MOVES = 5
+"""Moves of a chain per level: the best 1/MOVES of a population start the chains of the next one.
+
+For 4 to 10 moves `var(log p) * calls` is nearly the same, about 1000 at p = 1e-6 (linear classifiers,
+1 to 64 pixels); fewer moves start more chains.
+"""
+
+START, SMALLEST = 0.5, 1e-3
+"""First and smallest step beta of a chain."""
+
+TARGET = 0.44
+"""Share of steps to be accepted; between 0.3 and 0.5 it hardly matters."""
+
+SWITCHING = 0.25
+"""Share of points that try a component drawn afresh in a step."""
+
 NUMBERS_KEPT = 2**25
 """Latent numbers that are kept at once, unless one run has more."""
 
+NUMBERS_AT_ONCE = 2**20
+"""Numbers in the perturbed images that are made together, unless a micro-batch has more."""
 
-@dataclass(frozen=True)
-class Scheme:
-    """`particles` N (a multiple of MOVES), the calls a run may make and the log p where it ends."""
 
-    particles: int
-    limit: int
-    floor: float = FLOOR
+class Status(StrEnum):
+    """How a search for failures ended.
 
-    @property
-    def chains(self) -> int:
-        return self.particles // MOVES
+    With BELOW and OUT_OF_CALLS no level of failures was reached: p is then the probability of the
+    last level reached, so the probability of a failure is at most about p.
+    """
+
+    FOUND = "found"
+    BELOW = "below"
+    OUT_OF_CALLS = "out of calls"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One search for failures of the input at `position` of a part; replicates are independent."""
+    """One search for failures of the input at `position` of a split; replicates are independent."""
 
     position: int
     replicate: int = 0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a run found; `variance` is that of log p if all points were independent."""
+@dataclass
+class Levels:
+    """The state of a run, and its result once it has a `status`.
 
-    log_p: float
-    variance: float
-    calls: int
-    levels: int
-    status: Status
+    `log_p` is the logarithm of P(m > level), `passed` the number of levels. `floor` is the log p at
+    which the run gives up, `limit` the calls it may make. `variance` is that of log p if all points
+    were independent, `sum (1 - share) / (share N)`: the true one is larger.
+    """
+
+    floor: float
+    limit: int
+    level: float = -math.inf
+    log_p: float = 0.0
+    variance: float = 0.0
+    calls: int = 0
+    passed: int = 0
+    status: Status | None = None
+    _counted: int = 0
+
+    def settle(self, margins: FloatArray) -> IntArray:
+        """Count a population `(N,)` with margins > level; the places of those above the next level.
+
+        Empty once the run has ended with a `status`. Survivors lie strictly above the next level, so
+        ties never count as progress: where the best are tied, they survive together. If all are tied
+        there is no next level yet: all survive, and points are counted until one differs. If none
+        does, the last share is taken as one in those counted.
+        """
+        self.calls += len(margins)
+        self._counted += len(margins)
+        keep = len(margins) // MOVES
+        failing = int((margins >= 0).sum())
+        spent = self.calls + keep * MOVES > self.limit
+        if failing >= keep or (failing and spent):
+            self._pass(0.0, failing)
+            self.status = Status.FOUND
+            return np.empty(0, dtype=np.int64)
+        following = _next_level(margins, keep)
+        if following is None:
+            survivors = np.arange(len(margins))
+            reached = self.log_p - math.log(self._counted)
+        else:
+            survivors = np.flatnonzero(margins > following)
+            self._pass(following, len(survivors))
+            reached = self.log_p
+        if reached >= self.floor and not spent:
+            return survivors
+        self.status = Status.BELOW if reached < self.floor else Status.OUT_OF_CALLS
+        self.log_p = reached
+        return survivors[:0]
+
+    def _pass(self, level: float, above: int) -> None:
+        share = above / self._counted
+        self.log_p += math.log(share)
+        self.variance += (1 - share) / above
+        self.level = level
+        self.passed += 1
+        self._counted = 0
+
+
+def _next_level(margins: FloatArray, keep: int) -> float | None:
+    """The largest level above which at most `keep` lie, or all the best if they are tied."""
+    ordered = np.sort(margins)[::-1]
+    level = ordered[keep]
+    if level < ordered[0]:
+        return float(level)
+    lower = ordered[ordered < ordered[0]]
+    return float(lower[0]) if len(lower) else None
+
+
+def propose(
+    z: Tensor, beta: Tensor, noise: Tensor, choosing: slice, switch: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The next states of points z `(B, S, size)` with steps `(B,)`, and which try another component.
+
+    Coordinates in `choosing` are drawn afresh where the uniform numbers `switch` `(B, S)` are below
+    SWITCHING and stay elsewhere: small steps would rarely lead to another component.
+    """
+    step = beta.to(z)[:, None, None]
+    moved = (1 - step.square()).sqrt() * z + step * noise
+    if switch is None:
+        return moved, torch.zeros(z.shape[:2], dtype=torch.bool, device=z.device)
+    switching = switch < SWITCHING
+    fresh = torch.where(switching[..., None], noise[..., choosing], z[..., choosing])
+    moved[..., choosing] = fresh
+    return moved, switching
+
+
+def adapt(beta: Tensor, accepted: Tensor, switching: Tensor) -> Tensor:
+    """Steps `(B,)` after a move that was `accepted` or not, `(B, S)`: towards TARGET.
+
+    Points that tried another component do not count: a shorter step would not help them.
+    """
+    counted = (~switching).double()
+    share = (accepted * counted).sum(1) / counted.sum(1).clamp_min(1)
+    return (beta * (share - TARGET).exp()).clamp(SMALLEST, 1.0)
+
+
+class Judge:
+    """Margins `max_{j != y} h_j - h_y` of points z; an input fails where its margin is >= 0.
+
+    `calls` counts the images judged, `right` those that did not fail. Where memory runs out the
+    micro-batch is halved.
+    """
+
+    def __init__(self, model: FrozenClassifier, latent: Latent, micro_batch: int) -> None:
+        self.model = model
+        self.latent = latent
+        self.micro_batch = micro_batch
+        self.calls = 0
+        self.right = 0
+
+    def margins(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
+        """Images `(B, C, H, W)`, labels `(B,)`, points `(B, S, size)` -> `(B, S)`, double, on the CPU.
+
+        The perturbed image is `clip(x + push(z))`, as it is everywhere.
+        """
+        images = max(self.micro_batch, NUMBERS_AT_ONCE // x[0].numel())
+        inputs = max(1, images // z.shape[1])
+        rows = []
+        for start in range(0, len(x), inputs):
+            at = slice(start, start + inputs)
+            columns = [
+                self._some(x[at], y[at], some, indices[at]) for some in z[at].split(images, dim=1)
+            ]
+            rows.append(torch.cat(columns, dim=1))
+        found = torch.cat(rows)
+        self.calls += found.numel()
+        self.right += int((found < 0).sum())
+        return found
+
+    def _some(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
+        delta = self.latent.push(x, y, z, indices)
+        logits = self._logits(perturbed(x.unsqueeze(1), delta).flatten(0, 1))
+        check_finite(logits, self.model.classifier.name)
+        margins = margin(logits, y.repeat_interleave(z.shape[1]))
+        # Double only once it is on the CPU: some devices have no doubles.
+        return margins.cpu().double().view(len(x), z.shape[1])
+
+    def _logits(self, images: Tensor) -> Tensor:
+        while True:
+            try:
+                batches = images.split(self.micro_batch)
+                return torch.cat([self.model.logits(batch) for batch in batches])
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or self.micro_batch == 1:
+                    raise
+            self.micro_batch //= 2
+            logger.warning("out of memory: going on with a micro-batch of %d", self.micro_batch)
 
 
 def split(
     judge: Judge,
     part: Part[Split],
     runs: Sequence[Run],
-    scheme: Scheme,
     *,
+    particles: int,
+    limit: int,
+    floor: float = FLOOR,
     seed: int,
     device: torch.device,
-    tell: Callable[[Run, Outcome | None], None] | None = None,
-) -> list[Outcome]:
-    """The outcomes of runs, in their order.
+    on_end: Callable[[Levels], None] | None = None,
+) -> list[Levels]:
+    """The results of runs, in their order; to be called in inference mode.
 
-    Runs go level by level together, each with its own levels; one that ends makes place for the next.
-    After a level `tell` is given each run, with its outcome where it has ended.
+    A run has `particles` N, a multiple of MOVES. Runs go level by level together, each with its own
+    levels; one that ends makes room for the next.
     """
-    room = max(1, NUMBERS_KEPT // (scheme.particles * judge.latent.size))
-    waiting = list(enumerate(runs))
-    outcomes: dict[int, Outcome] = {}
-    active: list[_Active] = []
-    with torch.inference_mode():
-        while waiting or active:
-            entering, waiting = waiting[: room - len(active)], waiting[room - len(active) :]
-            if entering:
-                fresh = _entered(part, entering, scheme, device)
-                _start(judge, fresh, scheme, seed)
-                active += fresh
-            for one in active:
-                one.settle()
-                outcome = one.outcome
-                if outcome is not None:
-                    outcomes[one.order] = outcome
-                if tell is not None:
-                    tell(one.run, outcome)
-            active = [one for one in active if one.outcome is None]
-            if active:
-                _move(judge, active, scheme, seed)
-    return [outcomes[order] for order in range(len(runs))]
+    room = max(1, NUMBERS_KEPT // (particles * judge.latent.size))
+    found = [Levels(floor, limit) for _ in runs]
+    waiting, active = list(zip(runs, found, strict=True)), list[_Active]()
+    while waiting or active:
+        entering, waiting = waiting[: room - len(active)], waiting[room - len(active) :]
+        if entering:
+            active += _enter(judge, part, entering, particles, seed, device)
+        for one in active:
+            survivors = one.levels.settle(one.margins.numpy())
+            if one.levels.status is None:
+                one.start_chains(torch.from_numpy(survivors), particles, seed)
+            elif on_end is not None:
+                on_end(one.levels)
+        active = [one for one in active if one.levels.status is None]
+        if active:
+            _move(judge, active)
+    return found
 
 
 @dataclass(eq=False)
 class _Active:
-    """A run under way: its population `(N, size)`, margins `(N,)` and those that survive."""
+    """A run under way: its points `(N, size)` and their margins `(N,)`."""
 
-    order: int
-    run: Run
-    stream: str
     index: int
+    stream: str
     x: Tensor
     y: Tensor
     levels: Levels
     generator: torch.Generator
-    z: Tensor
-    margins: Tensor
-    survivors: Tensor
+    z: Tensor = field(init=False)
+    margins: Tensor = field(init=False)
     beta: float = START
-    stage: int = 0
 
-    def settle(self) -> None:
-        survivors = self.levels.settle(self.margins.numpy())
-        self.survivors = torch.from_numpy(survivors)
+    def reseed(self, seed: int, level: int) -> None:
+        self.generator.manual_seed(key(seed, self.stream, self.index, level))
 
-    @property
-    def outcome(self) -> Outcome | None:
-        levels = self.levels
-        if levels.status is None:
-            return None
-        return Outcome(levels.log_p, levels.variance, levels.calls, levels.passed, levels.status)
-
-    def reseed(self, seed: int) -> None:
-        """Random numbers of the next level."""
-        stream = f"{self.stream}/rare/{self.run.replicate}"
-        self.generator.manual_seed(key(seed, stream, self.index, self.stage))
-        self.stage += 1
-
-    def starts(self, chains: int) -> Tensor:
-        """Survivors in random order, again and again where there are fewer than chains."""
-        count = len(self.survivors)
-        device = self.generator.device
+    def start_chains(self, survivors: Tensor, particles: int, seed: int) -> None:
+        """Survivors in random order, again and again where there are fewer of them than chains."""
+        self.reseed(seed, self.levels.calls // particles)
+        device, count = self.generator.device, len(survivors)
         order = torch.randperm(count, generator=self.generator, device=device).cpu()
-        return self.survivors[order[torch.arange(chains) % count]]
+        rows = survivors[order[torch.arange(particles // MOVES) % count]]
+        self.z, self.margins = self.z[rows.to(self.z.device)], self.margins[rows]
 
 
-def _entered(
-    part: Part[Split], entering: Sequence[tuple[int, Run]], scheme: Scheme, device: torch.device
+def _enter(
+    judge: Judge,
+    part: Part[Split],
+    entering: Sequence[tuple[Run, Levels]],
+    particles: int,
+    seed: int,
+    device: torch.device,
 ) -> list[_Active]:
-    positions = np.array([run.position for _, run in entering])
-    x, y = part.batch(positions)
-    x, y = x.to(device), y.to(device)
-    empty = torch.empty(0)
-    return [
-        _Active(
-            order, run, part.kind.name, int(part.indices[run.position]), x[row], y[row],
-            Levels(scheme.floor, scheme.limit), torch.Generator(device), empty, empty, empty,
-        )
-        for row, (order, run) in enumerate(entering)
+    """Runs with their first populations: independent draws."""
+    x, y = part.batch(np.array([run.position for run, _ in entering]))
+    fresh = [
+        _Active(int(part.indices[run.position]), f"{part.kind.name}/rare/{run.replicate}",
+                image, label, levels, torch.Generator(device))
+        for (run, levels), image, label in zip(entering, x.to(device), y.to(device), strict=True)
     ]  # fmt: skip
-
-
-def _start(judge: Judge, fresh: Sequence[_Active], scheme: Scheme, seed: int) -> None:
-    """The first populations: independent draws."""
     for one in fresh:
-        one.reseed(seed)
-    z = _normal(fresh, (scheme.particles, judge.latent.size))
-    margins = judge.margins(*_inputs(fresh), z, _indices(fresh))
-    for one, points, found in zip(fresh, z, margins, strict=True):
-        one.z, one.margins = points, found
+        one.reseed(seed, 0)
+    z = _random(fresh, Tensor.normal_, particles, judge.latent.size)
+    for one, points, margins in zip(fresh, z, _margins(judge, fresh, z), strict=True):
+        one.z, one.margins = points, margins
+    return fresh
 
 
-def _move(judge: Judge, active: Sequence[_Active], scheme: Scheme, seed: int) -> None:
-    """The next populations: MOVES states of chains that start at survivors."""
-    starts = []
-    for one in active:
-        one.reseed(seed)
-        rows = one.starts(scheme.chains)
-        starts.append((one.z[rows.to(one.z.device)], one.margins[rows]))
-        one.z = one.margins = torch.empty(0)  # frees the population before the next is made
-    z = torch.stack([points for points, _ in starts])
-    margins = torch.stack([found for _, found in starts])
+def _move(judge: Judge, active: Sequence[_Active]) -> None:
+    """The next populations: MOVES states of each chain."""
+    z = torch.stack([one.z for one in active])
+    margins = torch.stack([one.margins for one in active])
     levels = torch.tensor([[one.levels.level] for one in active], dtype=torch.float64)
     beta = torch.tensor([one.beta for one in active], dtype=torch.float64)
-    inputs, indices = _inputs(active), _indices(active)
     choosing = judge.latent.choosing
-    jumps = choosing.stop > choosing.start
     states, found = [], []
     for _ in range(MOVES):
-        noise = _normal(active, tuple(z.shape[1:]))
-        switch = _uniform(active, z.shape[1]) if jumps else None
-        candidates, switching = proposed(z, beta.float(), noise, choosing, switch)
-        ours = judge.margins(*inputs, candidates, indices)
-        taken = ours > levels
-        z = torch.where(taken.to(z.device)[..., None], candidates, z)
-        margins = torch.where(taken, ours, margins)
-        beta = adapted(beta, taken, switching.cpu())
+        noise = _random(active, Tensor.normal_, *z.shape[1:])
+        jumps = choosing.stop > choosing.start
+        switch = _random(active, Tensor.uniform_, z.shape[1]) if jumps else None
+        candidates, switching = propose(z, beta.float(), noise, choosing, switch)
+        reached = _margins(judge, active, candidates)
+        accepted = reached > levels
+        z = torch.where(accepted.to(z.device)[..., None], candidates, z)
+        margins = torch.where(accepted, reached, margins)
+        beta = adapt(beta, accepted, switching.cpu())
         states.append(z)
         found.append(margins)
-    populations, all_margins = torch.cat(states, 1), torch.cat(found, 1)
-    for one, points, seen, step in zip(
-        active, populations, all_margins, beta.tolist(), strict=True
-    ):
-        one.z, one.margins, one.beta = points, seen, step
+    results = zip(torch.cat(states, 1), torch.cat(found, 1), beta.tolist(), strict=True)
+    for one, (points, reached, step) in zip(active, results, strict=True):
+        one.z, one.margins, one.beta = points, reached, step
 
 
-def _inputs(active: Sequence[_Active]) -> tuple[Tensor, Tensor]:
-    return torch.stack([one.x for one in active]), torch.stack([one.y for one in active])
+def _margins(judge: Judge, active: Sequence[_Active], z: Tensor) -> Tensor:
+    x, y = torch.stack([one.x for one in active]), torch.stack([one.y for one in active])
+    return judge.margins(x, y, z, tuple(one.index for one in active))
 
 
-def _indices(active: Sequence[_Active]) -> tuple[int, ...]:
-    return tuple(one.index for one in active)
-
-
-def _normal(active: Sequence[_Active], shape: tuple[int, ...]) -> Tensor:
-    """Standard normal numbers `(B, *shape)`, each row from the generator of its run."""
+def _random(active: Sequence[_Active], fill: Callable[..., Tensor], *shape: int) -> Tensor:
+    """Numbers `(B, *shape)`, each row filled from the generator of its run."""
     numbers = torch.empty(len(active), *shape, device=active[0].x.device)
     for row, one in zip(numbers, active, strict=True):
-        row.normal_(generator=one.generator)
-    return numbers
-
-
-def _uniform(active: Sequence[_Active], count: int) -> Tensor:
-    numbers = torch.empty(len(active), count, device=active[0].x.device)
-    for row, one in zip(numbers, active, strict=True):
-        row.uniform_(generator=one.generator)
+        fill(row, generator=one.generator)
     return numbers

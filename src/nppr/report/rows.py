@@ -9,7 +9,7 @@ from nppr.rare import Combined, Rare
 from nppr.report.schema import Result, result
 from nppr.sources import Bound, Stress
 from nppr.sources.stress import NAME as STRESS
-from nppr.statistics.bounds import at_least_together
+from nppr.statistics.density_ratio import at_least_together
 from nppr.statistics.estimates import (
     adversarial,
     corrupted,

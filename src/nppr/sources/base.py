@@ -18,6 +18,8 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+import numpy as np
+
 from nppr.errors import SpecError, unknown
 from nppr.types import Estimate, Evaluate, Metric, Progress, Tally
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from nppr.data import Part
     from nppr.distributions import Dependency
     from nppr.draws import DrawBlock
-    from nppr.types import Fit, FrozenModel
+    from nppr.types import Fit, FrozenModel, IntArray, Split
 
 Option = bool | int | float | str
 
@@ -150,6 +152,16 @@ class Source(ABC):
     def moved_by_splitting(self) -> Source | None:
         """The noise whose numbers multilevel splitting can move, or None."""
         return None
+
+    def with_features(
+        self, model: FrozenModel, split: Part[Split], places: IntArray, batch: int
+    ) -> tuple[Source, IntArray]:
+        """The source that knows the features it sees of inputs at these places, and calls per input.
+
+        Splitting perturbs the same inputs again and again, so features are computed once.
+        """
+        del model, split, batch
+        return self, np.zeros(len(places), dtype=np.int64)
 
     def missing_parts(self, classes: int) -> tuple[str, ...]:
         """Parts that do not run on a classifier of this many classes."""

@@ -58,7 +58,7 @@ class Bound(Source, kind="bound"):
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
         """Two bounds and an estimate for every c; the bounds of all c hold together."""
-        from nppr.statistics.bounds import at_least_together  # not before PyTorch is needed
+        from nppr.statistics.density_ratio import at_least_together  # not before PyTorch is needed
 
         found = at_least_together(tally, self.density_ratios, confidence, seed)
         return [

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
+from nppr.data import Part
 from nppr.distributions import Context, Dependency, Distribution
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.sources.base import NPPR, Guidance, Source
-from nppr.types import FrozenModel, Metric
+from nppr.types import FrozenModel, IntArray, Metric, Split
 
 
 @dataclass(eq=False)
@@ -107,6 +109,22 @@ class Learned(Source):
             return self.distribution.exact(Context(y), block, self.budget).detach()
         with frozen(source) as seen:
             return self.perturb(seen, x, y, block).clone()
+
+    def with_features(
+        self, model: FrozenModel, split: Part[Split], places: IntArray, batch: int
+    ) -> tuple[Learned, IntArray]:
+        calls = np.zeros(len(places), dtype=np.int64)
+        if not self.distribution.features:
+            return self, calls
+        known = dict(self.known or {})
+        todo = [row for row, i in enumerate(split.indices[places].tolist()) if i not in known]
+        calls[todo] = 1
+        device = next(self.distribution.parameters()).device
+        for start in range(0, len(todo), batch):
+            chosen = places[todo[start : start + batch]]
+            features = self._found(model, split.batch(chosen)[0].to(device))
+            known.update(zip(split.indices[chosen].tolist(), features.unbind(), strict=True))
+        return replace(self, known=known), calls
 
     def _features(self, model: FrozenModel, x: Tensor, draws: DrawBlock) -> Tensor | None:
         if not self.distribution.features:

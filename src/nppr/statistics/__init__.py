@@ -1,33 +1,54 @@
-"""Statistics: intervals as pure functions, and the readings of tallies."""
+"""Statistics: intervals, tests and sequences as pure functions, and the readings of tallies."""
 
 from nppr.statistics.betting import betting, betting_lower, betting_upper
-from nppr.statistics.binomial import clopper_pearson_lower, clopper_pearson_upper, wilson
+from nppr.statistics.density_ratio import at_least, at_least_together, pooled_upper
 from nppr.statistics.estimates import (
+    APPROXIMATE,
+    FEWEST_INPUTS,
+    GAMMAS,
+    MOST_CONFIDENT,
+    UNRESOLVED,
     accuracy,
     adversarial,
+    corrupted,
     merged,
     normalised,
     per_input,
     probabilistic,
     probably_accurate,
+    stressed,
 )
 from nppr.statistics.intervals import (
+    RESAMPLES,
     Interval,
     bootstrap,
+    check_confidence,
     clopper_pearson,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
     empirical_bernstein,
+    half_width,
     hoeffding,
     normal,
     ratio_bootstrap,
+    simultaneous_upper,
+    student_quantile,
+    wilson,
 )
-from nppr.statistics.multiple import (
+from nppr.statistics.paired import (
+    JointDifference,
+    PairedDifference,
+    Share,
     benjamini_hochberg,
     binomial_pvalues,
+    exceeds,
+    exceeds_approximately,
+    guaranteed_difference,
     holm,
-    pooled_upper,
-    simultaneous_upper,
+    joint_difference,
+    paired_difference,
+    unpaired_difference,
 )
-from nppr.statistics.paired import PairedDifference, paired_difference
 from nppr.statistics.sequential import (
     BernoulliTest,
     BettingSequence,
@@ -37,36 +58,14 @@ from nppr.statistics.sequential import (
 )
 
 __all__ = [
-    "BernoulliTest",
-    "BettingSequence",
-    "Interval",
-    "MeanTest",
-    "PairedDifference",
-    "Verdict",
-    "accuracy",
-    "adversarial",
-    "benjamini_hochberg",
-    "betting",
-    "betting_lower",
-    "betting_upper",
-    "binomial_pvalues",
-    "bootstrap",
-    "clopper_pearson",
-    "clopper_pearson_lower",
-    "clopper_pearson_upper",
-    "empirical_bernstein",
-    "hoeffding",
-    "holm",
-    "merged",
-    "mixture_sequence",
-    "normal",
-    "normalised",
-    "paired_difference",
-    "per_input",
-    "pooled_upper",
-    "probabilistic",
-    "probably_accurate",
-    "ratio_bootstrap",
-    "simultaneous_upper",
-    "wilson",
-]
+    "APPROXIMATE", "FEWEST_INPUTS", "GAMMAS", "MOST_CONFIDENT", "RESAMPLES", "UNRESOLVED",
+    "BernoulliTest", "BettingSequence", "Interval", "JointDifference", "MeanTest",
+    "PairedDifference", "Share", "Verdict", "accuracy", "adversarial", "at_least",
+    "at_least_together", "benjamini_hochberg", "betting", "betting_lower", "betting_upper",
+    "binomial_pvalues", "bootstrap", "check_confidence", "clopper_pearson", "clopper_pearson_lower",
+    "clopper_pearson_upper", "corrupted", "empirical_bernstein", "exceeds", "exceeds_approximately",
+    "guaranteed_difference", "half_width", "hoeffding", "holm", "joint_difference", "merged",
+    "mixture_sequence", "normal", "normalised", "paired_difference", "per_input", "pooled_upper",
+    "probabilistic", "probably_accurate", "ratio_bootstrap", "simultaneous_upper", "stressed",
+    "student_quantile", "unpaired_difference", "wilson",
+]  # fmt: skip

@@ -1,20 +1,20 @@
 """Guaranteed bounds for a mean by betting against every candidate for it.
 
-To doubt that the mean is m, bet on x > m: the capital multiplies by `1 + b (x - m)`, b >= 0 chosen
-from the past only and small enough that it stays positive. If the mean is at most m the capital is a
-supermartingale that starts at 1, so it ever reaches 1/a with probability at most a (Ville), and so
-does, for a fixed number of numbers, the mean of the last capitals over several orders of them (Markov).
-The candidates whose capital does are ruled out. Reference: Waudby-Smith and Ramdas, "Estimating means
-of bounded random variables by betting", JRSS B, 2024 (the hedged capital with predictable plug-in bets;
-they take the most the capital of one order ever was where we take the mean of the last ones).
+To doubt that the mean is m, bet on x > m: the capital is multiplied by `1 + b (x - m)`, with b >= 0
+chosen from the past only and small enough that it stays positive. If the mean is at most m the capital
+is a supermartingale that starts at 1, so it ever reaches 1/a with probability at most a (Ville). For a
+fixed number of values the same holds for the mean, over several orders of them, of the final capital
+(Markov). Candidates whose capital reaches 1/a are ruled out. Reference: Waudby-Smith and Ramdas,
+"Estimating means of bounded random variables by betting", JRSS B, 2024 (hedged capital with
+predictable plug-in bets; they use the largest capital along one order, this module the mean final one).
 
 The bet is `min(b_t, CAP / m)` with b_t the same for all m, so the capital falls in m: `b (x - m)` does
-and so does `CAP (x / m - 1)`. The candidates that are ruled out are thus all below one bound, which is
-found by bisection and rounded towards the candidates that are ruled out.
+and so does `CAP (x / m - 1)`. The candidates that are ruled out are thus all those below one bound,
+which is found by bisection and rounded towards them.
 
-The mean over orders is there because the bound of a single one depends much on it: on 400 bimodal
-inputs its end varies by a seventh of the interval's width from seed to seed and can reach the mean of
-the numbers. With 8 orders it varies by a hundredth; the interval is a tenth to a fifth wider.
+The mean over orders is there because the bound of a single order depends much on that order: on 400
+bimodal inputs it varies by a seventh of the interval's width from seed to seed and can reach the mean
+of x. With 8 orders it varies by a hundredth; the interval is a tenth to a fifth wider.
 """
 
 from __future__ import annotations
@@ -25,25 +25,8 @@ from collections.abc import Callable
 import numpy as np
 
 from nppr.errors import SpecError
-from nppr.statistics.binomial import error_of
-from nppr.statistics.intervals import Interval
+from nppr.statistics.intervals import Interval, check_confidence
 from nppr.types import FloatArray
-
-__all__ = [
-    "CAP",
-    "MARGIN",
-    "anytime_bets",
-    "betting",
-    "betting_lower",
-    "betting_upper",
-    "final_log_capital",
-    "in_orders",
-    "log_capital",
-    "plug_in_bets",
-    "predictions",
-    "require_shares",
-    "ruled_out",
-]
 
 CAP = 0.75
 """Largest share of the capital that a bet can lose."""
@@ -51,38 +34,38 @@ CAP = 0.75
 MARGIN = 1e-9
 """Excess of a log capital over its threshold, far above the rounding errors of its sum."""
 
-ORDERS = 8
-HORIZONS = (16, 128, 1024, 8192, 65_536)
-STEPS = 32
+_ORDERS = 8
+_HORIZONS = (16, 128, 1024, 8192, 65_536)
+_STEPS = 32
 
 
 def betting(x: FloatArray, confidence: float, seed: int = 0) -> Interval:
     """Interval for the mean of independent numbers in [0, 1] of one distribution.
 
-    Guaranteed: with probability at least `confidence` it holds the mean of the population, for any
-    distribution on [0, 1] and any n; its two ends miss with at most half the error each. It always
-    holds the mean of x, to which it is stretched if need be.
+    Guaranteed: with probability at least `confidence` it contains the mean of the population, for any
+    distribution on [0, 1] and any n; each end misses with at most half the error. It is stretched, if
+    need be, to contain the mean of x.
 
-    The numbers are bet on in 8 orders drawn from `seed`, so that a table sorted by class or by value
-    does no harm. For numbers that arrive in an order independent of their values the guarantee is for
-    every seed; for others it is over the draw of the seed too. The ends depend a little on the seed:
-    choose it before looking.
+    The bets are placed in 8 orders drawn from `seed`, so that a table sorted by class or by value does
+    no harm. If the values arrive in an order independent of their size, the guarantee holds for every
+    seed; otherwise it includes the draw of the seed. The ends depend slightly on the seed: choose it
+    before looking.
 
     >>> betting(np.ones(100), 0.95).low > 0.95
     True
     """
-    error = error_of(confidence) / 2
+    error = check_confidence(confidence) / 2
     return Interval(_lower(x, error, seed), _upper(x, error, seed))
 
 
 def betting_lower(x: FloatArray, confidence: float, seed: int = 0) -> float:
-    """Lower bound for the mean: at most it with probability at least `confidence`, as `betting`."""
-    return _lower(x, error_of(confidence), seed)
+    """Lower bound of the mean: below it with probability at least `confidence`, as `betting`."""
+    return _lower(x, check_confidence(confidence), seed)
 
 
 def betting_upper(x: FloatArray, confidence: float, seed: int = 0) -> float:
-    """Upper bound for the mean: at least it with probability at least `confidence`, as `betting`."""
-    return _upper(x, error_of(confidence), seed)
+    """Upper bound of the mean: above it with probability at least `confidence`, as `betting`."""
+    return _upper(x, check_confidence(confidence), seed)
 
 
 def predictions(x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -90,7 +73,7 @@ def predictions(x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
     They start at 1/2 and 1/4.
 
-    >>> [part.round(3).tolist() for part in predictions(np.array([1.0, 1.0, 0.0]))]
+    >>> [each.round(3).tolist() for each in predictions(np.array([1.0, 1.0, 0.0]))]
     [[0.5, 0.75, 0.833], [0.25, 0.156, 0.113]]
     """
     seen = np.arange(1, x.shape[-1] + 1)
@@ -111,37 +94,37 @@ def plug_in_bets(x: FloatArray, error: float, horizon: int) -> FloatArray:
 
 def anytime_bets(x: FloatArray, error: float) -> FloatArray:
     """Bets of several players with a horizon each, `(J, n)`: together they are good at every look."""
-    share = error / len(HORIZONS)
-    return np.stack([plug_in_bets(x, share, horizon) for horizon in HORIZONS])
+    share = error / len(_HORIZONS)
+    return np.stack([plug_in_bets(x, share, horizon) for horizon in _HORIZONS])
 
 
 def log_capital(x: FloatArray, bets: FloatArray, mean: float) -> FloatArray:
-    """Log of the capital after each number x `(n,)`, betting `(J, n)` on x > mean, `(n,)`.
+    """Log of the capital after each number of x `(n,)`, with bets `(J, n)` on x > mean, `(n,)`.
 
-    Each of J players has a J-th of the capital; sums of what falls in the mean fall in it.
+    Each of the J players starts with a J-th of the capital.
     """
     return _log_mean(np.cumsum(np.log1p(np.minimum(bets, CAP / mean) * (x - mean)), axis=-1))
 
 
 def final_log_capital(x: FloatArray, bets: FloatArray, mean: float) -> float:
-    """Log of the mean over orders, the rows of x and bets `(J, n)`, of the capital after all."""
+    """Log of the mean final capital over orders, the rows of x and bets `(J, n)`."""
     return float(_log_mean(np.log1p(np.minimum(bets, CAP / mean) * (x - mean)).sum(-1)))
 
 
 def in_orders(x: FloatArray, seed: int) -> FloatArray:
-    """The numbers in `ORDERS` orders drawn from the seed, `(n,) -> (ORDERS, n)`."""
-    return np.random.default_rng(seed).permuted(np.tile(x, (ORDERS, 1)), axis=1)
+    """The numbers in 8 orders drawn from the seed, `(n,) -> (8, n)`."""
+    return np.random.default_rng(seed).permuted(np.tile(x, (_ORDERS, 1)), axis=1)
 
 
 def ruled_out(evidence: Callable[[float], float], error: float) -> float:
     """The mean up to which all candidates are ruled out; 0 if none is.
 
-    `evidence` is the log of a candidate's capital, which must fall in the candidate; from 1/error on
-    it rules it out.
+    `evidence` is the log capital against a candidate, which must fall in the candidate; a capital of
+    1/error rules it out.
     """
     needed = math.log(1 / error) + MARGIN
     low, high = 0.0, 1.0
-    for _ in range(STEPS):
+    for _ in range(_STEPS):
         middle = (low + high) / 2
         if evidence(middle) >= needed:
             low = middle

@@ -1,10 +1,11 @@
 """From tallies to estimates: every reading of a tally, with its interval.
 
-Only a tally of the evaluate split can be read: the types say so, and so does a check at run time.
+Only a tally of the evaluate split can be read: the types require it, and so does a check at run time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -13,18 +14,20 @@ import numpy as np
 
 from nppr.errors import SpecError, SplitError
 from nppr.statistics.betting import betting
-from nppr.statistics.binomial import error_of
 from nppr.statistics.intervals import (
     Interval,
     bootstrap,
+    check_confidence,
     clopper_pearson,
     empirical_bernstein,
     hoeffding,
     normal,
+    percentiles,
     ratio_bootstrap,
     resampled_means,
 )
 from nppr.types import (
+    BoolArray,
     Claim,
     Direction,
     Estimate,
@@ -35,27 +38,9 @@ from nppr.types import (
     require_evaluate,
 )
 
-__all__ = [
-    "APPROXIMATE",
-    "GAMMAS",
-    "UNRESOLVED",
-    "accuracy",
-    "adversarial",
-    "check_confidence",
-    "corrupted",
-    "merged",
-    "normalised",
-    "per_input",
-    "probabilistic",
-    "probably_accurate",
-    "require_inputs",
-    "stressed",
-]
-
 APPROXIMATE = "approximate-interval"
 """Flag: an approximate interval outside the regime in which it was tested."""
 
-TINY = float(np.finfo(np.float64).tiny)
 UNRESOLVED = "unresolved-gamma"
 """Flag: too few draws to tell an input's probability from 1 - gamma."""
 
@@ -64,16 +49,14 @@ GAMMAS = (0.2, 0.1, 0.05, 0.01)
 
 FEWEST_INPUTS = 400
 MOST_CONFIDENT = 0.99
+"""Approximate intervals were tested with at least so many inputs, up to this confidence."""
 
-
-def check_confidence(confidence: float) -> None:
-    """Raise `SpecError` unless the confidence lies strictly between 0 and 1."""
-    error_of(confidence)
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 def accuracy(tally: Tally[Evaluate], confidence: float) -> Estimate:
-    """Clean accuracy, read off the clean tally: exact binomial interval over inputs."""
-    return _binomial(Metric.ACCURACY, Direction.ESTIMATE, tally, tally.right == 1, confidence)
+    """Clean accuracy, from the clean tally: exact binomial interval over inputs."""
+    return _binomial(tally, Metric.ACCURACY, Direction.ESTIMATE, tally.right == 1, confidence)
 
 
 def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
@@ -82,13 +65,78 @@ def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
     An upper bound: an attack that fails proves nothing.
     """
     unbroken = tally.unbroken[tally.clean_correct]
-    return _binomial(Metric.AR, Direction.UPPER_BOUND, tally, unbroken, confidence)
+    return _binomial(tally, Metric.AR, Direction.UPPER_BOUND, unbroken, confidence)
 
 
 def corrupted(tally: Tally[Evaluate], confidence: float) -> Estimate:
-    """Share of clean-correct inputs that are right under a corruption too, exact interval."""
-    right = tally.unbroken[tally.clean_correct]
-    return _binomial(Metric.CORRUPTION, Direction.ESTIMATE, tally, right, confidence)
+    """Share of clean-correct inputs that stay correct under a corruption, exact interval."""
+    unbroken = tally.unbroken[tally.clean_correct]
+    return _binomial(tally, Metric.CORRUPTION, Direction.ESTIMATE, unbroken, confidence)
+
+
+def probabilistic(
+    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
+) -> list[Estimate]:
+    """PR or NPPR: mean over clean-correct inputs, with four intervals over inputs, one over draws.
+
+    The first is the one for a table; `betting` is guaranteed, `empirical-bernstein` guaranteed, wider
+    and of closed form. `hoeffding` is guaranteed too, but applies to this test set: only the draws are
+    random.
+    """
+    x = tally.headline_rates
+    require_readable(tally, confidence, x)
+    mean = float(x.mean())
+    intervals = {
+        "normal": normal(x, confidence),
+        "bootstrap": bootstrap(x, confidence, seed),
+        "empirical-bernstein": empirical_bernstein(x, confidence),
+        "betting": betting(x, confidence, seed),
+        "hoeffding": hoeffding(mean, len(x) * tally.draws, confidence),
+    }
+    return [
+        make_estimate(
+            tally, metric, mean, interval, method, confidence, len(x),
+            claim=Claim.TEST_SET if method == "hoeffding" else Claim.POPULATION,
+            direction=_direction(metric),
+            flags=_flags(x, confidence) if method in ("normal", "bootstrap") else (),
+        )
+        for method, interval in intervals.items()
+    ]  # fmt: skip
+
+
+def probably_accurate(
+    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR
+) -> list[Estimate]:
+    """Prob.Acc(gamma): share of clean-correct inputs whose share of correct draws exceeds 1 - gamma.
+
+    The exact interval is over inputs. Flagged where even an input without any failure among its draws
+    does not show, at this confidence, that its own probability exceeds 1 - gamma. `metric` is the one
+    that the source's tally is read as.
+    """
+    rows = []
+    for gamma in GAMMAS:
+        above = tally.headline_rates > 1 - gamma
+        row = _binomial(tally, Metric.PROB_ACC, _direction(metric), above, confidence)
+        unresolved = (1 - gamma) ** tally.draws > 1 - confidence
+        rows.append(replace(row, gamma=gamma, flags=(UNRESOLVED,) if unresolved else ()))
+    return rows
+
+
+def normalised(
+    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
+) -> Estimate:
+    """Accuracy under the source over all inputs / clean accuracy; can exceed 1.
+
+    `metric` is the one that the source's tally is read as: under a search for bad noise it is a bound.
+    """
+    require_readable(tally, confidence, tally.headline_rates)
+    x = tally.rates
+    value = float(x.mean() / tally.clean_correct.mean())
+    interval = ratio_bootstrap(x, tally.clean_correct, confidence, seed)
+    return make_estimate(
+        tally, Metric.NORMALISED_ACCURACY, value, interval, "paired-bootstrap", confidence, len(x),
+        direction=_direction(metric), flags=_flags(x, confidence),
+    )  # fmt: skip
 
 
 def stressed(
@@ -100,122 +148,25 @@ def stressed(
 ) -> list[Estimate]:
     """Mean over all inputs of their stress `(N,)`, raw and divided by the mean standard loss.
 
-    Both intervals are percentiles over resampled inputs: approximate. They speak about the stress that
-    this many draws show, which for large q is below the truth.
+    Both intervals are percentiles over resampled inputs: approximate. They hold for the stress that
+    this many draws show, which for large q is below the true one.
     """
     require_evaluate(tally)
     check_confidence(confidence)
     means = resampled_means(np.stack([losses, standard]), seed)
-    found = {
-        Metric.STRESS: (float(losses.mean()), means[0], "bootstrap"),
-        Metric.NORMALISED_STRESS: (
-            float(losses.mean() / max(standard.mean(), TINY)),
-            means[0] / np.maximum(means[1], TINY),
-            "paired-bootstrap",
-        ),
-    }
-    tail = (1 - confidence) / 2
-    return [
-        Estimate(
-            metric=metric,
-            value=value,
-            low=float(np.quantile(spread, tail)),
-            high=float(np.quantile(spread, 1 - tail)),
-            confidence=confidence,
-            method=method,
-            claim=Claim.POPULATION,
-            direction=Direction.ESTIMATE,
-            inputs=len(losses),
-            draws=tally.draws,
-            calls=tally.calls,
-        )
-        for metric, (value, spread, method) in found.items()
-    ]
-
-
-def probabilistic(
-    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
-) -> list[Estimate]:
-    """PR or NPPR: mean over clean-correct inputs, with four intervals over inputs, one over draws.
-
-    The first is the one to quote in a table; `betting` is the guaranteed one, `empirical-bernstein` a
-    wider one of a closed form. `hoeffding` is guaranteed too, but speaks about this test set: only the
-    draws are random.
-    """
-    require_evaluate(tally)
-    check_confidence(confidence)
-    x = tally.headline_rates
-    require_inputs(x)
-    intervals = {
-        "normal": normal(x, confidence),
-        "bootstrap": bootstrap(x, confidence, seed),
-        "empirical-bernstein": empirical_bernstein(x, confidence),
-        "betting": betting(x, confidence, seed),
-        "hoeffding": hoeffding(float(x.mean()), len(x) * tally.draws, confidence),
-    }
-    return [
-        Estimate(
-            metric=metric,
-            value=float(x.mean()),
-            low=interval.low,
-            high=interval.high,
-            confidence=confidence,
-            method=method,
-            claim=Claim.TEST_SET if method == "hoeffding" else Claim.POPULATION,
-            direction=_direction(metric),
-            inputs=len(x),
-            draws=tally.draws,
-            calls=tally.calls,
-            flags=_flags(x, confidence) if method in ("normal", "bootstrap") else (),
-        )
-        for method, interval in intervals.items()
-    ]
-
-
-def probably_accurate(
-    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR
-) -> list[Estimate]:
-    """Prob.Acc(gamma): share of clean-correct inputs whose share of right draws exceeds 1 - gamma.
-
-    The exact interval is over inputs. Flagged where even an input without any failure among its draws
-    does not show, at this confidence, that its own probability exceeds 1 - gamma. `metric` is what
-    the source's tally is read as.
-    """
-    rows = []
-    for gamma in GAMMAS:
-        above = tally.headline_rates > 1 - gamma
-        row = _binomial(Metric.PROB_ACC, _direction(metric), tally, above, confidence)
-        unresolved = (1 - gamma) ** tally.draws > 1 - confidence
-        rows.append(replace(row, gamma=gamma, flags=(UNRESOLVED,) if unresolved else ()))
-    return rows
-
-
-def normalised(
-    tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
-) -> Estimate:
-    """Accuracy under the source over all inputs / clean accuracy; can exceed 1.
-
-    `metric` is what the source's tally is read as: under a search for bad noise it is a bound.
-    """
-    require_evaluate(tally)
-    check_confidence(confidence)
-    require_inputs(tally.headline_rates)
-    x = tally.rates
-    interval: Interval = ratio_bootstrap(x, tally.clean_correct, confidence, seed)
-    return Estimate(
-        metric=Metric.NORMALISED_ACCURACY,
-        value=float(x.mean() / tally.clean_correct.mean()),
-        low=interval.low,
-        high=interval.high,
-        confidence=confidence,
-        method="paired-bootstrap",
-        claim=Claim.POPULATION,
-        direction=_direction(metric),
-        inputs=len(x),
-        draws=tally.draws,
-        calls=tally.calls,
-        flags=_flags(x, confidence),
+    ratio = float(losses.mean() / max(standard.mean(), _TINY))
+    ratios = means[0] / np.maximum(means[1], _TINY)
+    rows = (
+        (Metric.STRESS, float(losses.mean()), means[0], "bootstrap"),
+        (Metric.NORMALISED_STRESS, ratio, ratios, "paired-bootstrap"),
     )
+    return [
+        make_estimate(
+            tally, metric, value, percentiles(spread, confidence, math.inf), method, confidence,
+            len(losses),
+        )
+        for metric, value, spread, method in rows
+    ]  # fmt: skip
 
 
 def per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
@@ -240,39 +191,55 @@ def merged(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:
     return replace(first, right=unbroken.astype(np.int64), draws=1, calls=calls)
 
 
-def _binomial(
-    metric: Metric,
-    direction: Direction,
+def make_estimate(
     tally: Tally[Evaluate],
-    successes: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    metric: Metric,
+    value: float,
+    interval: Interval,
+    method: str,
     confidence: float,
+    inputs: int,
+    *,
+    claim: Claim = Claim.POPULATION,
+    direction: Direction = Direction.ESTIMATE,
+    flags: tuple[str, ...] = (),
 ) -> Estimate:
+    """A value read from a tally over so many `inputs`, with its interval."""
+    return Estimate(
+        metric, value, interval.low, interval.high, confidence, method, claim, direction,
+        inputs, tally.draws, tally.calls, flags=flags,
+    )  # fmt: skip
+
+
+def require_readable(
+    tally: Tally[Evaluate],
+    confidence: float,
+    counted: np.ndarray[tuple[int, ...], np.dtype[np.generic]],
+) -> None:
+    """Raise unless the tally is of the evaluate split and some input counts; check the confidence."""
     require_evaluate(tally)
     check_confidence(confidence)
-    require_inputs(successes)
-    low, high = clopper_pearson(np.array(successes.sum()), len(successes), confidence)
-    return Estimate(
-        metric=metric,
-        value=float(successes.mean()),
-        low=float(low),
-        high=float(high),
-        confidence=confidence,
-        method="clopper-pearson",
-        claim=Claim.POPULATION,
-        direction=direction,
-        inputs=len(successes),
-        draws=tally.draws,
-        calls=tally.calls,
-    )
-
-
-def require_inputs(x: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
-    """Raise `SpecError` unless some input is right without noise."""
-    if not len(x):
+    if not len(counted):
         raise SpecError(
-            "`inputs` must hold at least one input that is right without noise, got none."
-            " Check the classifier, its normalisation and the labels."
+            "`inputs` must hold at least one input that is classified correctly without noise,"
+            " got none. Check the classifier, its normalisation and the labels."
         )
+
+
+def _binomial(
+    tally: Tally[Evaluate],
+    metric: Metric,
+    direction: Direction,
+    successes: BoolArray,
+    confidence: float,
+) -> Estimate:
+    require_readable(tally, confidence, successes)
+    n, value = len(successes), float(successes.mean())
+    low, high = clopper_pearson(np.array(successes.sum()), n, confidence)
+    exact = Interval(float(low), float(high))
+    return make_estimate(
+        tally, metric, value, exact, "clopper-pearson", confidence, n, direction=direction
+    )
 
 
 def _direction(metric: Metric) -> Direction:

@@ -1,6 +1,8 @@
-"""Differences of two sources, or two classifiers, on the same inputs.
+"""Comparisons on the same inputs: differences with intervals, p-values, and many tests at once.
 
-`a` and `b` are rates in [0, 1], one per input, in the same order. What they share cancels.
+`a` and `b` are rates in [0, 1] of two sources or two classifiers, one per input, in the same order.
+What they share cancels. To test whether one source is above another on the same inputs, use
+`exceeds_approximately` (Student's paired t-test) or `exceeds` (guaranteed).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import (
@@ -19,22 +21,16 @@ from nppr.statistics.betting import (
     plug_in_bets,
     require_shares,
 )
-from nppr.statistics.binomial import error_of
-from nppr.statistics.intervals import RESAMPLES, Interval, bootstrap, normal
-from nppr.types import FloatArray
-
-__all__ = [
-    "JointDifference",
-    "PairedDifference",
-    "Share",
-    "exceeds",
-    "exceeds_approximately",
-    "guaranteed_difference",
-    "half_width",
-    "joint_difference",
-    "paired_difference",
-    "unpaired_difference",
-]
+from nppr.statistics.intervals import (
+    RESAMPLES,
+    Interval,
+    bootstrap,
+    check_confidence,
+    half_width,
+    normal,
+    student_quantile,
+)
+from nppr.types import BoolArray, FloatArray, IntArray
 
 CELLS = 4_000_000
 """Numbers held at once while resampling."""
@@ -59,24 +55,21 @@ def paired_difference(
     with probability at least `confidence` for any distribution of pairs. Each is the interval of that
     name for the mean of `(a - b + 1) / 2`, which lies in [0, 1].
 
-    >>> import numpy as np
     >>> paired_difference(np.full(9, 0.75), np.full(9, 0.25), 0.95).mean
     0.5
     """
-    error_of(confidence)
-    x = _halved(a, b)
+    check_confidence(confidence)
+    x = _to_unit(a, b)
     found = (normal(x, confidence), bootstrap(x, confidence, seed), betting(x, confidence, seed))
-    return PairedDifference(
-        float((a - b).mean()), *(Interval(2 * at.low - 1, 2 * at.high - 1) for at in found)
-    )
+    return PairedDifference(float((a - b).mean()), *map(_from_unit, found))
 
 
 @dataclass(frozen=True, eq=False)
 class Share:
     """A mean over some of the inputs, `sum(above) / sum(below)`, both `(N,)` over *all* inputs.
 
-    PR: `above` is the rate and `below` 1 where the input is right without noise, both 0 elsewhere.
-    Accuracy: `above` is 1 where the input is right, `below` is 1 everywhere.
+    PR: `above` is the rate and `below` 1 where the input is clean-correct, both 0 elsewhere.
+    Accuracy: `above` is 1 where the input is classified correctly, `below` is 1 everywhere.
     """
 
     above: FloatArray
@@ -109,6 +102,10 @@ class Share:
         moved: FloatArray = (self.above - self.value * self.below) / self.below.mean()
         return moved
 
+    def among(self, counts: BoolArray) -> Share:
+        """The mean over some of the inputs, all of those with `below > 0`."""
+        return Share(self.above[counts], self.below[counts])
+
 
 @dataclass(frozen=True)
 class JointDifference:
@@ -120,32 +117,30 @@ class JointDifference:
 
 
 def joint_difference(a: Share, b: Share, confidence: float, seed: int = 0) -> JointDifference:
-    """Difference of two means over the same N inputs, of which each counts its own part.
+    """Difference of two means over the same N inputs, each over the inputs that count for it.
 
-    Two classifiers are right without noise on different inputs, so that a mean of differences does
-    not exist. Inputs are resampled once for both: `bootstrap` are the percentiles of
-    `sum(above_a) / sum(below_a) - sum(above_b) / sum(below_b)` over `RESAMPLES` resamples; one in which
-    nothing counts for a or b is left out. `normal` is the value plus and minus t standard errors of the
-    difference of influences, over the inputs that count for either; where the same inputs count for
-    both it is that of `paired_difference`. Both are approximate.
+    Two classifiers are correct on different clean inputs, so there is no mean of differences. Inputs
+    are resampled once for both: `bootstrap` holds percentiles of
+    `sum(above_a) / sum(below_a) - sum(above_b) / sum(below_b)` over `RESAMPLES` resamples, without
+    those in which nothing counts for a or b. `normal` is the value plus and minus t standard errors of
+    the difference of influences, over the inputs that count for either; where the same inputs count
+    for both it is that of `paired_difference`. Both are approximate.
 
-    >>> right = np.array([1.0, 1.0, 0.0])
-    >>> joint_difference(Share(right / 2, right), Share(right, np.ones(3)), 0.95).value.__round__(4)
+    >>> correct = np.array([1.0, 1.0, 0.0])
+    >>> found = joint_difference(Share(correct / 2, correct), Share(correct, np.ones(3)), 0.95)
+    >>> round(found.value, 4)
     -0.1667
     """
-    error_of(confidence)
+    check_confidence(confidence)
     if a.below.shape != b.below.shape:
-        raise SpecError(
-            f"`a` and `b` must be of the same inputs, got {len(a.below)} and {len(b.below)}."
-        )
+        raise _different_inputs(a.below, b.below)
     value = a.value - b.value
     counts = (a.below > 0) | (b.below > 0)
-    mine, other = (Share(x.above[counts], x.below[counts]).influence for x in (a, b))
-    half = half_width(mine - other, confidence)
+    half = half_width(a.among(counts).influence - b.among(counts).influence, confidence)
     tail = (1 - confidence) / 2
     spread = _resampled_differences(a, b, seed)
     low, high = np.quantile(spread, [tail, 1 - tail]) if len(spread) else (-1.0, 1.0)
-    return JointDifference(value, _inside(value, half), Interval(float(low), float(high)))
+    return JointDifference(value, _clip(value, half), Interval(float(low), float(high)))
 
 
 def unpaired_difference(a: Share, b: Share, confidence: float) -> Interval:
@@ -154,60 +149,58 @@ def unpaired_difference(a: Share, b: Share, confidence: float) -> Interval:
     Approximate; Welch's degrees of freedom. Wider than the joint one where inputs that are hard for a
     are hard for b.
     """
-    error_of(confidence)
-    parts = [Share(x.above[x.below > 0], x.below[x.below > 0]).influence for x in (a, b)]
-    if min(len(part) for part in parts) < 2:
+    check_confidence(confidence)
+    moved = [share.among(share.below > 0).influence for share in (a, b)]
+    if min(map(len, moved)) < 2:
         return Interval(-1.0, 1.0)
-    squares = [float(part.var(ddof=1)) / len(part) for part in parts]
+    squares = [float(each.var(ddof=1)) / len(each) for each in moved]
     total = sum(squares)
     if total == 0:
-        return _inside(a.value - b.value, 0.0)
-    below = sum(s**2 / (len(part) - 1) for s, part in zip(squares, parts, strict=True))
-    t = float(stats.t.ppf((1 + confidence) / 2, total**2 / below))
-    return _inside(a.value - b.value, t * math.sqrt(total))
+        return _clip(a.value - b.value, 0.0)
+    below = sum(square**2 / (len(each) - 1) for square, each in zip(squares, moved, strict=True))
+    t = student_quantile(confidence, total**2 / below)
+    return _clip(a.value - b.value, t * math.sqrt(total))
 
 
 def guaranteed_difference(
     a: Share, b: Share, confidence: float, seed: int = 0, *, paired: bool = True
 ) -> Interval | None:
-    """Interval that holds the difference with probability at least `confidence`, or None.
+    """Interval that contains the difference with probability at least `confidence`, or None.
 
     Betting on the differences where `paired` and the same inputs count for both; else two betting
-    intervals with half the error each, which holds however a and b depend on each other. None where
-    inputs count unequally often, as those of overlapping subsets do.
+    intervals with half the error each, valid however a and b depend on each other. None where inputs
+    count unequally often, as those of overlapping subsets do.
     """
     if not (a.even and b.even):
         return None
-    same = paired and np.array_equal(a.below > 0, b.below > 0)
-    if same:
-        found = betting(_halved(a.counted, b.counted), confidence, seed)
-        return Interval(2 * found.low - 1, 2 * found.high - 1)
-    mine, other = (betting(x.counted, (1 + confidence) / 2, seed) for x in (a, b))
+    if paired and np.array_equal(a.below > 0, b.below > 0):
+        return _from_unit(betting(_to_unit(a.counted, b.counted), confidence, seed))
+    mine, other = (betting(share.counted, (1 + confidence) / 2, seed) for share in (a, b))
     return Interval(mine.low - other.high, mine.high - other.low)
 
 
 def exceeds(a: FloatArray, b: FloatArray, alpha: float, seed: int = 0) -> float:
     """P-value of "the mean of a is at most that of b", one-sided.
 
-    Guaranteed: if that is so, the p-value is at most u with probability at most u, for any
-    distribution of pairs, any u and any number of inputs. It is the inverse of the capital that betting
-    on a > b ends with, in the mean over 8 orders of the inputs. The bets are best for reaching `alpha`:
+    Guaranteed: if that is true, the p-value is at most u with probability at most u, for any
+    distribution of pairs, any u and any number of inputs. It is the inverse of the final capital of
+    betting on a > b, in the mean over 8 orders of the inputs. The bets are best for reaching `alpha`:
     the level of the test, divided by the number of tests when there are many. Choose `alpha` and `seed`
     before looking.
     """
     if not 0 < alpha < 1:
         raise SpecError(f"`alpha` must lie in (0, 1), got {alpha}. Example: 0.05")
-    x = _halved(a, b)
+    x = _to_unit(a, b)
     rows = in_orders(x, seed)
     return min(1.0, math.exp(-final_log_capital(rows, plug_in_bets(rows, alpha, len(x)), 0.5)))
 
 
 def exceeds_approximately(a: FloatArray, b: FloatArray) -> float:
-    """P-value of the same, by the t-test of paired differences: approximate, for many inputs.
+    """P-value of the same by the t-test of paired differences: approximate, for many inputs.
 
-    Differences that are all the same have no spread to compare with: 0 if a is above b, else 1.
+    If all differences are equal there is no spread to compare with: 0 if a is above b, else 1.
     """
-    _halved(a, b)
+    _require_pairs(a, b)
     difference = a - b
     if len(difference) < 2:
         return 1.0
@@ -215,27 +208,79 @@ def exceeds_approximately(a: FloatArray, b: FloatArray) -> float:
     if spread == 0:
         return 0.0 if difference[0] > 0 else 1.0
     t = float(difference.mean()) * math.sqrt(len(difference)) / spread
-    return float(stats.t.sf(t, len(difference) - 1))
+    return float(special.stdtr(len(difference) - 1, -t))
 
 
-def _halved(a: FloatArray, b: FloatArray) -> FloatArray:
+def binomial_pvalues(wrong: IntArray, draws: IntArray | int, gamma: float) -> FloatArray:
+    """P-values of the hypotheses "the failure probability is above gamma", `(N,) -> (N,)`.
+
+    The probability of at most that many failures at gamma: a small one supports p <= gamma. If
+    p > gamma it is below u with probability at most u.
+
+    >>> binomial_pvalues(np.array([0, 10]), 10, 0.5).round(4).tolist()
+    [0.001, 1.0]
+    """
+    from scipy.stats import binom  # slow to import, and no assessment needs it
+
+    return np.asarray(binom.cdf(wrong, draws, gamma))
+
+
+def holm(pvalues: FloatArray, alpha: float) -> BoolArray:
+    """Which hypotheses to reject, `(N,) -> (N,)`.
+
+    Guaranteed, however the tests depend on each other: with probability at least `1 - alpha` no true
+    hypothesis is rejected. Reference: Holm, Scandinavian Journal of Statistics, 1979.
+
+    >>> holm(np.array([0.04, 0.01, 0.03]), 0.05).tolist()
+    [False, True, False]
+    """
+    order = np.argsort(pvalues, kind="stable")
+    passed = pvalues[order] <= alpha / np.arange(len(pvalues), 0, -1)
+    rejected = np.zeros(len(pvalues), dtype=np.bool_)
+    rejected[order] = np.logical_and.accumulate(passed)
+    return rejected
+
+
+def benjamini_hochberg(pvalues: FloatArray, alpha: float) -> BoolArray:
+    """Which hypotheses to reject, `(N,) -> (N,)`.
+
+    Guaranteed for independent tests: of the rejected hypotheses a share of at most `alpha` is true, in
+    expectation. Nothing follows for any single one. Reference: Benjamini and Hochberg, JRSS B, 1995.
+
+    >>> benjamini_hochberg(np.array([0.04, 0.01, 0.03]), 0.05).tolist()
+    [True, True, True]
+    """
+    order = np.argsort(pvalues, kind="stable")
+    n = len(pvalues)
+    passed = pvalues[order] <= alpha * (np.arange(1, n + 1) / max(n, 1))
+    rejected = np.zeros(n, dtype=np.bool_)
+    rejected[order] = np.logical_or.accumulate(passed[::-1])[::-1]
+    return rejected
+
+
+def _require_pairs(a: FloatArray, b: FloatArray) -> None:
     if a.shape != b.shape:
-        raise SpecError(f"`a` and `b` must be of the same inputs, got {len(a)} and {len(b)}.")
+        raise _different_inputs(a, b)
     require_shares(a)
     require_shares(b)
+
+
+def _different_inputs(a: FloatArray, b: FloatArray) -> SpecError:
+    return SpecError(f"`a` and `b` must be of the same inputs, got {len(a)} and {len(b)}.")
+
+
+def _to_unit(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Differences in [-1, 1] as numbers in [0, 1]."""
+    _require_pairs(a, b)
     halved: FloatArray = (a - b + 1) / 2
     return halved
 
 
-def half_width(moved: FloatArray, confidence: float) -> float:
-    """Student t times the standard error of a mean; infinite for a single number."""
-    if len(moved) < 2:
-        return math.inf
-    t = float(stats.t.ppf((1 + confidence) / 2, len(moved) - 1))
-    return t * float(moved.std(ddof=1)) / math.sqrt(len(moved))
+def _from_unit(interval: Interval) -> Interval:
+    return Interval(2 * interval.low - 1, 2 * interval.high - 1)
 
 
-def _inside(value: float, half: float) -> Interval:
+def _clip(value: float, half: float) -> Interval:
     return Interval(max(-1.0, value - half), min(1.0, value + half))
 
 

@@ -1,4 +1,4 @@
-"""Anytime-valid statements: look as often as you like, stop when you like.
+"""Anytime-valid sequences and tests: look as often as you like, stop when you like.
 
 Each rests on a process that starts at 1 and, while a hypothesis is true, is a nonnegative
 supermartingale: it ever reaches 1/a with probability at most a (Ville, 1939).
@@ -22,26 +22,16 @@ from nppr.statistics.betting import (
     require_shares,
     ruled_out,
 )
-from nppr.statistics.binomial import error_of
-from nppr.statistics.intervals import Interval
+from nppr.statistics.intervals import Interval, check_confidence
 from nppr.types import BoolArray, FloatArray, IntArray
 
-__all__ = [
-    "BernoulliTest",
-    "BettingSequence",
-    "MeanTest",
-    "Verdict",
-    "mixture_sequence",
-    "one_sided_evidence",
-]
-
-STEPS = 60
-COUNT_MARGIN = 1e-6
+_STEPS = 60
+_COUNT_MARGIN = 1e-6
 """Excess of a log ratio over its threshold: above its rounding errors for up to 10^8 draws."""
 
 
 class Verdict(StrEnum):
-    """What a test says of "the probability (or mean) is at least so much"."""
+    """The outcome of a test of "the probability (or mean) is at least so much"."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -49,15 +39,15 @@ class Verdict(StrEnum):
 
 
 def mixture_sequence(
-    right: IntArray, draws: IntArray | int, confidence: float, a: float = 0.5, b: float = 0.5
+    successes: IntArray, draws: IntArray | int, confidence: float, a: float = 0.5, b: float = 0.5
 ) -> FloatArray:
     """Confidence sequence of a success probability, `(N,) -> (2, N)`.
 
     Guaranteed: with probability at least `confidence` the intervals of *all* looks at one growing
-    count of independent draws hold its success probability p. Looks may be chosen from what was seen.
-    So does the intersection of the looks so far, which is narrower.
+    count of independent draws contain its success probability p, and so does the intersection of the
+    looks so far, which is narrower. When to look may depend on what was seen.
 
-    A look leaves out every p for which the mean likelihood over a Beta(a, b) distribution is at least
+    A look excludes every p for which the mean likelihood over a Beta(a, b) distribution is at least
     `1 / (1 - confidence)` times that of p: under p this ratio is a martingale that starts at 1. In p it
     falls up to the observed share and rises from there, so the ends are found by bisection and rounded
     outwards. Reference: Robbins, Annals of Mathematical Statistics, 1970; Howard et al., Annals of
@@ -66,30 +56,30 @@ def mixture_sequence(
     >>> mixture_sequence(np.array([0, 50]), np.array([0, 100]), 0.95).round(2).tolist()
     [[0.0, 0.34], [1.0, 0.66]]
     """
-    right, draws = np.broadcast_arrays(right, draws)
-    wrong = draws - right
-    needed = math.log(1 / error_of(confidence)) + COUNT_MARGIN
-    mixed = special.betaln(a + right, b + wrong) - special.betaln(a, b)
+    successes, draws = np.broadcast_arrays(successes, draws)
+    failures = draws - successes
+    needed = math.log(1 / check_confidence(confidence)) + _COUNT_MARGIN
+    mixed = special.betaln(a + successes, b + failures) - special.betaln(a, b)
 
-    def left_out(p: FloatArray) -> BoolArray:
-        likelihood = special.xlogy(right, p) + special.xlog1py(wrong, -p)
+    def excluded(p: FloatArray) -> BoolArray:
+        likelihood = special.xlogy(successes, p) + special.xlog1py(failures, -p)
         return np.asarray(mixed - likelihood >= needed)
 
-    share = np.where(draws == 0, 0.5, right / np.maximum(draws, 1))
+    share = np.where(draws == 0, 0.5, successes / np.maximum(draws, 1))
     ends = []
     for outer in (np.zeros_like(share), np.ones_like(share)):
         inside = share
-        for _ in range(STEPS):
+        for _ in range(_STEPS):
             middle = (outer + inside) / 2
-            out = left_out(middle)
+            out = excluded(middle)
             outer, inside = np.where(out, middle, outer), np.where(out, inside, middle)
         ends.append(outer)
     return np.stack(ends)
 
 
 def one_sided_evidence(
-    right: IntArray | int,
-    wrong: IntArray | int,
+    successes: IntArray | int,
+    failures: IntArray | int,
     at_least: float,
     above: bool,
     a: float = 1.0,
@@ -100,24 +90,24 @@ def one_sided_evidence(
     q has the Beta(a, b) distribution restricted to [at_least, 1] (`above`) or [0, at_least].
 
     Above: for every p <= at_least = t the ratio is a supermartingale. A draw multiplies the ratio of q
-    by q/t if it is right and (1 - q)/(1 - t) if not; the expectation, p q/t + (1 - p)(1 - q)/(1 - t),
+    by q/t if it succeeds and (1 - q)/(1 - t) if not; the expectation, p q/t + (1 - p)(1 - q)/(1 - t),
     is linear in p, 1 at p = t, and rises in p because q >= t; so it is at most 1 for p <= t. The same
     holds below, with p >= t. Means of supermartingales over q are supermartingales.
     """
     part = special.betaincc if above else special.betainc
     with np.errstate(divide="ignore"):
-        inside = np.log(part(a + right, b + wrong, at_least)) - np.log(part(a, b, at_least))
-    ratio = special.betaln(a + right, b + wrong) - special.betaln(a, b)
-    boundary = right * math.log(at_least) + wrong * math.log1p(-at_least)
+        inside = np.log(part(a + successes, b + failures, at_least)) - np.log(part(a, b, at_least))
+    ratio = special.betaln(a + successes, b + failures) - special.betaln(a, b)
+    boundary = successes * math.log(at_least) + failures * math.log1p(-at_least)
     return np.asarray(ratio + inside - boundary)
 
 
 class BernoulliTest:
     """Sequential test of "the success probability is at least `at_least`" on independent draws.
 
-    Guaranteed, at all looks together: if the probability is below `at_least`, HOLDS is ever said with
-    probability at most `1 - confidence`; if it is at least `at_least`, VIOLATED is. A verdict once
-    given stays. The evidence is `one_sided_evidence` on either side.
+    Guaranteed, at all looks together: if the probability is below `at_least`, the verdict is ever HOLDS
+    with probability at most `1 - confidence`; if it is at least `at_least`, the same applies to
+    VIOLATED. A verdict is final. The evidence is `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
     >>> print(test.update(right=10, draws=10), test.update(right=90, draws=90))
@@ -127,13 +117,13 @@ class BernoulliTest:
     def __init__(self, at_least: float, confidence: float) -> None:
         _require_inside(at_least)
         self.at_least = at_least
-        self.needed = math.log(1 / error_of(confidence)) + COUNT_MARGIN
+        self.needed = math.log(1 / check_confidence(confidence)) + _COUNT_MARGIN
         self.verdict = Verdict.UNDECIDED
         self.right = 0
         self.draws = 0
 
     def update(self, right: int, draws: int) -> Verdict:
-        """Add `draws` further draws of which `right` were right, and say what is known now."""
+        """Add `draws` further draws, of which `right` were successes; the verdict so far."""
         if not 0 <= right <= draws:
             raise SpecError(f"`right` must lie in 0 ... draws, got {right} of {draws}.")
         self.right += right
@@ -150,11 +140,11 @@ class BernoulliTest:
 class BettingSequence:
     """Confidence sequence of the mean of independent numbers in [0, 1], which arrive in blocks.
 
-    Guaranteed: with probability at least `confidence` the intervals of *all* looks hold the mean, for
-    any distribution on [0, 1]. It is enough that each number has this mean whatever came before. Each
-    interval is stretched to hold the mean of the numbers so far. The numbers must come in an order
-    that does not depend on their values. The capital is split among players with horizons of 16 to
-    65,536 numbers. Reference: Waudby-Smith and Ramdas, JRSS B, 2024.
+    Guaranteed: with probability at least `confidence` the intervals of *all* looks contain the mean,
+    for any distribution on [0, 1]; it is enough that each number has this mean whatever came before.
+    Each interval is stretched to contain the mean of the numbers so far. The numbers must arrive in an
+    order that does not depend on their values. The capital is split among players with horizons of 16
+    to 65,536 numbers. Reference: Waudby-Smith and Ramdas, JRSS B, 2024.
 
     >>> sequence = BettingSequence(0.95)
     >>> wide, narrow = sequence.update(np.ones(50)), sequence.update(np.ones(50))
@@ -163,11 +153,11 @@ class BettingSequence:
     """
 
     def __init__(self, confidence: float) -> None:
-        self.error = error_of(confidence) / 2
+        self.error = check_confidence(confidence) / 2
         self.x: FloatArray = np.empty(0)
 
     def update(self, x: FloatArray) -> Interval:
-        """Add a block, `(N,)`, and give the interval for all numbers so far."""
+        """Add a block, `(N,)`; the interval after all numbers so far."""
         require_shares(x)
         self.x = np.concatenate([self.x, x])
         mean = float(self.x.mean())
@@ -175,7 +165,7 @@ class BettingSequence:
         return Interval(min(low, mean), max(1 - below, mean))
 
     def _bound(self, x: FloatArray) -> float:
-        """Candidates for the mean below this are ruled out: their capital was enough at some time."""
+        """The bound below which every candidate was ruled out at some time."""
         bets = anytime_bets(x, self.error)
         return ruled_out(lambda mean: float(log_capital(x, bets, mean).max()), self.error)
 
@@ -184,12 +174,13 @@ class MeanTest:
     """Sequential test of "the mean is at least `at_least`" on independent numbers in [0, 1].
 
     Guaranteed for any distribution on [0, 1], at all looks together: if the mean is below `at_least`,
-    HOLDS is ever said with probability at most `1 - confidence`; if it is at least `at_least`,
-    VIOLATED is. A verdict once given stays. The numbers must come in an order that does not depend on
-    their values.
+    the verdict is ever HOLDS with probability at most `1 - confidence`; if it is at least `at_least`,
+    the same applies to VIOLATED. A verdict is final. The numbers must arrive in an order that does not
+    depend on their values.
 
-    The evidence is the capital of betting that numbers are above `at_least`, and of betting that they
-    are below: `(u - m) / (v + (u - m)^2)`, u and v the mean and variance expected from the past.
+    The evidence is the capital of betting that numbers are above m = `at_least`, and of betting that
+    they are below: bets `(u - m) / (v + (u - m)^2)`, u and v the mean and variance expected from the
+    past.
     Reference: Waudby-Smith and Ramdas, JRSS B, 2024 (approximate GRAPA bets, one side each).
 
     >>> MeanTest(0.9, confidence=0.95).update(np.ones(100))
@@ -199,12 +190,12 @@ class MeanTest:
     def __init__(self, at_least: float, confidence: float) -> None:
         _require_inside(at_least)
         self.at_least = at_least
-        self.needed = math.log(1 / error_of(confidence)) + MARGIN
+        self.needed = math.log(1 / check_confidence(confidence)) + MARGIN
         self.verdict = Verdict.UNDECIDED
         self.x: FloatArray = np.empty(0)
 
     def update(self, x: FloatArray) -> Verdict:
-        """Add a block, `(N,)`, and say what is known now."""
+        """Add a block, `(N,)`; the verdict so far."""
         require_shares(x)
         self.x = np.concatenate([self.x, x])
         if self.verdict is Verdict.UNDECIDED:
@@ -215,7 +206,7 @@ class MeanTest:
         return self.verdict
 
     def _decided(self, x: FloatArray, mean: float) -> int:
-        """When betting on numbers above the mean made enough; the count of numbers if never."""
+        """After how many numbers betting on x > mean won enough; the count of numbers if never."""
         expected, variance = predictions(x)
         gap = expected - mean
         bets = np.clip(gap / (variance + gap**2), 0, CAP / mean)

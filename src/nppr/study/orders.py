@@ -17,8 +17,7 @@ import numpy as np
 from nppr.noise.family import Dependency
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import NPPR
-from nppr.statistics.multiple import holm
-from nppr.statistics.paired import exceeds_approximately
+from nppr.statistics import exceeds_approximately, holm
 from nppr.study.graph import Graph, Place
 from nppr.study.plan import Task
 from nppr.study.study_records import StudyRecord

@@ -1,91 +1,79 @@
-"""Many inputs at once: simultaneous bounds, many tests, and bounds for what holds "at least".
+"""From the tally of a reference noise to what holds for all noise of bounded density ratio.
 
-`wrong` counts the failures of each input among its draws; p is its failure probability. Draws of
-different inputs are independent.
+Noise whose density is at most c times that of the reference fails on an input with probability at most
+c p, p being the failure probability under the reference. The infimum over such noise of the share of
+correct draws is thus `max(0, 1 - c p)`, and its mean over inputs is bounded from below here.
+
+`wrong` counts the failures of each input among its draws; draws of different inputs are independent.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting_lower
-from nppr.statistics.binomial import error_of, exact_upper
-from nppr.types import BoolArray, FloatArray, IntArray
+from nppr.statistics.estimates import make_estimate, require_readable
+from nppr.statistics.intervals import Interval, bootstrap, check_confidence, exact_upper
+from nppr.types import Claim, Direction, Estimate, Evaluate, FloatArray, IntArray, Metric, Tally
 
-__all__ = [
-    "benjamini_hochberg",
-    "binomial_pvalues",
-    "conservative_scores",
-    "holm",
-    "lower_mean_clipped",
-    "lower_population",
-    "mean_of_upper",
-    "pooled_upper",
-    "simultaneous_upper",
-]
-
-MOST_ERROR = 0.25
+LEAST_CONFIDENCE = 0.75
+"""Below it, failures of unequal inputs may not be pooled."""
 
 
-def simultaneous_upper(wrong: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
-    """Upper bounds of all failure probabilities at once, `(N,) -> (N,)`.
+def at_least_together(
+    tally: Tally[Evaluate], ratios: Sequence[float], confidence: float, seed: int = 0
+) -> dict[float, list[Estimate]]:
+    """`at_least` for several values of c whose bounds all hold together with this confidence.
 
-    Guaranteed: with probability at least `confidence` *every* bound is at least its probability.
-    Bonferroni: exact bounds with an N-th of the error each.
-
-    >>> simultaneous_upper(np.array([0, 0]), 10, 0.9).round(4).tolist()
-    [0.2589, 0.2589]
+    Each gets an equal share of the error. What holds for a larger c holds for a smaller one too, so a
+    bound is never below that of a larger c.
     """
-    return exact_upper(wrong, draws, error_of(confidence) / len(wrong))
+    share = 1 - (1 - confidence) / len(ratios)
+    found: dict[float, list[Estimate]] = {}
+    best: dict[Claim, float] = {}
+    for c in sorted(ratios, reverse=True):
+        *bounds, _ = at_least(tally, c, share, seed)
+        *_, infimum = at_least(tally, c, confidence, seed)
+        found[c] = []
+        for row in bounds:
+            bound = best[row.claim] = max(row.value, best.get(row.claim, 0.0))
+            found[c].append(replace(row, value=bound, low=bound, confidence=confidence))
+        found[c].append(infimum)
+    return {c: found[c] for c in ratios}
 
 
-def binomial_pvalues(wrong: IntArray, draws: IntArray | int, gamma: float) -> FloatArray:
-    """P-values of the hypotheses "the failure probability is above gamma", `(N,) -> (N,)`.
+def at_least(tally: Tally[Evaluate], c: float, confidence: float, seed: int = 0) -> list[Estimate]:
+    """The mean over clean-correct inputs of the infimum `max(0, 1 - c p)`: two bounds, one estimate.
 
-    The probability of at most that many failures at gamma: a small one says p <= gamma. If p > gamma
-    it is below u with probability at most u.
-
-    >>> binomial_pvalues(np.array([0, 10]), 10, 0.5).round(4).tolist()
-    [0.001, 1.0]
+    The bounds hold with probability at least `confidence`: the first for *this test set*, where only
+    draws are random, the second for the population the inputs were drawn from. The estimate puts the
+    observed shares for p; as the infimum is convex in p it is too high on average.
     """
-    return np.asarray(stats.binom.cdf(wrong, draws, gamma))
-
-
-def holm(pvalues: FloatArray, alpha: float) -> BoolArray:
-    """Which hypotheses to reject, `(N,) -> (N,)`.
-
-    Guaranteed, however the tests depend on each other: with probability at least `1 - alpha` no true
-    hypothesis is rejected. Reference: Holm, Scandinavian Journal of Statistics, 1979.
-
-    >>> holm(np.array([0.04, 0.01, 0.03]), 0.05).tolist()
-    [False, True, False]
-    """
-    order = np.argsort(pvalues, kind="stable")
-    passed = pvalues[order] <= alpha / np.arange(len(pvalues), 0, -1)
-    rejected = np.zeros(len(pvalues), dtype=np.bool_)
-    rejected[order] = np.logical_and.accumulate(passed)
-    return rejected
-
-
-def benjamini_hochberg(pvalues: FloatArray, alpha: float) -> BoolArray:
-    """Which hypotheses to reject, `(N,) -> (N,)`.
-
-    Guaranteed for independent tests: of the rejected hypotheses a share of at most `alpha` is true, in
-    expectation. Says nothing about any single one. Reference: Benjamini and Hochberg, JRSS B, 1995.
-
-    >>> benjamini_hochberg(np.array([0.04, 0.01, 0.03]), 0.05).tolist()
-    [True, True, True]
-    """
-    order = np.argsort(pvalues, kind="stable")
-    n = len(pvalues)
-    passed = pvalues[order] <= alpha * (np.arange(1, n + 1) / max(n, 1))
-    rejected = np.zeros(n, dtype=np.bool_)
-    rejected[order] = np.logical_or.accumulate(passed[::-1])[::-1]
-    return rejected
+    require_readable(tally, confidence, tally.headline_rates)
+    if confidence < LEAST_CONFIDENCE:
+        raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
+    draws = tally.draws
+    wrong = draws - tally.right[tally.clean_correct]
+    n, infimum = len(wrong), np.maximum(0.0, 1 - c * wrong / draws)
+    bounds = (
+        (Claim.TEST_SET, "exact", lower_mean_clipped(wrong, draws, c, confidence, seed)),
+        (Claim.POPULATION, "betting", lower_population(wrong, draws, c, confidence, seed)),
+    )
+    rows = [
+        make_estimate(
+            tally, Metric.BOUND, low, Interval(low, 1.0), method, confidence, n,
+            claim=claim, direction=Direction.LOWER_BOUND,
+        )
+        for claim, method, low in bounds
+    ]  # fmt: skip
+    spread, mean = bootstrap(infimum, confidence, seed), float(infimum.mean())
+    return [*rows, make_estimate(tally, Metric.INFIMUM, mean, spread, "bootstrap", confidence, n)]
 
 
 def pooled_upper(wrong: IntArray, draws: int, confidence: float) -> float:
@@ -103,17 +91,7 @@ def pooled_upper(wrong: IntArray, draws: int, confidence: float) -> float:
     n u) > 1/4 >= a (Greenberg and Mohri, Statistics and Probability Letters, 2014). If u > 1 - 1/n the
     bound misses only when it is at most 1 - 1/n, which is rarer still than for u = 1 - 1/n.
     """
-    return _pooled(int(wrong.sum()), len(wrong) * draws, error_of(confidence))
-
-
-def mean_of_upper(
-    wrong: IntArray, draws: int, confidence: float, c: float = 1.0, seed: int = 0
-) -> float:
-    """Upper bound of the mean over *these* inputs of `min(1, c p)`, c >= 1.
-
-    Guaranteed with probability at least `confidence`: `1 - lower_mean_clipped`.
-    """
-    return 1 - lower_mean_clipped(wrong, draws, c, confidence, seed)
+    return _pooled(int(wrong.sum()), len(wrong) * draws, check_confidence(confidence))
 
 
 def lower_mean_clipped(
@@ -128,15 +106,15 @@ def lower_mean_clipped(
     2. the mean of `max(0, 1 - c u)`, u the simultaneous upper bounds;
     3. the draws of each input are split at random in two; the first half chooses a group of inputs
        that seem robust, the second bounds its mean failure by V: `(1 - c V) * group / all`. Valid as
-       inputs outside the group count at least 0, and the second half does not know the choice.
+       inputs outside the group count at least 0, and the second half does not depend on the choice.
 
     The guarantee includes the draw of `seed`, which the third needs; choose it before looking. With
     one draw per input the third is left out and the others have half of the error each.
     """
-    _require_factor(c)
+    _require_ratio(c)
     if c == 1:
         return 1 - pooled_upper(wrong, draws, confidence)
-    error = error_of(confidence) / (3 if draws > 1 else 2)
+    error = check_confidence(confidence) / (3 if draws > 1 else 2)
     n = len(wrong)
     bounds = [
         0.0,
@@ -157,13 +135,13 @@ def lower_population(
     population: the betting bound of the mean of a conservative estimate g(k), k the failures of an
     input in n draws.
 
-    Split the draws of an input in a first part of r = min(ceil(c) - 1, n // 2) and a second of n - r.
-    Let G be 1 if the first has no failure, else 0, and q the share of failures in the second. Given p
-    they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c p)`: at most
-    `max(0, 1 - c p)`. Its mean over all ways to split is `g(k) = C(n - r, k) / C(n, k) * (1 - c k /
+    Divide the draws of an input into a first group of r = min(ceil(c) - 1, n // 2) and a second of
+    n - r. Let G be 1 if the first has no failure, else 0, and q the share of failures in the second.
+    Given p they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c p)`: at most
+    `max(0, 1 - c p)`. Its mean over all divisions is `g(k) = C(n - r, k) / C(n, k) * (1 - c k /
     (n - r))`, which depends on k only and has the same expectation.
     """
-    _require_factor(c)
+    _require_ratio(c)
     g = conservative_scores(draws, c)
     least = float(g.min())
     shares = np.clip((g[wrong] - least) / (1 - least), 0, 1)
@@ -195,12 +173,14 @@ def _chosen_group(wrong: IntArray, draws: int, c: float, error: float, seed: int
 
 
 def _pooled(wrong: int, draws: int, error: float) -> float:
-    if error > MOST_ERROR:
-        raise SpecError(f"`confidence` must be at least 0.75 here, got {1 - error}. Example: 0.95")
+    if error > 1 - LEAST_CONFIDENCE:
+        raise SpecError(
+            f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {1 - error}. Example: 0.95"
+        )
     high = float(exact_upper(np.array(wrong), draws, error))
     return high if high <= 1 - 1 / draws else 1.0
 
 
-def _require_factor(c: float) -> None:
+def _require_ratio(c: float) -> None:
     if not 1 <= c < math.inf:
         raise SpecError(f"`c` must be a number of at least 1, got {c}. Example: 2")

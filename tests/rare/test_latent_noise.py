@@ -15,7 +15,7 @@ from nppr.classifiers import Classifier, frozen
 from nppr.distributions import Dependency, Distribution, Family
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.rare import Latent, latent_of
+from nppr.rare import Latent, make_latent
 from nppr.sources import PGD, Brightness, Clean, Gaussian, Laplace, Learned, SaltAndPepper, Uniform
 from nppr.types import PerturbationSource
 
@@ -48,7 +48,7 @@ SOURCES: list[PerturbationSource] = [
 
 def view(source: PerturbationSource, x: Tensor = X) -> Latent:
     with frozen(Classifier(half_classifier())) as model:
-        return latent_of(source, model, x, Y)
+        return make_latent(source, model, x, Y)
 
 
 def normal(size: int, seed: int = 3) -> Tensor:

@@ -1,8 +1,11 @@
+"""Failure probabilities against closed forms, their combination with plain draws, and their files."""
+
 from __future__ import annotations
 
 import copy
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +20,27 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Part
 from nppr.distributions import Dependency, Distribution, Family
-from nppr.errors import SpecError
+from nppr.errors import RunFolderError, SpecError
 from nppr.measure import measure
-from nppr.rare import Rare, Status, calls_for, rare_failures
-from nppr.rare.estimate import FEWEST, MOST
+from nppr.rare import (
+    Rare,
+    Status,
+    calls_for,
+    combined,
+    joined,
+    rare_csv,
+    rare_failures,
+    read_rare,
+    write_rare,
+)
+from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST
 from nppr.sources import PGD, Clean, Gaussian, Learned, Uniform
-from nppr.types import Evaluate, FloatArray, PerturbationSource, Progress
+from nppr.types import Evaluate, FloatArray, PerturbationSource, Progress, Tally
 
 SIGMA = 0.01
+
 SOURCE = Gaussian(Budget.linf(0.5), 0.02)
+
 P = np.array([1e-1, 1e-3, 1e-5, 1e-8])
 
 
@@ -183,7 +198,6 @@ def test_the_model_is_left_as_it_was() -> None:
 
 SHAPE, FEATURES = (1, 4, 4), 6
 
-
 IMAGES = torch.rand(60, *SHAPE, generator=torch.Generator().manual_seed(2))
 
 
@@ -268,3 +282,128 @@ def test_refusals(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         rare_failures(source, ready(), bright(P), positions, **given)
     assert isinstance(rare_failures(SOURCE, ready(), bright(P), [0], calls=500), Rare)
+
+
+DRAWS = 100
+
+
+def tally(right: list[int]) -> Tally[Evaluate]:
+    count = len(right)
+    return Tally(
+        kind=Evaluate,
+        indices=np.arange(count) + 10,
+        labels=np.zeros(count, dtype=np.int64),
+        clean_correct=np.ones(count, bool),
+        right=np.array(right),
+        draws=DRAWS,
+        calls=count * DRAWS,
+        micro_batch=8,
+    )
+
+
+def rare(positions: list[int], p: list[float], spread: float = 0.2) -> Rare:
+    places, log_p = np.array(positions), np.log(p)
+    return Rare(
+        source="uniform",
+        positions=places,
+        indices=places + 10,
+        log_p=log_p,
+        log_low=log_p - 2 * spread,
+        log_high=log_p + 2 * spread,
+        spread=np.full(len(p), spread),
+        calls=np.full(len(p), 1000),
+        status=(Status.FOUND,) * len(p),
+        particles=100,
+        replicates=5,
+        confidence=0.95,
+    )
+
+
+def test_failures_seen_are_kept_and_zeros_are_filled() -> None:
+    found = combined(tally([90, 100, 100, 0, 100]), rare([2, 0, 1], [1e-6, 0.5, 1e-3]))
+    assert np.allclose(found.failures, [0.1, 1e-3, 1e-6, 1.0, 0.0])
+    assert found.by_splitting.tolist() == [False, True, True, False, False]
+    assert found.added(np.ones(5, bool)) == pytest.approx((1e-3 + 1e-6) / 5)
+    assert found.added(np.arange(5) < 2) == pytest.approx(1e-3 / 2)
+
+
+def test_errors_are_of_draws_or_of_splitting() -> None:
+    found = combined(tally([90, 100, 0]), rare([1], [1e-3]))
+    binomial = math.sqrt(0.1 * 0.9 / 99)
+    splitting = 1e-3 * math.sqrt(math.expm1(0.04))
+    assert np.allclose(found.errors, [binomial, splitting, 0.0])
+
+
+def test_the_bias_is_what_is_added() -> None:
+    """Over many tallies of one input with q = 0.01: `E = q + q (1 - q)^S`."""
+    q, tallies = 0.01, 20_000
+    right = DRAWS - np.random.default_rng(0).binomial(DRAWS, q, tallies)
+    found = combined(tally(right.tolist()), rare(list(range(tallies)), [q] * tallies))
+    mean, added = found.failures.mean(), found.added(np.ones(tallies, bool))
+    assert mean == pytest.approx(q + q * (1 - q) ** DRAWS, rel=0.02)
+    assert added == pytest.approx(q * (1 - q) ** DRAWS, rel=0.03)
+    assert mean - added == pytest.approx(q, rel=0.03)
+
+
+@pytest.mark.parametrize("positions", [[7], [0]])
+def test_results_of_another_part_are_refused(positions: list[int]) -> None:
+    other = rare(positions, [1e-3])
+    if positions == [0]:
+        other.indices[0] = 99
+    with pytest.raises(SpecError, match="another split"):
+        combined(tally([90, 100]), other)
+
+
+FOUND = Rare(
+    source="uniform",
+    positions=np.array([2, 5]),
+    indices=np.array([12, 15]),
+    log_p=np.log([1e-3, 1e-7]),
+    log_low=np.log([5e-4, 1e-8]),
+    log_high=np.log([2e-3, 1e-6]),
+    spread=np.array([0.1, 0.5]),
+    calls=np.array([400, 5000]),
+    status=(Status.FOUND, Status.BELOW),
+    particles=100,
+    replicates=5,
+    confidence=0.95,
+)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "rare" / "a.safetensors"
+    assert read_rare(path, "run") is None
+    write_rare(path, FOUND, "run")
+    again = read_rare(path, "run")
+    assert again is not None
+    for name in ARRAYS:
+        assert np.array_equal(getattr(again, name), getattr(FOUND, name))
+    others = ("source", "status", "particles", "replicates", "confidence")
+    assert all(getattr(again, name) == getattr(FOUND, name) for name in others)
+
+
+def test_another_run_and_damage_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    write_rare(path, FOUND, "run")
+    with pytest.raises(RunFolderError, match="another run"):
+        read_rare(path, "other")
+    whole = path.read_bytes()
+    for size in (0, 4, 60, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(RunFolderError, match="whole files"):
+            read_rare(path, "run")
+
+
+def test_groups_are_joined_in_order() -> None:
+    other = replace(FOUND, positions=np.array([7, 9]), particles=120)
+    both = joined([FOUND, other])
+    assert both.positions.tolist() == [2, 5, 7, 9]
+    assert both.status == FOUND.status * 2
+    assert both.particles == 100
+
+
+def test_lines() -> None:
+    lines = rare_csv({"uniform": FOUND}).splitlines()
+    assert lines[0] == "index,source,p,low,high,status,calls"
+    assert lines[1] == "12,uniform,0.001,0.0005,0.002,found,400"
+    assert lines[2] == "15,uniform,1e-07,1e-08,1e-06,below,5000"

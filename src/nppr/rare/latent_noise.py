@@ -1,0 +1,119 @@
+"""The noise of a source as a deterministic map of standard normal numbers, for a Markov chain to move.
+
+A source that only draws numbers asks a `DrawBlock` for them, by stream. Here the block hands out the
+coordinates of a point z in R^size instead: coordinates z for normal numbers, Phi(z) for uniform ones.
+With z ~ N(0, I) the perturbation `push(z)` has the law of the source by construction, including the
+projection to the budget, because the source's own code makes it:
+
+    gaussian   size D        clip(scale r z) in linf, the ball's projection of scale r z / sqrt(D) in l2
+    uniform    size D        r (2 Phi(z) - 1) in linf; size D + 1 in l2, z/|z| times r Phi(z_0)^(1/D)
+    laplace    size D        u = 1/2 + sign(z) Phi(-|z|), for which the quantile grows with z
+    learned    the component (one coordinate), the normal noise, and the uniform noise of the floor
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from nppr.distributions.distribution import COMPONENT
+from nppr.draws import DrawBlock
+from nppr.errors import SpecError
+from nppr.sources import Source
+from nppr.types import FrozenModel
+
+_STREAM = "rare"
+
+
+def normal_cdf(z: Tensor) -> Tensor:
+    """Uniform numbers Phi(z)."""
+    uniform: Tensor = torch.special.ndtr(z)
+    return uniform
+
+
+def folded_cdf(z: Tensor) -> Tensor:
+    """Uniform numbers `1/2 + sign(z) Phi(-|z|)`, whose distance from 1/2 falls with |z|.
+
+    The Laplace noise of u is largest where u is near 1/2; so it grows with z, without a jump at 0.
+    Near 1/2 single precision would be coarse: it is double where the device has it.
+    """
+    wide = z if z.device.type == "mps" else z.double()
+    uniform: Tensor = 0.5 + torch.special.ndtr(-wide.abs()).copysign(wide)
+    below = 0.5 - torch.finfo(wide.dtype).eps / 4  # the number before 1/2: it keeps the sign of z
+    return torch.where(wide < 0, uniform.clamp_max(below), uniform)
+
+
+@dataclass(frozen=True, eq=False)
+class Latent:
+    """The map `(x, y, z) -> perturbation` of a source, for z of `size` standard normal numbers.
+
+    `choosing` are the coordinates that choose a mixture's component: the map jumps in them.
+    """
+
+    source: Source
+    model: FrozenModel
+    size: int
+    choosing: slice
+    slots: Mapping[str, slice] = field(repr=False)
+
+    def push(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
+        """Perturbations `(B, S, C, H, W)` of B inputs with labels `(B,)` from z `(B, S, size)`.
+
+        `indices` are the B dataset indices, under which a learned source finds known features.
+        """
+        if z.shape[-1] != self.size:
+            raise SpecError(f"`z` must have {self.size} coordinates, got {z.shape[-1]}.")
+        points = z.shape[1]
+        draws = _Given(0, _STREAM, indices, 0, points, z.device, points, z=z, latent=self)
+        return self.source.perturb(self.model, x, y, draws).to(x.dtype)
+
+
+def make_latent(source: Source, model: FrozenModel, x: Tensor, y: Tensor) -> Latent:
+    """The latent map of a source for images like `x` `(B, C, H, W)`, of which the first is perturbed.
+
+    A source that searches, or whose numbers are neither normal nor uniform, is a `SpecError`.
+    """
+    if source.moved_by_splitting is not source:
+        raise SpecError(
+            "`source` must be fixed or learned noise for rare failures, got"
+            f" {source.name!r}, whose numbers cannot be moved. Leave it out."
+        )
+    slots: dict[str, slice] = {}
+    # The index -1 is that of no input: features found here are not taken for those of another one.
+    source.perturb(model, x[:1], y[:1], _Asked(0, _STREAM, (-1,), 0, 1, x.device, slots=slots))
+    return Latent(source, model, _size(slots), slots.get(COMPONENT, slice(0, 0)), slots)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked(DrawBlock):
+    """Records which numbers a source asks for; its answers are in the middle of their range."""
+
+    slots: dict[str, slice]
+
+    def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
+        start = _size(self.slots)
+        self.slots.setdefault(stream, slice(start, start + math.prod(shape)))
+        middle = 0.0 if normal else 0.5
+        return torch.full((len(self.indices), self.size, *shape), middle, device=self.device)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Given(DrawBlock):
+    """Answers with the coordinates of given points z `(B, S, size)`."""
+
+    z: Tensor
+    latent: Latent
+
+    def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
+        z: Tensor = self.z[..., self.latent.slots[stream]].unflatten(-1, shape)
+        if normal:
+            return z.clone()  # sources work in place
+        return folded_cdf(z) if self.latent.source.folds_uniform else normal_cdf(z)
+
+
+def _size(slots: Mapping[str, slice]) -> int:
+    return max((slot.stop for slot in slots.values()), default=0)
