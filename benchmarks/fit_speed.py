@@ -21,11 +21,12 @@ from nppr.allocator import keep_freed_memory
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, prepare
 from nppr.data import Data
-from nppr.distributions import Dependency, Distribution, Family
-from nppr.fit.inputs import Found
-from nppr.fit.loop import Fitting, History, Step, fit, optimiser
-from nppr.fit.losses import margin
-from nppr.fit.settings import Recipe
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
+from nppr.fit.inputs import Found  # FIXME
+from nppr.fit.loop import Fitting, History, Step, fit, optimiser  # FIXME
+from nppr.fit.losses import margin  # FIXME
+from nppr.search import Recipe
 from nppr.measure import measure, probe
 from nppr.sources import Clean, Learned, Uniform
 from nppr.types import Fit

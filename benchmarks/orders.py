@@ -22,10 +22,11 @@ from nppr.budget import Budget
 from nppr.classifiers import load_classifier, prepare
 from nppr.classifiers.prepare import FORMS
 from nppr.data import load_data
-from nppr.distributions import Dependency, Family
-from nppr.fit import Search, default_settings
-from nppr.fit.stages import Finished
-from nppr.fit.walk import Stage
+from nppr.noise import Dependency, Family
+from nppr.search import default_settings
+from nppr.search.search import Search
+from nppr.fit.stages import Finished  # FIXME
+from nppr.fit.walk import Stage  # FIXME
 from nppr.measure import measure, probe
 from nppr.sources import Clean, Learned
 from nppr.statistics.multiple import holm

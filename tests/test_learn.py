@@ -9,9 +9,10 @@ import nppr
 from helpers import half_classifier
 from nppr.budget import Budget
 from nppr.data import Data, from_arrays
-from nppr.distributions import Dependency, Family
+from nppr.noise import Dependency, Family
 from nppr.errors import BudgetError, NoFitDataError, RunFolderError
-from nppr.fit import FitProgress, default_settings
+from nppr.search import default_settings
+from nppr.search.fitting import FitProgress
 
 SMALL = default_settings(Family(components=2), calls=1024, inputs=64, floors=(0.0,))
 BUDGET = Budget.linf(0.1)
@@ -57,9 +58,9 @@ def test_what_is_learned_is_measured_the_same_later(tmp_path: Path) -> None:
     together = nppr.assess(
         fit=SMALL, fit_inputs=100, select_inputs=40, inputs=25, draws=4, sources="nppr"
     )
-    from nppr.learned import load_fitted
+    from nppr.search.learned_noise import load_learned
 
-    for known in (fitted, load_fitted(tmp_path / "fit")):
+    for known in (fitted, load_learned(tmp_path / "fit")):
         later = nppr.assess(inputs=25, draws=4, sources="", distributions=known)
         rows = [
             [(row.value, row.low, row.high) for row in report.results if row.source == "nppr"]

@@ -11,11 +11,11 @@ import nppr
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
-from nppr.distributions import Family
+from nppr.noise import Family
 from nppr.errors import BudgetError, DistributionError, RunFolderError
-from nppr.fit import default_settings
-from nppr.fit.search import FAMILY
-from nppr.learned import Fitted, load_fitted, save_fitted
+from nppr.search import default_settings
+from nppr.search.search_record import FAMILY
+from nppr.search.learned_noise import LearnedNoise, load_learned, save_learned
 from nppr.measure import measure, probe
 from nppr.sources import Learned
 from nppr.types import IntArray
@@ -24,7 +24,7 @@ SMALL = default_settings(Family(components=2), calls=2048, inputs=64, seeds=2)
 
 
 @pytest.fixture(scope="module")
-def fitted() -> list[Fitted]:
+def fitted() -> list[LearnedNoise]:
     return nppr.learn(fit=SMALL, fit_inputs=150, select_inputs=60)
 
 
@@ -34,8 +34,8 @@ def data() -> Data:
 
 
 @pytest.fixture
-def folder(fitted: list[Fitted], tmp_path: Path) -> Path:
-    save_fitted(tmp_path / "distributions", fitted)
+def folder(fitted: list[LearnedNoise], tmp_path: Path) -> Path:
+    save_learned(tmp_path / "distributions", fitted)
     return tmp_path
 
 
@@ -49,7 +49,7 @@ def right(source: Learned, data: Data, classifier: Prepared) -> IntArray:
     return measure(source, classifier, data.evaluate, draws=8).right
 
 
-def test_the_lowest_of_a_floor_bears_the_plain_name(fitted: list[Fitted]) -> None:
+def test_the_lowest_of_a_floor_bears_the_plain_name(fitted: list[LearnedNoise]) -> None:
     names = [each.source.name for each in fitted]
     assert names[::2] == ["nppr", "nppr:floor=0.5"]
     for plain, other in (names[:2], names[2:]):
@@ -60,9 +60,9 @@ def test_the_lowest_of_a_floor_bears_the_plain_name(fitted: list[Fitted]) -> Non
 
 
 def test_what_is_loaded_is_what_was_saved(
-    fitted: list[Fitted], folder: Path, data: Data, classifier: Prepared
+    fitted: list[LearnedNoise], folder: Path, data: Data, classifier: Prepared
 ) -> None:
-    loaded = {each.source.name: each for each in load_fitted(folder)}
+    loaded = {each.source.name: each for each in load_learned(folder)}
     assert loaded.keys() == {each.source.name for each in fitted}
     for before in fitted:
         after = loaded[before.source.name]
@@ -75,15 +75,15 @@ def test_what_is_loaded_is_what_was_saved(
 
 def test_a_run_folder_its_distributions_and_each_file_can_be_loaded(folder: Path) -> None:
     inner = folder / "distributions"
-    assert len(load_fitted(folder)) == len(load_fitted(inner)) == 4
+    assert len(load_learned(folder)) == len(load_learned(inner)) == 4
     for name in ("nppr", "nppr.json", "nppr.safetensors", "nppr_floor=0.5", "nppr_floor=0.5.json"):
-        (one,) = load_fitted(inner / name)
+        (one,) = load_learned(inner / name)
         assert one.source.name == ("nppr:floor=0.5" if "0.5" in name else "nppr")
 
 
 def test_another_radius_scales_the_noise(folder: Path, data: Data, classifier: Prepared) -> None:
-    (near,) = load_fitted(folder / "distributions" / "nppr")
-    (far,) = load_fitted(folder / "distributions" / "nppr", Budget.linf(0.3))
+    (near,) = load_learned(folder / "distributions" / "nppr")
+    (far,) = load_learned(folder / "distributions" / "nppr", Budget.linf(0.3))
     x, y = data.evaluate.batch(np.arange(4))
     first, second = (
         each.source.sample(x, y, 3, model=classifier.reference) for each in (near, far)
@@ -95,12 +95,12 @@ def test_another_radius_scales_the_noise(folder: Path, data: Data, classifier: P
 
 def test_a_folder_without_distributions_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(DistributionError, match="`distribution` must be a folder with"):
-        load_fitted(tmp_path)
+        load_learned(tmp_path)
     with pytest.raises(DistributionError, match="`distribution` must be a pair of files"):
-        load_fitted(tmp_path / "nothing")
+        load_learned(tmp_path / "nothing")
 
 
-def test_what_was_learned_is_assessed_without_a_search(fitted: list[Fitted]) -> None:
+def test_what_was_learned_is_assessed_without_a_search(fitted: list[LearnedNoise]) -> None:
     told: list[object] = []
     report = nppr.assess(
         inputs=40, draws=8, sources="uniform", distributions=fitted, on_fit=told.append
@@ -110,13 +110,13 @@ def test_what_was_learned_is_assessed_without_a_search(fitted: list[Fitted]) -> 
     assert told == []
 
 
-def test_distributions_of_another_budget_are_refused(fitted: list[Fitted]) -> None:
+def test_distributions_of_another_budget_are_refused(fitted: list[LearnedNoise]) -> None:
     with pytest.raises(BudgetError, match="must be that of all sources"):
         nppr.assess(inputs=10, budget=Budget.linf(0.2), distributions=fitted)
 
 
 @pytest.mark.parametrize("winner", [FAMILY, "laplace"])
-def test_a_reference_that_was_worse_is_named(winner: str, fitted: list[Fitted]) -> None:
+def test_a_reference_that_was_worse_is_named(winner: str, fitted: list[LearnedNoise]) -> None:
     fit = {**fitted[0].saved.fit, "with_references": {"winner": winner}}
     changed = replace(fitted[0], saved=fitted[0].saved.model_copy(update={"fit": fit}))
     assert changed.winner == (None if winner == FAMILY else winner)

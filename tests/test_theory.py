@@ -11,8 +11,10 @@ from nppr import assess
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data, from_arrays
-from nppr.distributions import Dependency, Family
-from nppr.fit import FitSettings, Outcome, Search, default_settings
+from nppr.noise import Dependency, Family
+from nppr.search import SearchSettings, default_settings
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import Search
 from nppr.measure import measure, probe
 from nppr.report import Report
 from nppr.sources import PGD, Learned, Uniform
@@ -43,18 +45,18 @@ def ready(w: Tensor, data: Data) -> Prepared:
     return prepare(classifier, probe(data.evaluate), classes=2, micro_batch=64)
 
 
-def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000) -> FitSettings:
+def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000) -> SearchSettings:
     return default_settings(family, floors=floors, calls=calls, inputs=64)
 
 
 def searched(
-    data: Data, classifier: Prepared, budget: Budget, settings: FitSettings
-) -> list[Outcome]:
+    data: Data, classifier: Prepared, budget: Budget, settings: SearchSettings
+) -> list[LearnedNoise]:
     return Search(settings, classifier, data, budget).run()
 
 
 def tally_of(
-    outcome: Outcome, data: Data, classifier: Prepared, budget: Budget, draws: int = 64
+    outcome: LearnedNoise, data: Data, classifier: Prepared, budget: Budget, draws: int = 64
 ) -> Tally[Evaluate]:
     return measure(Learned(budget, outcome.distribution), classifier, data.evaluate, draws=draws)
 

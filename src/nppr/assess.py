@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic_core import to_jsonable_python
 
 from nppr.budget import Budget, parse_radius
 from nppr.classifiers import ModelSpec
 from nppr.data.load import DataSpec
 from nppr.distributed import world
 from nppr.errors import BudgetError, SpecError
-from nppr.fit import FitProgress, FitSettings
-from nppr.learned import Fitted
 from nppr.measure import ProgressCallback
 from nppr.report.schema import Report
 from nppr.run import Run, Session, Settings
 from nppr.run.precision import FIRST
 from nppr.run.rare import movable
 from nppr.run.settings import DRAWS
+from nppr.search import SearchSettings
+from nppr.search.fitting import FitProgress
+from nppr.search.learned_noise import LearnedNoise
 from nppr.setup import Setup, limited, set_up, stated_budget
 from nppr.sources import DEFAULT_SOURCES, Universal, learned_name, parse_sources
 from nppr.sources.corruptions import Corruption
@@ -52,8 +54,8 @@ def assess(
     *,
     budget: Budget | None = None,
     sources: str | Sequence[str | PerturbationSource] | None = None,
-    fit: FitSettings | None = None,
-    distributions: Sequence[Fitted] = (),
+    fit: SearchSettings | None = None,
+    distributions: Sequence[LearnedNoise] = (),
     feature_model: ModelSpec | None = None,
     draws: int | None = None,
     inputs: int | None = None,
@@ -118,12 +120,12 @@ def assess(
             "`rare` must come with gaussian, uniform, laplace, nppr or bound, got"
             f" {', '.join(source.name for source in chosen)}."
         )
-    fit = (fit or FitSettings()) if wanted else None
+    fit = (fit or SearchSettings()) if wanted else None
     work = {
         "sources": [*([NPPR] if wanted else []), *(source.name for source in chosen)],
         "options": {source.name: _options(source, loaded.shape) for source in chosen},
-        "fit": fit.as_dict() if fit else None,
-        "distributions": {each.source.name: each.saved.checksum for each in distributions},
+        "fit": to_jsonable_python(fit),
+        "distributions": {each.source.name: each.checksum for each in distributions},
     }
     ready = set_up(
         model,
@@ -160,7 +162,7 @@ def _radii(radii: Sequence[str | float]) -> tuple[str, ...]:
 def _sources(
     sources: str | Sequence[str | PerturbationSource] | None,
     budget: Budget,
-    distributions: Sequence[Fitted],
+    distributions: Sequence[LearnedNoise],
 ) -> tuple[bool, list[PerturbationSource]]:
     """Whether NPPR is to be fitted, and the sources that are known already."""
     learned = [each.source for each in distributions]
@@ -196,7 +198,7 @@ def _options(source: PerturbationSource, shape: tuple[int, ...]) -> dict[str, An
     return found
 
 
-def _plan(ready: Setup, sources: Sequence[PerturbationSource], fit: FitSettings | None) -> Plan:
+def _plan(ready: Setup, sources: Sequence[PerturbationSource], fit: SearchSettings | None) -> Plan:
     inputs, asked = len(ready.data.evaluate), ready.settings.draws
     names = [source.name for source in sources]
     draws = [source.cost * (source.fixed_draws or asked) for source in sources]

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from pydantic_core import to_jsonable_python
 
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
 from nppr.data.load import DataSpec
-from nppr.fit import FitProgress, FitSettings
-from nppr.learned import Fitted, save_fitted
 from nppr.run import Settings
+from nppr.search import SearchSettings
+from nppr.search.fitting import FitProgress
+from nppr.search.learned_noise import LearnedNoise, save_learned
 from nppr.setup import limited, set_up, stated_budget
-
-__all__ = ["learn"]
 
 
 def learn(
@@ -23,7 +23,7 @@ def learn(
     data: DataSpec = "digits",
     *,
     budget: Budget | None = None,
-    fit: FitSettings | None = None,
+    fit: SearchSettings | None = None,
     feature_model: ModelSpec | None = None,
     fit_inputs: int | None = None,
     select_inputs: int | None = None,
@@ -35,23 +35,23 @@ def learn(
     resume: bool = False,
     overwrite: bool = False,
     on_fit: Callable[[FitProgress], None] | None = None,
-) -> list[Fitted]:
-    """Fit and choose distributions on the fit and select parts of the data.
+) -> list[LearnedNoise]:
+    """Fit and choose distributions on the fit and select splits of the data.
 
-    Arguments are those of `assess`, which measures what comes out on the evaluate part:
+    Arguments are those of `assess`, which measures what comes out on the evaluate split:
     `assess(model, data, distributions=learn(model, data))`. With `out` they are written there.
     """
     settings = Settings(
         fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed, quantise=quantise
     )
     loaded = limited(data, settings)
-    fit = fit or FitSettings()
+    fit = fit or SearchSettings()
     ready = set_up(
         model,
         loaded,
         stated_budget(budget, loaded),
         settings,
-        {"fit": fit.as_dict()},
+        {"fit": to_jsonable_python(fit)},
         feature_model=feature_model,
         batch_size=batch_size,
         device=device,
@@ -59,7 +59,7 @@ def learn(
         resume=resume,
         overwrite=overwrite,
     )
-    fitted = ready.learner(fit, on_fit).run()
+    learned = ready.learner(fit, on_fit).run()
     if ready.folder:
-        save_fitted(ready.folder.path / "distributions", fitted)
-    return fitted
+        save_learned(ready.folder.path / "distributions", learned)
+    return learned

@@ -21,13 +21,16 @@ from nppr.classifiers.prepare import FORMS
 from nppr.data import Data, load_data
 from nppr.data.load import DataSpec
 from nppr.distributed import first, gathered, require_same, world
-from nppr.distributions import Dependency
 from nppr.errors import BudgetError, ClassifierError
-from nppr.fit import FitProgress, FitSettings
-from nppr.learned import Learner
 from nppr.measure import probe
+from nppr.noise import Dependency
 from nppr.run import Facts, Settings
 from nppr.run_folder import RunFolder
+from nppr.search import SearchSettings
+from nppr.search.fitting import FitProgress
+from nppr.search.learned_noise import reference_noises
+from nppr.search.search import Search
+from nppr.search.search_record import ClassifierRecord
 
 __all__ = ["Setup", "limited", "set_up", "stated_budget"]
 
@@ -49,7 +52,9 @@ class Setup:
     settings: Settings
     folder: RunFolder | None
 
-    def learner(self, fit: FitSettings, progress: Callable[[FitProgress], None] | None) -> Learner:
+    def learner(
+        self, fit: SearchSettings, progress: Callable[[FitProgress], None] | None
+    ) -> Search:
         """The search for the worst noise of this classifier.
 
         It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
@@ -68,21 +73,22 @@ class Setup:
         )
         if self.blind(fit):
             fit = replace(fit, family=fit.family.with_(dependency=Dependency.LABEL))
-        return Learner(
+        return Search(
             settings=fit,
             classifier=fixed,
             data=self.data,
             budget=self.budget,
-            described=self.facts.classifier,
+            described=ClassifierRecord.model_validate(self.facts.classifier),
             seed=self.settings.seed,
             feature_model=self.feature_model,
             quantise=self.settings.quantise,
             folder=self.folder.path / "fit" if self.folder else None,
             identity=self.folder.identity if self.folder else "",
             progress=progress,
+            references=reference_noises(self.budget),
         )
 
-    def blind(self, fit: FitSettings | None) -> bool:
+    def blind(self, fit: SearchSettings | None) -> bool:
         """Whether joint noise is asked for and the model shows no features."""
         joint = fit is not None and fit.family.dependency is Dependency.JOINT
         return joint and self.facts.classifier["features"] is None

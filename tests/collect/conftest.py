@@ -12,8 +12,8 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.collect import collect
 from nppr.data import Data, from_arrays
-from nppr.distributions import Dependency, Distribution, Family, Saved, sealed
-from nppr.learned import Fitted
+from nppr.distributions import Dependency, Distribution, Family, Saved, sealed  # FIXME
+from nppr.search.learned_noise import LearnedNoise
 from nppr.measure import measure, probe
 from nppr.report.evidence import Evidence
 from nppr.sources import Clean, Learned
@@ -34,7 +34,7 @@ class Case:
 
     def learned(
         self, dependency: Dependency, floor: float = 0.0, name: str | None = None
-    ) -> Fitted:
+    ) -> LearnedNoise:
         torch.manual_seed(0)
         family = Family(dependency, components=3, hidden_dim=8, label_dim=4, floor=floor)
         made = Distribution(family, self.shape, self.data.classes, FEATURES)
@@ -56,7 +56,7 @@ class Case:
             fit={},
             diagnostics={},
         )
-        return Fitted(source, sealed(saved, made))
+        return LearnedNoise(source, sealed(saved, made))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -84,7 +84,7 @@ class Case:
     def collected(
         self,
         sources: list[PerturbationSource],
-        fitted: list[Fitted],
+        fitted: list[LearnedNoise],
         tallies: dict[str, Tally[Evaluate]] | None = None,
         micro_batch: int | None = None,
     ) -> Evidence:

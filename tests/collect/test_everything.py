@@ -10,7 +10,7 @@ import torch
 
 from helpers import Broken
 from nppr.budget import Budget
-from nppr.distributions import Dependency
+from nppr.noise import Dependency
 from nppr.draws import DrawBlock
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.sources import PGD, AutoAttack, Brightness, CustomAttack, Gaussian, Stress, Uniform

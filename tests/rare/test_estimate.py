@@ -16,7 +16,8 @@ from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Part
-from nppr.distributions import Dependency, Distribution, Family
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.rare import Rare, Status, calls_for, rare_failures

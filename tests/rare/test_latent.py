@@ -12,7 +12,8 @@ from torch import Tensor
 from helpers import Stray, half_classifier
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.distributions import Dependency, Distribution, Family
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.rare import Latent, latent_of

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from helpers import evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, FrozenClassifier, frozen
-from nppr.distributions import Context, Dependency, Distribution, Family
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
+from nppr.noise.mixture import Context
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.measure import measure

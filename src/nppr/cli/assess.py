@@ -109,12 +109,12 @@ def assessed(
     folder = run_folder(run, model, data, *work)
 
     from nppr.assess import assess as assess_classifier
-    from nppr.learned import load_fitted
+    from nppr.search.learned_noise import load_learned
 
     loaded = data.load(model.classes)
     classifier, featurer = model.load(loaded)
     stated = budget.parse()
-    known = load_fitted(distribution, stated, featurer) if distribution is not None else []
+    known = load_learned(distribution, stated, featurer) if distribution is not None else []
     if known and stated is None:
         stated = known[0].source.budget
     limit = data.fit_inputs or len(loaded.fit)

@@ -81,8 +81,8 @@ def certify(
             " Example: --distribution runs/fit"
         )
     from nppr.certify import certify as settle
-    from nppr.learned import load_fitted
     from nppr.run import Settings
+    from nppr.search.learned_noise import load_learned
     from nppr.setup import limited, set_up, stated_budget
     from nppr.sources import parse_sources
     from nppr.types import Claim, PerturbationSource
@@ -100,7 +100,7 @@ def certify(
     stated = budget.parse()
     chosen: PerturbationSource
     if source == "nppr":
-        (first, *_) = load_fitted(distribution or "", stated, featurer)
+        (first, *_) = load_learned(distribution or "", stated, featurer)
         chosen, stated = first.source, stated_budget(first.source.budget, loaded)
     else:
         stated = stated_budget(stated, loaded)

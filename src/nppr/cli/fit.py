@@ -26,8 +26,8 @@ def fit(
 ) -> None:
     """Learn the worst admissible noise of a classifier, on other inputs than those it is measured on.
 
-    Writes each distribution to the run folder, as distributions/NAME.safetensors and NAME.json. Measure
-    them with nppr evaluate.
+    Writes each distribution to the run folder, as distributions/NAME.safetensors. Measure them with
+    nppr evaluate.
     """
     folder = run_folder(run, model, data, "fit", budget, fit)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # PyTorch is loaded when a command runs
     from nppr.budget import Budget
     from nppr.classifiers import Classifier
     from nppr.data import Data
-    from nppr.fit import FitSettings
+    from nppr.search import SearchSettings
 
 __all__ = [
     "BudgetOptions",
@@ -130,14 +130,14 @@ class FitOptions:
     fit_seeds: options.FitSeeds = 1
     preset: options.Preset = "nppr"
 
-    def settings(self, inputs: int, floors: str | None = None) -> FitSettings:
+    def settings(self, inputs: int, floors: str | None = None) -> SearchSettings:
         """The settings of a fit on a fit part of this many inputs."""
         if self.dependency not in DEPENDENCIES:
             raise unknown("dependency", self.dependency, DEPENDENCIES)
         if self.preset not in PRESETS:
             raise unknown("preset", self.preset, PRESETS)
-        from nppr.distributions import Dependency, Family
-        from nppr.fit import default_settings, paper_settings
+        from nppr.noise import Dependency, Family
+        from nppr.search import default_settings, paper_settings
 
         paper = self.preset == "paper"
         family = Family(

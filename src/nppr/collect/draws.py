@@ -11,9 +11,8 @@ from nppr.classifiers.prepare import FrozenForms
 from nppr.collect.job import Job, small
 from nppr.collect.mixture import described
 from nppr.data.subset import stratified_order
-from nppr.distributions import Context
-from nppr.distributions.mixture import Given
 from nppr.draws import DRAWS_PER_BLOCK
+from nppr.noise.mixture import Context, Given
 from nppr.report.evidence import Draws
 from nppr.sources import Learned
 from nppr.types import IntArray

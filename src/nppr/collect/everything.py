@@ -13,8 +13,8 @@ from nppr.collect.draws import draws
 from nppr.collect.job import Job
 from nppr.collect.worst import shown, worst
 from nppr.data import Data
-from nppr.learned import Fitted
 from nppr.report.evidence import Evidence
+from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import learned_name
 from nppr.types import Evaluate, PerturbationSource, Tally
 
@@ -29,7 +29,7 @@ def collect(
     tallies: Mapping[str, Tally[Evaluate]],
     clean: Tally[Evaluate],
     sources: Sequence[PerturbationSource],
-    fitted: Sequence[Fitted],
+    fitted: Sequence[LearnedNoise],
     *,
     budget: Budget,
     seed: int = 0,

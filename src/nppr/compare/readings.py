@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppr.fit import FAMILY
 from nppr.report.folder import RunFiles
 from nppr.report.schema import Report
 from nppr.report.shares import Key, lines_of, shares_of, winner_of
+from nppr.search.search_record import FAMILY
 from nppr.statistics.paired import Share
 from nppr.types import IntArray
 

@@ -11,12 +11,12 @@ from nppr.checks import check_results
 from nppr.collect import collect
 from nppr.distributed import first
 from nppr.flags import PRECISION, RARE_PARTLY, flag, result_flags
-from nppr.learned import Fitted
 from nppr.report.evidence import Evidence
 from nppr.report.schema import Flag
 from nppr.run.growth import Growth
 from nppr.run.measured import Measured
 from nppr.run.rare import Found
+from nppr.search.learned_noise import LearnedNoise
 from nppr.types import PerturbationSource
 
 __all__ = ["collected", "described", "reviewed", "unfinished"]
@@ -54,7 +54,7 @@ def unfinished(growth: Growth | None, rare: Mapping[str, Found]) -> tuple[Flag, 
     return tuple(found)
 
 
-def described(fitted: Fitted, measured: Measured) -> dict[str, Any]:
+def described(fitted: LearnedNoise, measured: Measured) -> dict[str, Any]:
     """The entry of a learned source, with the values of all fits of its floor if there are more."""
     floor = fitted.source.distribution.family.floor
     values = {

@@ -12,7 +12,6 @@ from nppr.budget import Budget
 from nppr.checks import check_model
 from nppr.data import Data
 from nppr.flags import FLAGS, NO_FEATURES, overlap_flags
-from nppr.learned import Fitted, Learner
 from nppr.measure import measure
 from nppr.report.per_input import per_input_of
 from nppr.report.schema import Flag, Report, Result, result
@@ -24,6 +23,8 @@ from nppr.run.rare import look_for_rare_failures
 from nppr.run.rounds import grow
 from nppr.run.session import Session
 from nppr.run.settings import Facts, Settings
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import Search
 from nppr.sources import Clean
 from nppr.sources.spec import NPPR
 from nppr.statistics.estimates import accuracy
@@ -43,8 +44,8 @@ class Run:
     def complete(
         self,
         sources: Sequence[PerturbationSource],
-        fitted: Sequence[Fitted] = (),
-        learner: Learner | None = None,
+        fitted: Sequence[LearnedNoise] = (),
+        learner: Search | None = None,
     ) -> Report:
         """Measure all sources; one that fails gets a row that says why, and the others go on.
 
@@ -86,7 +87,7 @@ class Run:
             flags.append(Flag(id=NO_FEATURES, source=NPPR, message=FLAGS[NO_FEATURES]))
         return flags
 
-    def _learned(self, learner: Learner | None) -> tuple[list[Fitted], list[Result]]:
+    def _learned(self, learner: Search | None) -> tuple[list[LearnedNoise], list[Result]]:
         """What a search finds, or the row that says why it failed."""
         if learner is None:
             return [], []
@@ -110,7 +111,7 @@ class Run:
         row = result("clean", accuracy(clean, self.settings.confidence))
         return Measured(self.session, clean, [row]), seen
 
-    def _looks(self, fitted: Sequence[Fitted], learner: Learner | None) -> bool:
+    def _looks(self, fitted: Sequence[LearnedNoise], learner: Search | None) -> bool:
         """Whether learned noise will look at the features of this classifier, which has some."""
         looks = any(
             each.source.distribution.features and not each.source.feature_model for each in fitted

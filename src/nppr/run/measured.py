@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nppr.errors import NpprError
-from nppr.learned import Fitted, Learner, references, save_fitted
 from nppr.report.rows import rows_of
 from nppr.report.schema import WITH_REFERENCES, Result, result
 from nppr.run.session import Session
+from nppr.search.learned_noise import LearnedNoise, reference_noises, save_learned
+from nppr.search.search import Search
 from nppr.sources.spec import NPPR
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.types import BoolArray, Evaluate, Metric, PerturbationSource, Tally
@@ -35,7 +36,7 @@ class Measured:
     results: list[Result] = field(default_factory=list)
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)
-    fitted: list[Fitted] = field(default_factory=list)
+    fitted: list[LearnedNoise] = field(default_factory=list)
 
     @property
     def clean_correct(self) -> BoolArray:
@@ -59,7 +60,7 @@ class Measured:
             logger.debug("source %s failed", source.name, exc_info=True)
             self.results.append(self.session.failed(source.name, source.metric, error))
 
-    def add_fitted(self, fitted: Fitted, fingerprint: str) -> None:
+    def add_fitted(self, fitted: LearnedNoise, fingerprint: str) -> None:
         """Measure learned noise on the classifier of this fingerprint."""
         self.fitted.append(fitted)
         self.add(fitted.source)
@@ -90,12 +91,12 @@ class Measured:
             broken = broken | ~self.tallies[name].unbroken
         return broken
 
-    def _add_union(self, fitted: Fitted) -> None:
+    def _add_union(self, fitted: LearnedNoise) -> None:
         """NPPR of the family and the reference noises together: that of the lowest on select."""
         settings = self.session.settings
         tally = self.tallies[fitted.source.name]
         if fitted.winner:
-            noises = references(fitted.source.budget)
+            noises = reference_noises(fitted.source.budget)
             noise = next(each for each in noises if each.name == fitted.winner)
             tally = self.tallies.get(noise.name) or self.session.measure(noise, self.clean_correct)
         rows = probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
@@ -103,7 +104,7 @@ class Measured:
         self.results += [result(name, row) for row in rows]
 
 
-def learned(session: Session, learner: Learner) -> list[Fitted] | Result:
+def learned(session: Session, learner: Search) -> list[LearnedNoise] | Result:
     """What the search finds, kept in the run's folder; where it fails, a row that says why."""
     try:
         with session.timed("fit"):
@@ -112,5 +113,5 @@ def learned(session: Session, learner: Learner) -> list[Fitted] | Result:
         logger.debug("the fit failed", exc_info=True)
         return session.failed(NPPR, Metric.NPPR, error)
     if session.folder:
-        save_fitted(session.folder.path / "distributions", found)
+        save_learned(session.folder.path / "distributions", found)
     return found

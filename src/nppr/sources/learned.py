@@ -10,9 +10,10 @@ from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.distributions import Context, Distribution
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.noise.distribution import Distribution
+from nppr.noise.mixture import Context
 from nppr.sources.base import Source
 from nppr.types import FrozenModel, Metric
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nppr.distributions import Dependency
+from nppr.noise import Dependency
 
 __all__ = ["Member", "closed", "inside", "nearest"]
 

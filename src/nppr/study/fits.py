@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from nppr.distributions import Dependency, Family
-from nppr.fit import FitSettings, default_settings, paper_settings
-from nppr.fit.walk import SHARES, Stage, walk
+from nppr.noise import Dependency, Family
+from nppr.search import SearchSettings, default_settings, paper_settings
+from nppr.search.search_settings import SHARES, Stage, walk
 from nppr.study.families import Member
 from nppr.study.hashing import digest_of
 from nppr.study.spec import FitEntry
@@ -58,7 +58,7 @@ class Chain:
             floor=member.floor,
         )
 
-    def settings(self, member: Member, inputs: int) -> FitSettings:
+    def settings(self, member: Member, inputs: int) -> SearchSettings:
         """The settings of a search up to a member, on a fit part of this many inputs."""
         given: dict[str, Any] = {"kappa": self.fit.kappa, "loss": self.loss}
         if self.fit.draws is not None:
@@ -80,7 +80,7 @@ class Chain:
 
 def stage_of(
     chain: Chain, member: Member, inputs: int, *, first: bool
-) -> tuple[FitSettings, Stage]:
+) -> tuple[SearchSettings, Stage]:
     """The fit of one member: its settings, and the stage with its steps.
 
     Every family takes its share of the calls of a walk up to joint noise, whatever else is in the

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nppr.distributions import Dependency
+from nppr.noise import Dependency
 from nppr.statistics.multiple import holm
 from nppr.statistics.paired import exceeds_approximately
 from nppr.study.axes import LEARNED

@@ -9,8 +9,8 @@ from typing import Any
 
 from nppr.budget import Budget
 from nppr.classifiers.prepare import usable_device
-from nppr.distributions import Dependency
 from nppr.errors import SpecError
+from nppr.noise import Dependency
 from nppr.sources import Universal, parse_sources
 from nppr.sources.naming import all_options
 from nppr.study.axes import AXES, LEARNED
@@ -152,7 +152,7 @@ class _Planner:
                 determined_by={
                     **self.common,
                     "budget": [chain.norm, chain.radius],
-                    "family": stage.family.as_dict(),
+                    "family": asdict(stage.family),
                     "recipe": asdict(stage.recipe),
                     "steps": stage.steps,
                     "stage": stage.name,

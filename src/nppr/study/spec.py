@@ -11,10 +11,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from nppr.budget import NORMS, parse_radius
 from nppr.classifiers.training.settings import Method, Optimiser
-from nppr.distributions import Dependency, Family
 from nppr.errors import NpprError, unknown
-from nppr.fit import PRESETS
-from nppr.fit.losses import LOSSES
+from nppr.noise import Dependency, Family
+from nppr.search import LOSSES, PRESETS
 from nppr.study.axes import AXES, VALUES
 
 __all__ = [

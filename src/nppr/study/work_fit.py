@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 
 from nppr.budget import Budget
 from nppr.data import Part
-from nppr.distributions import Family, Temperatures
 from nppr.errors import DataError
-from nppr.fit import FitSettings, Outcome, Recipe, Search
-from nppr.fit.inputs import IN_MEMORY
-from nppr.fit.inputs import Found as Inputs
-from nppr.fit.stages import Finished, StageFiles
-from nppr.fit.walk import Stage
+from nppr.noise import Family
+from nppr.search import Recipe, SearchSettings
+from nppr.search.search import FinishedStage, Search, load_finished
+from nppr.search.search_settings import Stage
+from nppr.search.selection import IN_MEMORY, CleanInputs
 from nppr.study.cache import Cache
 from nppr.study.graph import Node
 from nppr.study.resources import loaded_data
 from nppr.study.work_clean import classifier_for, known_features, known_right
-from nppr.types import Fit, Select, Split
+from nppr.types import Split
 
 __all__ = ["finished_stage", "fit"]
 
 S = TypeVar("S", bound=Split)
-
-
-class _Search(Search):
-    """A search whose inputs were looked at before, by the clean node."""
-
-    def use(self, fit: Inputs[Fit], select: Inputs[Select]) -> None:
-        """Take these inputs instead of finding them."""
-        self._fit_inputs, self._select_inputs = fit, select
-
-    def find_inputs(self) -> None:
-        """They are found."""
-
-    def described(self, finished: Finished) -> Outcome:
-        """What was found, with its diagnostics."""
-        return self._outcome([finished], 0)
 
 
 def fit(node: Node, cache: Cache) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -48,19 +34,20 @@ def fit(node: Node, cache: Cache) -> tuple[dict[str, Any], tuple[str, ...]]:
     known = node.determined_by
     stage, settings = _stage(known)
     folder = cache.folder(node.hash)
-    search = _Search(
+    data = loaded_data(node.how["data"])
+    search = Search(
         settings=settings,
         classifier=classifier_for(node, cache),
-        data=loaded_data(node.how["data"]),
+        data=data,
         budget=Budget.parse(*known["budget"]),
         seed=known["seed"],
         quantise=known["quantise"],
         folder=folder,
         identity=node.hash,
-    )
-    search.use(
-        _inputs(node, cache, search.data.fit, keep_images=True),
-        _inputs(node, cache, search.data.select),
+        inputs=(
+            _inputs(node, cache, data.fit, keep_images=True),
+            _inputs(node, cache, data.select),
+        ),
     )
     parents = [
         finished_stage(cache, hash_, search.classifier.device)
@@ -68,41 +55,39 @@ def fit(node: Node, cache: Cache) -> tuple[dict[str, Any], tuple[str, ...]]:
         if role.startswith("parent-")
     ]
     finished = search.complete(stage, parents)
-    outcome = search.described(finished)
-    last = max(1, len(finished.history.loss) // 10)
+    record = finished.record
+    last = max(1, len(record.loss) // 10)
     results = {
-        "selected": finished.name,
-        "select_value": finished.value,
-        "select_values": finished.values,
-        "fit_calls": finished.fit_calls,
-        "forward_calls": finished.forward_calls,
-        "fit_inputs": len(search.data.fit),
+        "selected": record.selected,
+        "select_value": finished.select_value,
+        "select_values": record.select_values,
+        "fit_calls": record.fit_calls,
+        "forward_calls": record.forward_calls,
+        "fit_inputs": len(data.fit),
         "step_calls": settings.step_calls,
         "draws": settings.recipe.draws,
-        "loss": _mean(finished.history.loss[-last:]),
-        "pr": _mean(finished.history.pr[-last:]),
-        "diagnostics": outcome.diagnostics,
+        "loss": _mean(record.loss[-last:]),
+        "pr": _mean(record.running_pr[-last:]),
+        "diagnostics": search.diagnose(finished).model_dump(),
     }
     (made,) = folder.glob("*.done.safetensors")
     return results, (made.name,)
 
 
-def finished_stage(cache: Cache, hash_: str, device: torch.device) -> Finished:
+def finished_stage(cache: Cache, hash_: str, device: torch.device) -> FinishedStage:
     """The finished stage of a fit node."""
-    folder = cache.folder(hash_)
-    (made,) = folder.glob("*.done.safetensors")
-    found = StageFiles(folder, made.name.removesuffix(".done.safetensors"), hash_).load(device)
+    (made,) = cache.folder(hash_).glob("*.done.safetensors")
+    found = load_finished(made, hash_, device)
     assert found is not None
     return found
 
 
-def _stage(known: dict[str, Any]) -> tuple[Stage, FitSettings]:
+def _stage(known: dict[str, Any]) -> tuple[Stage, SearchSettings]:
     """The stage and settings that the hash of the node was made of."""
-    heat = Temperatures(**known["recipe"]["heat"])
-    recipe = Recipe(**{**known["recipe"], "heat": heat})
-    family = Family.from_dict(known["family"])
+    recipe = TypeAdapter(Recipe).validate_python(known["recipe"])
+    family = Family(**known["family"])
     stage = Stage(known["stage"], family, (), recipe, known["steps"], last=False)
-    settings = FitSettings(
+    settings = SearchSettings(
         family=family,
         floors=(family.floor,),
         calls=max(1, known["steps"]) * recipe.inputs * recipe.draws,
@@ -112,7 +97,9 @@ def _stage(known: dict[str, Any]) -> tuple[Stage, FitSettings]:
     return stage, settings
 
 
-def _inputs(node: Node, cache: Cache, part: Part[S], *, keep_images: bool = False) -> Inputs[S]:
+def _inputs(
+    node: Node, cache: Cache, part: Part[S], *, keep_images: bool = False
+) -> CleanInputs[S]:
     """The inputs of a part that are right without noise, with the features the noise may see."""
     name = part.kind.name
     if not len(part):
@@ -137,8 +124,8 @@ def _inputs(node: Node, cache: Cache, part: Part[S], *, keep_images: bool = Fals
         first, _ = kept.batch(np.arange(1))
         if first.nbytes * len(kept) <= IN_MEMORY:
             images, _ = kept.batch(np.arange(len(kept)))
-    return Inputs(kept, features, images, 0)
+    return CleanInputs(kept, features, images, 0)
 
 
-def _mean(values: list[float]) -> float | None:
+def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None

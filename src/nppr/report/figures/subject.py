@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nppr.distributions import Dependency
+from nppr.noise import Dependency
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.figures.style import named
 from nppr.report.per_input import PerInput
