@@ -36,12 +36,12 @@ from nppr.distributed import (
     together,
     world,
 )
-from nppr.noise import Dependency, Family
 from nppr.draws import DrawBlock
 from nppr.errors import NpprError
-from nppr.search import SearchSettings
 from nppr.learn import learn
 from nppr.measure import measure, probe
+from nppr.noise import Dependency, Family
+from nppr.search import SearchSettings
 from nppr.sources import Clean, Gaussian, Universal
 from nppr.types import FrozenModel
 

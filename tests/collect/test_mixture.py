@@ -6,8 +6,7 @@ import torch
 from nppr.collect.mixture import described
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
-from nppr.noise.mixture import Context
-from nppr.noise.mixture import Given
+from nppr.noise.mixture import Context, Given
 
 
 def given_by(covariance: str, components: int = 4) -> Given:

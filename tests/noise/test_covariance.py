@@ -7,15 +7,25 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Independent, LowRankMultivariateNormal, MultivariateNormal
 
-from nppr.distributions.covariance import MOST_FULL, Covariance, Full, covariance, mix  # FIXME
 from nppr.errors import SpecError
+from nppr.noise.covariance import (
+    COVARIANCES,
+    MOST_FULL,
+    Covariance,
+    Diagonal,
+    Full,
+    make_covariance,
+    mix,
+)
+from nppr.noise.distribution import Distribution
+from nppr.noise.family import Dependency, Family
 
 NAMES = ["diag", "lowrank:1", "lowrank:3", "full"]
 D, K, MIN_STD = 4, 3, 0.05
 
 
 def shaped(name: str) -> Covariance:
-    return covariance(name, D, MIN_STD)
+    return make_covariance(name, D, MIN_STD)
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:
@@ -131,7 +141,7 @@ def test_relaxed_draws_of_one_certain_component_have_its_covariance(name: str) -
     min_std=st.floats(0.01, 10),
 )
 def test_no_std_is_below_the_least(name: str, value: float, growth: float, min_std: float) -> None:
-    family = covariance(name, D, min_std)
+    family = make_covariance(name, D, min_std)
     raw, grown = torch.full((1, 1, family.size), value), torch.full((1, 1, 1), growth)
     assert bool((family.std(raw, grown) >= min_std * (1 - 1e-6)).all())
     draws = family.noise_size(1)
@@ -185,9 +195,9 @@ def test_bad_rank_is_named(text: str) -> None:
 
 
 def test_full_is_not_for_large_latents() -> None:
-    assert covariance("full", MOST_FULL, MIN_STD).latent_dim == MOST_FULL
+    assert make_covariance("full", MOST_FULL, MIN_STD).latent_dim == MOST_FULL
     with pytest.raises(SpecError, match=rf"`covariance` full must .* got {MOST_FULL + 1}"):
-        covariance("full", MOST_FULL + 1, MIN_STD)
+        make_covariance("full", MOST_FULL + 1, MIN_STD)
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
@@ -195,3 +205,44 @@ def test_mix_is_the_weighted_sum(inputs: int) -> None:
     weights, values = some_weights(2, 5), numbers(inputs, K, 6)
     expected = torch.einsum("bsk,bkn->bsn", weights, values.expand(2, K, 6))
     assert torch.allclose(mix(weights, values), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_along_directions_is_the_projected_covariance(name: str) -> None:
+    family = shaped(name)
+    raw, growth, directions = numbers(K, family.size), growths(1)[0], numbers(2, D, seed=5)
+    stated = directions @ sigma(family, raw, growth) @ directions.T
+    torch.testing.assert_close(family.along(directions, raw, growth), stated)
+
+
+@pytest.mark.parametrize("name", ["diag", "full"])
+def test_the_first_principal_direction_has_the_largest_variance(name: str) -> None:
+    family = shaped(name)
+    raw, growth = numbers(K, family.size), growths(1)[0]
+    weights = torch.tensor([0.5, 0.3, 0.2])
+    found = family.principal(weights, raw, growth, 2)
+    assert found.shape == (2, D)
+    mean = (weights[:, None, None] * sigma(family, raw, growth)).sum(0)
+    variances = (found @ mean @ found.T).diagonal()
+    expected = torch.linalg.eigvalsh(mean).flip(0)[:2]
+    torch.testing.assert_close(variances, expected)
+
+
+def test_low_rank_directions_come_before_coordinates() -> None:
+    family = shaped("lowrank:1")
+    raw = family.start(0.1)[None]
+    raw[0, D:] = torch.tensor([3.0, 4.0, 0.0, 0.0])
+    found = family.principal(torch.ones(1), raw, torch.ones(1, 1), 2)
+    torch.testing.assert_close(found[0].abs(), torch.tensor([0.6, 0.8, 0.0, 0.0]))
+    torch.testing.assert_close(found[1:], torch.eye(D)[[1, 0]])
+
+
+def test_a_registered_covariance_is_one_like_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Round(Diagonal):
+        usage = "round"
+
+    monkeypatch.setitem(COVARIANCES, "round", Round)
+    made = Distribution(Family(Dependency.INDEPENDENT, covariance="round"), (1, 2, 2), 2)
+    assert isinstance(made.mixture.covariance, Round)
+    with pytest.raises(SpecError, match="one of diag, full, lowrank:R, round, got 'rounds'"):
+        Family(covariance="rounds")

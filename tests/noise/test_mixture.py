@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal, Normal
 
-from nppr.noise import Dependency, Family, Temperatures
+from nppr.noise.covariance import make_covariance
+from nppr.noise.family import Dependency, Family, Temperatures
 from nppr.noise.mixture import Context, Given, Mixture
-from nppr.distributions.covariance import covariance  # FIXME
 
 CLASSES, FEATURES, D = 5, 6, 3
 LABELS = torch.tensor([0, 3, 4, 3])
@@ -24,7 +24,7 @@ def family(dependency: Dependency = Dependency.JOINT, **changes: object) -> Fami
 def mixture(dependency: Dependency = Dependency.JOINT, **changes: object) -> Mixture:
     torch.manual_seed(0)
     chosen = family(dependency, **changes)
-    shaped = covariance(chosen.covariance, D, chosen.min_std)
+    shaped = make_covariance(chosen.covariance, D, chosen.min_std)
     return Mixture(chosen, shaped, CLASSES, FEATURES).requires_grad_(False)
 
 
@@ -48,7 +48,7 @@ def one_dimension(weights: list[float], means: list[float], stds: list[float]) -
         torch.tensor(means).view(1, -1, 1),
         raw.view(1, -1, 1),
         torch.ones(1, len(weights), 1),
-        covariance("diag", 1, 0.05),
+        make_covariance("diag", 1, 0.05),
     )
 
 

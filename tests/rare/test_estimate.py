@@ -16,10 +16,10 @@ from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Part
-from nppr.noise import Dependency, Family
-from nppr.noise.distribution import Distribution
 from nppr.errors import SpecError
 from nppr.measure import measure
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.rare import Rare, Status, calls_for, rare_failures
 from nppr.rare.estimate import FEWEST, MOST
 from nppr.sources import PGD, Clean, Gaussian, Learned, Uniform

@@ -12,10 +12,10 @@ from torch import Tensor
 from helpers import Stray, half_classifier
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.noise import Dependency, Family
-from nppr.noise.distribution import Distribution
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.rare import Latent, latent_of
 from nppr.sources import PGD, Brightness, Clean, Gaussian, Laplace, Learned, SaltAndPepper, Uniform
 from nppr.types import PerturbationSource

@@ -2,17 +2,55 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from nppr.noise import Dependency, Family
-from nppr.distributions.bicubic import KEYS, TORCH  # FIXME
-from nppr.distributions.upsample import UPSAMPLERS  # FIXME
 from nppr.errors import SpecError
+from nppr.noise.family import KEYS_KERNEL, TORCH_KERNEL, UPSAMPLERS, Dependency, Family
 
+INSIDE = {
+    "independent": {"independent", "label", "input", "joint"},
+    "label": {"label", "joint"},
+    "input": {"input", "joint"},
+    "joint": {"joint"},
+}
+
+
+@pytest.mark.parametrize("small", Dependency)
+@pytest.mark.parametrize("large", Dependency)
+def test_contains_is_the_order_of_the_table(large: Dependency, small: Dependency) -> None:
+    assert large.contains(small) == (large.value in INSIDE[small.value])
+
+
+def test_contains_is_a_partial_order() -> None:
+    for a in Dependency:
+        assert a.contains(a)
+        for b in Dependency:
+            assert a is b or not (a.contains(b) and b.contains(a))
+            for c in Dependency:
+                assert a.contains(c) or not (a.contains(b) and b.contains(c))
+
+
+def test_what_each_dependency_sees() -> None:
+    assert {d.value for d in Dependency if d.sees_label} == {"label", "joint"}
+    assert {d.value for d in Dependency if d.sees_input} == {"input", "joint"}
+
+
+def test_words_say_what_is_seen() -> None:
+    assert len({d.words for d in Dependency}) == 4
+    for d in Dependency:
+        assert ("label" in d.words) == d.sees_label
+        assert ("input" in d.words) == d.sees_input
+
+
+ADAPTER = TypeAdapter(Family)
 sizes = st.integers(1, 1000)
 families = st.builds(
     Family,
@@ -26,7 +64,7 @@ families = st.builds(
     label_dim=sizes,
     min_std=st.floats(1e-6, 10),
     floor=st.floats(0, 1),
-    kernel=st.sampled_from([KEYS, TORCH]),
+    kernel=st.sampled_from([KEYS_KERNEL, TORCH_KERNEL]),
     label_only=st.booleans(),
     scaled=st.booleans(),
     wide_heads=st.booleans(),
@@ -35,15 +73,26 @@ families = st.builds(
 
 @given(family=families)
 def test_a_family_survives_json(family: Family) -> None:
-    values = json.loads(json.dumps(family.as_dict()))
-    assert Family.from_dict(values) == family
+    assert ADAPTER.validate_json(ADAPTER.dump_json(family)) == family
+    assert Family(**json.loads(json.dumps(asdict(family)))) == family
 
 
-@given(family=families)
-def test_as_dict_holds_plain_values_only(family: Family) -> None:
-    assert {type(value) for value in family.as_dict().values()} <= {
-        str, int, float, bool, type(None)
-    }  # fmt: skip
+@pytest.mark.parametrize("value", ["everything", "Joint", None])
+def test_bad_dependency_is_named(value: Any) -> None:
+    with pytest.raises(SpecError, match="`dependency` must be one of independent, input, joint"):
+        Family(dependency=value)
+
+
+def test_settings_and_records_are_checked_without_torch() -> None:
+    code = """
+import sys
+from nppr.noise.family import Family
+from nppr.search.search_record import SearchRecord
+from nppr.search.search_settings import default_settings, walk
+walk(default_settings(Family(covariance="lowrank:8", upsampler="bicubic")))
+sys.exit("torch" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["components", "latent_dim", "grid", "hidden_dim", "label_dim"])

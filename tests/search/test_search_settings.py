@@ -1,27 +1,33 @@
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 
 import pytest
+from pydantic import TypeAdapter
 
-from nppr.noise import Dependency, Family, Temperatures
-from nppr.distributions.bicubic import TORCH  # FIXME
 from nppr.errors import SpecError
-from nppr.search import Recipe, SearchSettings, default_settings, paper_settings
+from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures
+from nppr.search.search_settings import (
+    SHARES,
+    Recipe,
+    SearchSettings,
+    default_settings,
+    paper_settings,
+    walk,
+)
 
 HEAT = Temperatures(weights=3.0, means=2.0, stds=1.5, shared=1.5)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 100])
-def test_temperatures_start_where_they_are_told(steps: int) -> None:
+def test_temperatures_start_where_they_should(steps: int) -> None:
     recipe = Recipe(tau=1.0, last_tau=0.1, heat=HEAT)
     assert recipe.tau_at(0, steps) == 1.0
     assert recipe.heat_at(0, steps) == HEAT
 
 
-def test_temperatures_end_where_they_are_told() -> None:
+def test_temperatures_end_where_they_should() -> None:
     recipe = Recipe(tau=1.0, last_tau=0.1, heat=HEAT)
     assert recipe.tau_at(99, 100) == pytest.approx(0.1)
     assert asdict(recipe.heat_at(99, 100)) == pytest.approx(asdict(Temperatures()))
@@ -95,7 +101,7 @@ def test_the_papers_preset_follows_the_paper(dependency: Dependency, upsampler: 
     made = paper_settings(family, inputs=1000)
     assert made.calls == 50 * 1000 * 32
     assert made.recipe.draws == 32
-    assert made.family.kernel == TORCH
+    assert made.family.kernel == TORCH_KERNEL
     assert not made.family.scaled
     assert not made.walks
     assert made.floors == (0.0,)
@@ -123,7 +129,67 @@ def test_the_papers_preset_refuses_zero_calls_too() -> None:
 
 
 @pytest.mark.parametrize("made", [default_settings(), paper_settings(inputs=64)])
-def test_settings_are_plain_values(made: SearchSettings) -> None:
-    known = made.as_dict()
-    assert Family.from_dict(known["family"]) == made.family
-    assert json.loads(json.dumps(known, allow_nan=False)) == known
+def test_settings_survive_json(made: SearchSettings) -> None:
+    adapter = TypeAdapter(SearchSettings)
+    assert adapter.validate_json(adapter.dump_json(made)) == made
+
+
+PARENTS = {
+    "independent": set(),
+    "label": {"independent"},
+    "input": {"independent"},
+    "joint": {"label", "input"},
+}
+
+
+@pytest.mark.parametrize("dependency", Dependency)
+def test_shares_add_up_to_the_calls(dependency: Dependency) -> None:
+    assert sum(SHARES[dependency].values()) == pytest.approx(1)
+    for steps in (*range(4, 40), 100, 1201):
+        settings = default_settings(Family(dependency), calls=64 * steps + 5, inputs=64)
+        stages = walk(settings)
+        assert sum(stage.steps for stage in stages) == steps
+        assert all(stage.steps >= 1 for stage in stages)
+
+
+@pytest.mark.parametrize("dependency", Dependency)
+def test_the_walk_ends_at_the_family_asked_for(dependency: Dependency) -> None:
+    settings = default_settings(Family(dependency, components=3), floors=(0.25, 0.5))
+    stages = walk(settings)
+    assert stages[-1].family == Family(dependency, components=3, floor=0.25)
+    assert [stage.last for stage in stages] == [False] * (len(stages) - 1) + [True]
+
+
+@pytest.mark.parametrize("dependency", Dependency)
+def test_parents_are_the_largest_families_inside(dependency: Dependency) -> None:
+    stages = walk(default_settings(Family(dependency)))
+    for number, stage in enumerate(stages):
+        assert all(parent < number for parent in stage.parents)
+        assert {stages[parent].name for parent in stage.parents} == PARENTS[stage.name]
+
+
+def test_children_take_smaller_steps() -> None:
+    settings = default_settings()
+    for stage in walk(settings):
+        expected = settings.child_rate if stage.parents else settings.recipe.rate
+        assert stage.recipe.rate == expected
+
+
+@pytest.mark.parametrize("dependency", Dependency)
+def test_with_floor_1_there_is_nothing_to_fit(dependency: Dependency) -> None:
+    stages = walk(default_settings(Family(dependency), floors=(1.0,)))
+    assert [stage.steps for stage in stages] == [0] * len(stages)
+
+
+def test_every_stage_has_a_step_however_few_calls_there_are() -> None:
+    stages = walk(default_settings(calls=64, inputs=64))
+    assert all(stage.steps >= 1 for stage in stages)
+
+
+@pytest.mark.parametrize("dependency", Dependency)
+def test_the_papers_preset_is_one_stage_from_scratch(dependency: Dependency) -> None:
+    settings = paper_settings(Family(dependency), inputs=1000)
+    (stage,) = walk(settings)
+    assert stage.parents == ()
+    assert stage.recipe == settings.recipe
+    assert stage.steps * settings.step_calls == pytest.approx(settings.calls, rel=0.01)

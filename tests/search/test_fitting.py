@@ -13,24 +13,28 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
 from nppr.data import load_data
-from nppr.noise import Dependency, Family
-from nppr.noise.distribution import Distribution
 from nppr.errors import FitError
-from nppr.search import Recipe
-from nppr.search.fitting import FitProgress
-from nppr.fit.inputs import Found, find  # FIXME
-from nppr.fit.loop import (
+from nppr.measure import probe
+from nppr.noise.covariance import make_covariance
+from nppr.noise.distribution import Distribution
+from nppr.noise.family import Dependency, Family
+from nppr.noise.mixture import Given
+from nppr.search.fitting import (
+    LOSS_FUNCTIONS,
+    FitProgress,
+    FitState,
     Fitting,
-    History,
-    Step,
     _draws,
     _gradients,
     _in_pieces,
     _positions,
+    cross_entropy,
     fit,
-    optimiser,
-)  # FIXME
-from nppr.measure import probe
+    margin,
+    regulariser,
+)
+from nppr.search.search_settings import Recipe
+from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.types import Fit
 
 RECIPE = Recipe(inputs=16, draws=2)
@@ -41,15 +45,15 @@ def fitting() -> Fitting:
     data = load_data("digits").limit(fit_inputs=45)
     known = load_classifier("digits-cnn", data=data)
     classifier = prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
-    inputs = find(classifier, data.fit, features=True, keep_images=True)
+    inputs = find_clean_inputs(classifier, data.fit, features=True, keep_images=True)
     return Fitting("joint", classifier, inputs, Budget.linf(0.2), RECIPE, steps=6, seed=0)
 
 
-def fresh(fitting: Fitting, seed: int = 0, floor: float = 0.0) -> Step:
+def fresh(fitting: Fitting, seed: int = 0, floor: float = 0.0) -> FitState:
     torch.manual_seed(seed)
     family = Family(Dependency.JOINT, components=2, hidden_dim=8, label_dim=4, floor=floor)
     made = Distribution(family, (1, 8, 8), 10, fitting.inputs.features.shape[1])
-    return Step(made, optimiser(made, fitting.recipe), History([], []))
+    return FitState.start(made, fitting.recipe)
 
 
 def sized(fitting: Fitting, micro_batch: int) -> Fitting:
@@ -66,9 +70,9 @@ def gradients(fitting: Fitting) -> tuple[dict[str, Tensor], float, float]:
     return found, loss, pr
 
 
-def equal(first: Step, second: Step) -> bool:
+def equal(first: FitState, second: FitState) -> bool:
     one, two = first.distribution.state_dict(), second.distribution.state_dict()
-    return first.history == second.history and all(
+    return (first.loss, first.pr) == (second.loss, second.pr) and all(
         torch.equal(one[name], two[name]) for name in one
     )
 
@@ -130,7 +134,7 @@ def test_the_classifier_gets_no_gradient_and_keeps_its_modes() -> None:
     data = load_data("digits").limit(fit_inputs=100)
     known = Classifier(module)
     classifier = prepare(known, probe(data.evaluate), classes=10, micro_batch=16)
-    inputs = find(classifier, data.fit, features=True, keep_images=True)
+    inputs = find_clean_inputs(classifier, data.fit, features=True, keep_images=True)
     before = copy.deepcopy(module.state_dict())
     small = Fitting("joint", classifier, inputs, Budget.linf(0.1), RECIPE, steps=2, seed=0)
     fit(small, fresh(small))
@@ -161,9 +165,11 @@ def test_logits_that_are_no_numbers_end_the_fit_at_the_last_good_state() -> None
     known = Classifier(module)
     ready = prepare(known, probe(data.evaluate), classes=10, micro_batch=16)
     classifier: Prepared = replace(ready, fast=ready.reference)
-    inputs: Found[Fit] = find(classifier, data.fit, features=True, keep_images=True)
+    inputs: CleanInputs[Fit] = find_clean_inputs(
+        classifier, data.fit, features=True, keep_images=True
+    )
     small = Fitting("joint", classifier, inputs, Budget.linf(0.1), RECIPE, steps=5, seed=0)
-    good: list[Step] = []
+    good: list[FitState] = []
     saved: list[tuple[int, bool]] = []
 
     def progress(state: FitProgress) -> None:
@@ -222,18 +228,18 @@ def test_the_seed_decides_the_result(fitting: Fitting) -> None:
 
 
 def test_a_fit_lowers_the_loss(fitting: Fitting) -> None:
-    found = fit(replace(fitting, steps=40), fresh(fitting)).history
+    found = fit(replace(fitting, steps=40), fresh(fitting))
     assert np.mean(found.loss[-5:]) < 0.8 * np.mean(found.loss[:5])
     assert np.mean(found.pr[-5:]) <= np.mean(found.pr[:5])
 
 
-def test_progress_is_told_every_step(fitting: Fitting) -> None:
+def test_progress_is_reported_every_step(fitting: Fitting) -> None:
     told: list[FitProgress] = []
     state = fit(fitting, fresh(fitting), progress=told.append)
     assert [each.step for each in told] == [1, 2, 3, 4, 5, 6]
     assert {(each.stage, each.steps) for each in told} == {("joint", 6)}
-    assert [each.loss for each in told] == state.history.loss
-    assert [each.pr for each in told] == state.history.pr
+    assert [each.loss for each in told] == state.loss
+    assert [each.pr for each in told] == state.pr
 
 
 def test_an_interrupt_leaves_a_state_between_two_steps(fitting: Fitting) -> None:
@@ -293,4 +299,90 @@ def test_where_memory_runs_out_the_micro_batch_is_halved(
     monkeypatch.setattr(FrozenClassifier, "gradient", small)
     found = fit(fitting, fresh(fitting))
     assert "micro-batch of 8" in caplog.text
-    np.testing.assert_allclose(found.history.loss, whole.history.loss, rtol=1e-2)
+    np.testing.assert_allclose(found.loss, whole.loss, rtol=1e-2)
+
+
+LOGITS = torch.tensor([[2.0, 1.0, -1.0], [0.0, 3.0, 1.0]])
+
+
+def given_of(weights: list[float], means: Tensor) -> Given:
+    components, latent = means.shape
+    return Given(
+        torch.tensor([weights]).log(),
+        means[None],
+        torch.zeros(1, components, latent),
+        torch.ones(1, components, 1),
+        make_covariance("diag", latent, 0.05),
+    )
+
+
+def test_margin_is_softplus_of_own_minus_best_other_plus_kappa() -> None:
+    found = margin(LOGITS, torch.tensor([0, 2]), 0.5)
+    by_hand = [math.log1p(math.exp(2 - 1 + 0.5)), math.log1p(math.exp(1 - 3 + 0.5))]
+    assert found.tolist() == pytest.approx(by_hand)
+
+
+def test_a_larger_kappa_asks_for_more() -> None:
+    labels = torch.tensor([0, 2])
+    assert bool((margin(LOGITS, labels, 2.0) > margin(LOGITS, labels, 0.0)).all())
+
+
+def test_margin_is_never_negative_and_falls_to_zero_where_the_answer_is_wrong() -> None:
+    logits = 1000 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(200) % 5
+    found = margin(logits, labels, 1.0)
+    assert bool((found >= 0).all())
+    assert bool(torch.isfinite(found).all())
+    assert float(margin(torch.tensor([[0.0, 500.0]]), torch.tensor([0]), 1.0)) == 0
+
+
+def test_cross_entropy_lies_between_its_bound_and_zero() -> None:
+    logits = torch.tensor([[0.0, 1000.0], [1000.0, 0.0], [0.3, 0.1]])
+    found = cross_entropy(logits, torch.tensor([0, 0, 1]), 2.0)
+    by_hand = math.log(math.exp(0.1) / (math.exp(0.1) + math.exp(0.3)))
+    assert found.tolist() == pytest.approx([-12.0, 0.0, by_hand], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", LOSS_FUNCTIONS)
+def test_losses_are_smaller_where_the_answer_is_more_wrong(name: str) -> None:
+    right, wrong = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 3.0]])
+    label = torch.tensor([0])
+    assert float(LOSS_FUNCTIONS[name](wrong, label, 1.0)) < float(
+        LOSS_FUNCTIONS[name](right, label, 1.0)
+    )
+
+
+def test_the_entropy_term_is_smallest_for_even_weights() -> None:
+    means = torch.zeros(3, 2)
+    even = float(regulariser(given_of([1 / 3] * 3, means), 1.0, 0.0))
+    assert even == pytest.approx(-math.log(3))
+    for weights in ([0.4, 0.3, 0.3], [0.9, 0.05, 0.05]):
+        assert float(regulariser(given_of(weights, means), 1.0, 0.0)) > even
+
+
+def test_diversity_is_zero_for_orthogonal_means_and_one_for_parallel_ones() -> None:
+    weights = [0.5, 0.5]
+    orthogonal = torch.tensor([[3.0, 0.0], [0.0, 0.2]])
+    parallel = torch.tensor([[3.0, 3.0], [-1.0, -1.0]])
+    assert float(regulariser(given_of(weights, orthogonal), 0.0, 1.0)) == pytest.approx(0.0)
+    assert float(regulariser(given_of(weights, parallel), 0.0, 2.0)) == pytest.approx(2.0)
+
+
+def test_one_component_has_no_diversity_and_nothing_costs_nothing() -> None:
+    alone = given_of([1.0], torch.ones(1, 2))
+    assert float(regulariser(alone, 0.0, 1.0)) == 0
+    assert float(regulariser(given_of([0.9, 0.1], torch.ones(2, 2)), 0.0, 0.0)) == 0
+
+
+def test_gradients_lead_to_even_weights_and_means_apart() -> None:
+    logits = torch.tensor([[2.0, 0.0]], requires_grad=True)
+    means = torch.tensor([[1.0, 0.1], [1.0, -0.1]], requires_grad=True)
+    made = given_of([0.5, 0.5], means)
+    pulled = Given(logits.log_softmax(-1), made.means, made.raw, made.growth, made.covariance)
+    regulariser(pulled, 1.0, 1.0).backward()
+    assert logits.grad is not None
+    assert means.grad is not None
+    assert logits.grad[0, 0] > 0 > logits.grad[0, 1]
+    stepped = (means - 0.1 * means.grad).detach()
+    apart = regulariser(given_of([0.5, 0.5], stepped), 0.0, 1.0)
+    assert float(apart) < float(regulariser(given_of([0.5, 0.5], means.detach()), 0.0, 1.0))

@@ -10,15 +10,13 @@ from helpers import half_classifier
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
 from nppr.data import from_arrays
-from nppr.noise import Dependency, Family
-from nppr.noise.distribution import Distribution
 from nppr.errors import RunFolderError
-from nppr.search import Recipe
-from nppr.search.fitting import FitProgress
-from nppr.fit.inputs import find  # FIXME
-from nppr.fit.loop import Fitting, History, Step, fit, optimiser  # FIXME
-from nppr.fit.state import FitFile  # FIXME
 from nppr.measure import probe
+from nppr.noise.distribution import Distribution
+from nppr.noise.family import Dependency, Family
+from nppr.search.fitting import FitProgress, FitState, Fitting, StateFile, fit
+from nppr.search.search_settings import Recipe
+from nppr.search.selection import find_clean_inputs
 
 STEPS = 10
 
@@ -30,18 +28,18 @@ def fitting() -> Fitting:
     data = from_arrays(images, labels, shares=(0.5, 0.2))
     known = Classifier(half_classifier())
     classifier = prepare(known, probe(data.evaluate), classes=2, micro_batch=16)
-    inputs = find(classifier, data.fit, features=False, keep_images=True)
+    inputs = find_clean_inputs(classifier, data.fit, features=False, keep_images=True)
     recipe = Recipe(inputs=8, draws=2)
     return Fitting("label", classifier, inputs, Budget.linf(0.1), recipe, STEPS, seed=0)
 
 
-def fresh(fitting: Fitting) -> Step:
+def fresh(fitting: Fitting) -> FitState:
     torch.manual_seed(0)
     made = Distribution(Family(Dependency.LABEL, components=2), (1, 4, 4), 2)
-    return Step(made, optimiser(made, fitting.recipe), History([], []))
+    return FitState.start(made, fitting.recipe)
 
 
-def interrupted(fitting: Fitting, file: FitFile, at: int) -> None:
+def interrupted(fitting: Fitting, file: StateFile, at: int) -> None:
     def interrupt(state: FitProgress) -> None:
         if state.step == at:
             raise KeyboardInterrupt
@@ -50,8 +48,8 @@ def interrupted(fitting: Fitting, file: FitFile, at: int) -> None:
         fit(fitting, fresh(fitting), progress=interrupt, save=file.save)
 
 
-def require_equal(first: Step, second: Step) -> None:
-    assert first.history == second.history
+def require_equal(first: FitState, second: FitState) -> None:
+    assert (first.loss, first.pr) == (second.loss, second.pr)
     assert first.snapshot is not None
     assert second.snapshot is not None
     for one, two in (
@@ -71,7 +69,7 @@ def test_a_continued_fit_is_the_uninterrupted_one_to_the_bit(
     at: int, fitting: Fitting, tmp_path: Path
 ) -> None:
     whole = fit(fitting, fresh(fitting))
-    file = FitFile(tmp_path / "a.safetensors", "mine")
+    file = StateFile(tmp_path / "a.safetensors", "mine")
     interrupted(fitting, file, at)
     state = fresh(fitting)
     file.restore(state)
@@ -83,23 +81,20 @@ def test_a_continued_fit_is_the_uninterrupted_one_to_the_bit(
 def test_a_state_is_kept_on_a_timer_or_at_once(fitting: Fitting, tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     state = fit(replace(fitting, steps=2), fresh(fitting))
-    FitFile(path, "mine").save(state, now=False)
+    StateFile(path, "mine").save(state, now=False)
     assert not path.exists()
-    FitFile(path, "mine", seconds=0.0).save(state, now=False)
+    StateFile(path, "mine", seconds=0.0).save(state, now=False)
     assert path.exists()
     path.unlink()
-    file = FitFile(path, "mine")
+    file = StateFile(path, "mine")
     file.save(state, now=True)
     assert path.exists()
-    file.remove()
-    file.remove()
-    assert not path.exists()
 
 
 def test_equal_states_are_equal_bytes(fitting: Fitting, tmp_path: Path) -> None:
     for name in "ab":
         state = fit(replace(fitting, steps=3), fresh(fitting))
-        FitFile(tmp_path / name, "mine").save(state, now=True)
+        StateFile(tmp_path / name, "mine").save(state, now=True)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -107,8 +102,8 @@ def test_no_file_and_the_file_of_another_fit_leave_a_fresh_state(
     fitting: Fitting, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.safetensors"
-    interrupted(fitting, FitFile(path, "mine"), 3)
-    for file in (FitFile(path, "yours"), FitFile(tmp_path / "missing", "mine")):
+    interrupted(fitting, StateFile(path, "mine"), 3)
+    for file in (StateFile(path, "yours"), StateFile(tmp_path / "missing", "mine")):
         state, untouched = fresh(fitting), fresh(fitting)
         file.restore(state)
         assert state.number == 0
@@ -118,13 +113,13 @@ def test_no_file_and_the_file_of_another_fit_leave_a_fresh_state(
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "another shape"])
 def test_a_damaged_file_is_one_clear_line(damage: str, fitting: Fitting, tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    file = FitFile(path, "mine")
+    file = StateFile(path, "mine")
     interrupted(fitting, file, 3)
     content = path.read_bytes()
     state = fresh(fitting)
     if damage == "another shape":
         made = Distribution(Family(Dependency.LABEL, components=3), (1, 4, 4), 2)
-        state = Step(made, optimiser(made, fitting.recipe), History([], []))
+        state = FitState.start(made, fitting.recipe)
     else:
         damaged = {"cut": content[: len(content) // 2], "empty": b"", "text": b"not tensors"}
         path.write_bytes(damaged[damage])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,8 @@ import torch
 from nppr.classifiers import Prepared, frozen, load_classifier, prepare
 from nppr.data import Data, load_data
 from nppr.errors import DataError
-from nppr.fit.inputs import Found, find  # FIXME
 from nppr.measure import probe
+from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.types import Fit
 
 CPU = torch.device("cpu")
@@ -28,20 +30,18 @@ def classifier(data: Data) -> Prepared:
 @pytest.fixture(scope="module")
 def noisy(data: Data) -> Data:
     """The same with the labels of every third input of fit wrong."""
-    from dataclasses import replace
-
     labels = data.fit.labels.copy()
     labels[::3] = (labels[::3] + 1) % 10
     return replace(data, fit=replace(data.fit, labels=labels))
 
 
 @pytest.fixture(scope="module")
-def found(noisy: Data, classifier: Prepared) -> Found[Fit]:
-    return find(classifier, noisy.fit, features=True, keep_images=True)
+def found(noisy: Data, classifier: Prepared) -> CleanInputs[Fit]:
+    return find_clean_inputs(classifier, noisy.fit, features=True, keep_images=True)
 
 
 def test_only_inputs_that_are_right_without_noise_are_found(
-    noisy: Data, classifier: Prepared, found: Found[Fit]
+    noisy: Data, classifier: Prepared, found: CleanInputs[Fit]
 ) -> None:
     x, y = noisy.fit.batch(np.arange(len(noisy.fit)))
     with frozen(classifier.reference) as model, torch.inference_mode():
@@ -52,7 +52,7 @@ def test_only_inputs_that_are_right_without_noise_are_found(
     assert found.calls == len(noisy.fit)
 
 
-def test_features_are_those_of_the_model(classifier: Prepared, found: Found[Fit]) -> None:
+def test_features_are_those_of_the_model(classifier: Prepared, found: CleanInputs[Fit]) -> None:
     x, _ = found.batch(np.arange(len(found)), CPU)
     with frozen(classifier.reference) as model, torch.inference_mode():
         expected = model.features(x)
@@ -60,9 +60,9 @@ def test_features_are_those_of_the_model(classifier: Prepared, found: Found[Fit]
 
 
 def test_images_in_memory_are_those_of_the_data(
-    noisy: Data, classifier: Prepared, found: Found[Fit]
+    noisy: Data, classifier: Prepared, found: CleanInputs[Fit]
 ) -> None:
-    other = find(classifier, noisy.fit, features=False)
+    other = find_clean_inputs(classifier, noisy.fit, features=False)
     assert found.images is not None
     assert other.images is None
     positions = np.array([5, 0, 17])
@@ -71,23 +71,23 @@ def test_images_in_memory_are_those_of_the_data(
 
 
 def test_without_features_there_are_none(noisy: Data, classifier: Prepared) -> None:
-    found = find(classifier, noisy.fit, features=False)
-    assert found.known() is None
-    assert found.seen(np.arange(3), CPU) is None
+    found = find_clean_inputs(classifier, noisy.fit, features=False)
+    assert found.features_by_index() is None
+    assert found.features_at(np.arange(3), CPU) is None
 
 
 def test_a_subset_is_nested_and_its_features_still_belong_to_its_inputs(
-    found: Found[Fit],
+    found: CleanInputs[Fit],
 ) -> None:
-    everything = found.known()
+    everything = found.features_by_index()
     assert everything is not None
     before: set[int] = set()
     for inputs in (1, 8, 30, len(found), 10**6):
-        some = found.limited(inputs, seed=3)
+        some = found.limit(inputs, seed=3)
         assert len(some) == min(inputs, len(found))
         assert before <= set(some.part.indices.tolist())
         before = set(some.part.indices.tolist())
-        known = some.known()
+        known = some.features_by_index()
         assert known is not None
         assert some.images is not None
         assert all(torch.equal(known[index], everything[index]) for index in known)
@@ -96,11 +96,11 @@ def test_a_subset_is_nested_and_its_features_still_belong_to_its_inputs(
         np.testing.assert_array_equal(some.part.labels, y.numpy())
 
 
-def test_known_features_are_by_dataset_index(found: Found[Fit]) -> None:
-    known = found.known()
+def test_known_features_are_by_dataset_index(found: CleanInputs[Fit]) -> None:
+    known = found.features_by_index()
     assert known is not None
     assert list(known) == found.part.indices.tolist()
-    seen = found.seen(np.array([7]), CPU)
+    seen = found.features_at(np.array([7]), CPU)
     assert seen is not None
     assert torch.equal(known[int(found.part.indices[7])], seen[0])
 
@@ -108,18 +108,18 @@ def test_known_features_are_by_dataset_index(found: Found[Fit]) -> None:
 def test_features_of_another_model_cost_calls(data: Data, classifier: Prepared) -> None:
     other = load_classifier("digits-cnn", data=data)
     part = data.fit.limit(20, 0, "fit-inputs")
-    found = find(classifier, part, features=True, feature_model=other)
+    found = find_clean_inputs(classifier, part, features=True, feature_model=other)
     assert found.calls == 40
-    own = find(classifier, part, features=True)
+    own = find_clean_inputs(classifier, part, features=True)
     torch.testing.assert_close(found.features, own.features, atol=1e-4, rtol=1e-4)
 
 
 def test_a_classifier_that_is_never_right_is_one_clear_error(
     data: Data, classifier: Prepared
 ) -> None:
-    from dataclasses import replace
-
-    right = find(classifier, data.fit, features=False).part
+    right = find_clean_inputs(classifier, data.fit, features=False).part
     wrong = replace(right, labels=(right.labels + 1) % 10)
-    with pytest.raises(DataError, match="fit part must hold at least one input that is right"):
-        find(classifier, wrong, features=False)
+    with pytest.raises(
+        DataError, match="fit split must hold at least one input that is classified"
+    ):
+        find_clean_inputs(classifier, wrong, features=False)
