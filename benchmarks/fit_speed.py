@@ -21,12 +21,12 @@ from nppr.allocator import keep_freed_memory
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, prepare
 from nppr.data import Data
-from nppr.distributions import Dependency, Distribution, Family
-from nppr.fit.inputs import Found
-from nppr.fit.loop import Fitting, History, Step, fit, optimiser
-from nppr.fit.losses import margin
-from nppr.fit.settings import Recipe
 from nppr.measure import measure, probe
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
+from nppr.search import Recipe
+from nppr.search.fitting import FitState, Fitting, fit, margin
+from nppr.search.selection import CleanInputs
 from nppr.sources import Clean, Learned, Uniform
 from nppr.types import Fit
 
@@ -44,18 +44,18 @@ def bare_loop(classifier: Prepared, batches: Sequence[tuple[torch.Tensor, torch.
     return time.perf_counter() - start
 
 
-def inputs_of(classifier: Prepared, data: Data) -> Found[Fit]:
+def inputs_of(classifier: Prepared, data: Data) -> CleanInputs[Fit]:
     """All images as inputs of a fit, whatever the random network answers."""
     images, _ = data.fit.batch(np.arange(len(data.fit)))
     with classifier.frozen() as models, torch.inference_mode():
         features = models.fast.features(images)
-    return Found(data.fit, features.clone(), images, 0)
+    return CleanInputs(data.fit, features.clone(), images, 0)
 
 
-def stage(inputs: Found[Fit], family: Family, recipe: Recipe) -> Step:
+def stage(inputs: CleanInputs[Fit], family: Family, recipe: Recipe) -> FitState:
     """A fresh fit."""
     made = Distribution(family, (3, 32, 32), 10, inputs.features.shape[1])
-    return Step(made, optimiser(made, recipe), History([], []))
+    return FitState.start(made, recipe)
 
 
 def fitting_ratio(classifier: Prepared, data: Data, dependency: Dependency) -> list[float]:

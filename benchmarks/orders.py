@@ -22,11 +22,11 @@ from nppr.budget import Budget
 from nppr.classifiers import load_classifier, prepare
 from nppr.classifiers.prepare import FORMS
 from nppr.data import load_data
-from nppr.distributions import Dependency, Family
-from nppr.fit import Search, default_settings
-from nppr.fit.stages import Finished
-from nppr.fit.walk import Stage
 from nppr.measure import measure, probe
+from nppr.noise import Dependency, Family
+from nppr.search import default_settings
+from nppr.search.search import FinishedStage, Search
+from nppr.search.search_settings import Stage
 from nppr.sources import Clean, Learned
 from nppr.statistics.paired import holm
 from nppr.types import FloatArray
@@ -41,9 +41,9 @@ def inside(small: Node, large: Node) -> bool:
     return small != large and small[0] <= large[0] and large[1].contains(small[1])
 
 
-def fit_all(search: Search, calls: int, family: Family) -> dict[Node, Finished]:
+def fit_all(search: Search, calls: int, family: Family) -> dict[Node, FinishedStage]:
     """Fit every family, the smaller ones first."""
-    done: dict[Node, Finished] = {}
+    done: dict[Node, FinishedStage] = {}
     base = search.settings.recipe
     for node in product(COMPONENTS, Dependency):
         nearest = [
@@ -63,7 +63,7 @@ def fit_all(search: Search, calls: int, family: Family) -> dict[Node, Finished]:
         start = time.perf_counter()
         done[node] = search.complete(stage, [done[other] for other in nearest])
         print(
-            f"  {stage.name:16s} select {done[node].value:.3f}  {done[node].name}"
+            f"  {stage.name:16s} select {done[node].select_value:.3f}  {done[node].record.selected}"
             f"  ({time.perf_counter() - start:.0f} s)",
             flush=True,
         )
@@ -126,7 +126,6 @@ def main() -> None:
     family = Family(upsampler=given.upsampler)
     budget = Budget.linf(given.eps)
     search = Search(default_settings(family, calls=92_160), ready, data, budget)
-    search.find_inputs()
     done = fit_all(search, given.calls, family)
     clean = measure(Clean(), ready, data.evaluate).right == 1
     known: dict[int, FloatArray] = {}

@@ -9,6 +9,20 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.data import Data, Part, TensorImages, from_arrays
 from nppr.draws import DrawBlock
+from nppr.noise.distribution import Distribution
+from nppr.search.learned_noise import LearnedNoise, law_of
+from nppr.search.search_record import (
+    FAMILY,
+    BudgetRecord,
+    ClassifierRecord,
+    Diagnostics,
+    LearnedNoiseRecord,
+    ReferenceChoice,
+    SearchRecord,
+    StageRecord,
+)
+from nppr.search.search_settings import default_settings
+from nppr.sources import Learned
 from nppr.types import Evaluate, FrozenModel, Metric
 
 
@@ -80,3 +94,48 @@ class Interrupting:
         if self.left == 0:
             raise KeyboardInterrupt
         return half_classifier().forward(x)
+
+
+def learned_noise(
+    distribution: Distribution, budget: Budget, name: str = "nppr", winner: str | None = None
+) -> LearnedNoise:
+    """A distribution as if a search had found it; `winner` is a reference noise that was worse."""
+    family = distribution.family
+    stage = StageRecord(
+        stage="joint",
+        selected="joint, best per class",
+        dependency=family.dependency,
+        components=family.components,
+        floor=family.floor,
+        select_values={"joint": 0.5, "label": 2 / 3},
+        fit_calls=100,
+        forward_calls=10,
+        loss=(0.5, 0.25),
+        running_pr=(1.0, 0.75),
+    )
+    values = {FAMILY: 0.5, "uniform": 0.9} | ({winner: 0.4} if winner else {})
+    search = SearchRecord(
+        selected=stage.selected,
+        select_value=0.5,
+        references=ReferenceChoice(winner=winner, select_values=values),
+        stages=(stage,),
+        fit_calls=100,
+        forward_calls=10,
+        settings=default_settings(family, floors=(0, 1), kappa=2),
+    )
+    record = LearnedNoiseRecord(
+        name=name,
+        fit_seed=None,
+        budget=BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text),
+        search=search,
+        diagnostics=Diagnostics(**dict.fromkeys(Diagnostics.model_fields, 0.25)),
+        nppr_version="0.1.0",
+        class_names=tuple(f"class {number}" for number in range(distribution.classes)),
+        classifier=ClassifierRecord(
+            name="small", weights=None, mean=(0.5,), std=(0.25,), fingerprint="abc", features=None
+        ),
+        data="made up",
+        seed=1,
+        **dict(law_of(distribution)),
+    )
+    return LearnedNoise(Learned(budget, distribution, label=name), record)

@@ -36,12 +36,12 @@ from nppr.distributed import (
     together,
     world,
 )
-from nppr.distributions import Dependency, Family
 from nppr.draws import DrawBlock
 from nppr.errors import NpprError
-from nppr.fit import FitSettings
 from nppr.learn import learn
 from nppr.measure import measure, probe
+from nppr.noise import Dependency, Family
+from nppr.search import SearchSettings
 from nppr.sources import Clean, Gaussian, Universal
 from nppr.types import FrozenModel
 
@@ -262,7 +262,7 @@ def fitting(out: str, resume: bool, kill_after: int | None = None) -> int:
     learn(
         Classifier(model, mean=known.mean, std=known.std, name="watched"),
         "digits",
-        fit=FitSettings(family=family, calls=2048, floors=(0.0,)),
+        fit=SearchSettings(family=family, calls=2048, floors=(0.0,)),
         out=out,
         resume=resume,
         batch_size=16,

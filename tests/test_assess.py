@@ -11,10 +11,10 @@ from torch import Tensor
 import nppr
 from helpers import Broken, Stray, half_classifier, two_class_data
 from nppr.assess import Plan
-from nppr.distributions import Family
 from nppr.errors import BudgetError, ClassifierError, RunFolderError, SpecError
-from nppr.fit import default_settings
+from nppr.noise import Family
 from nppr.report import Report
+from nppr.search import default_settings
 from nppr.types import Metric
 
 BUDGET = nppr.Budget.linf(0.1)

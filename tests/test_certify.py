@@ -19,10 +19,10 @@ from nppr.budget import Budget
 from nppr.certify import AT_ONCE, Certificate, certify, statement
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Part, from_arrays
-from nppr.distributions import Family
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.fit import default_settings
+from nppr.noise import Family
+from nppr.search import default_settings
 from nppr.sources import JPEG, PGD, Bound, Clean, CustomNoise, Stress, Uniform, Universal
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
 from nppr.types import Claim, Evaluate, FrozenModel, Metric, PerturbationSource, Progress

@@ -18,9 +18,10 @@ from nppr.budget import Budget, perturbed
 from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
 from nppr.classifiers.wrap import frozen
 from nppr.data import load_data
-from nppr.distributions import Dependency, Distribution, Family
 from nppr.draws import DrawBlock
 from nppr.measure import measure
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.sources import (
     CORRUPTIONS,
     JPEG,

@@ -1,4 +1,4 @@
-"""Imports go one way, and every module says what it exports."""
+"""Imports go one way, and what a module exports is there."""
 
 from __future__ import annotations
 

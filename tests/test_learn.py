@@ -9,9 +9,10 @@ import nppr
 from helpers import half_classifier
 from nppr.budget import Budget
 from nppr.data import Data, from_arrays
-from nppr.distributions import Dependency, Family
 from nppr.errors import BudgetError, NoFitDataError, RunFolderError
-from nppr.fit import FitProgress, default_settings
+from nppr.noise import Dependency, Family
+from nppr.search import default_settings
+from nppr.search.fitting import FitProgress
 
 SMALL = default_settings(Family(components=2), calls=1024, inputs=64, floors=(0.0,))
 BUDGET = Budget.linf(0.1)
@@ -46,7 +47,7 @@ def test_the_batch_size_does_not_change_what_is_learned() -> None:
         nppr.learn(fit=SMALL, fit_inputs=100, select_inputs=40, batch_size=size)[0]
         for size in (None, 5)
     )
-    assert first.saved == second.saved
+    assert first.record == second.record
     other = second.source.distribution.state_dict()
     for name, value in first.source.distribution.state_dict().items():
         assert torch.equal(value, other[name])
@@ -57,9 +58,7 @@ def test_what_is_learned_is_measured_the_same_later(tmp_path: Path) -> None:
     together = nppr.assess(
         fit=SMALL, fit_inputs=100, select_inputs=40, inputs=25, draws=4, sources="nppr"
     )
-    from nppr.learned import load_fitted
-
-    for known in (fitted, load_fitted(tmp_path / "fit")):
+    for known in (fitted, nppr.load_learned(tmp_path / "fit")):
         later = nppr.assess(inputs=25, draws=4, sources="", distributions=known)
         rows = [
             [(row.value, row.low, row.high) for row in report.results if row.source == "nppr"]
@@ -76,7 +75,7 @@ def test_another_runs_folder_is_safe(tmp_path: Path) -> None:
 
 def test_data_that_cannot_be_split_are_refused() -> None:
     label = default_settings(Family(Dependency.LABEL, components=2), calls=1024, inputs=64)
-    with pytest.raises(NoFitDataError, match="fit part"):
+    with pytest.raises(NoFitDataError, match="fit split"):
         nppr.learn(half_classifier(), halves((0.0, 0.0)), budget=BUDGET, fit=label)
 
 

@@ -11,10 +11,10 @@ from helpers import half_classifier, two_class_data
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier
 from nppr.data import load_data
-from nppr.distributions import Dependency, Family
 from nppr.errors import BudgetError
-from nppr.fit import default_settings
+from nppr.noise import Dependency, Family
 from nppr.run import Settings
+from nppr.search import default_settings
 from nppr.setup import FIT_MICRO_BATCH, limited, set_up, stated_budget
 
 BUDGET = Budget.linf(0.1)

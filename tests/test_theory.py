@@ -11,10 +11,12 @@ from nppr import assess
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data, from_arrays
-from nppr.distributions import Dependency, Family
-from nppr.fit import FitSettings, Outcome, Search, default_settings
 from nppr.measure import measure, probe
+from nppr.noise import Dependency, Family
 from nppr.report import Report
+from nppr.search import SearchSettings, default_settings
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import Search
 from nppr.sources import PGD, Learned, Uniform
 from nppr.types import Evaluate, Metric, Tally
 
@@ -43,20 +45,22 @@ def ready(w: Tensor, data: Data) -> Prepared:
     return prepare(classifier, probe(data.evaluate), classes=2, micro_batch=64)
 
 
-def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000) -> FitSettings:
+def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000) -> SearchSettings:
     return default_settings(family, floors=floors, calls=calls, inputs=64)
 
 
 def searched(
-    data: Data, classifier: Prepared, budget: Budget, settings: FitSettings
-) -> list[Outcome]:
+    data: Data, classifier: Prepared, budget: Budget, settings: SearchSettings
+) -> list[LearnedNoise]:
     return Search(settings, classifier, data, budget).run()
 
 
 def tally_of(
-    outcome: Outcome, data: Data, classifier: Prepared, budget: Budget, draws: int = 64
+    outcome: LearnedNoise, data: Data, classifier: Prepared, budget: Budget, draws: int = 64
 ) -> Tally[Evaluate]:
-    return measure(Learned(budget, outcome.distribution), classifier, data.evaluate, draws=draws)
+    return measure(
+        Learned(budget, outcome.source.distribution), classifier, data.evaluate, draws=draws
+    )
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -111,7 +115,7 @@ def test_with_all_of_it_random_nppr_is_pr_under_uniform() -> None:
     outcomes = searched(data, classifier, budget, quick(family, (0.0, 1.0), 2000))
     uniform = measure(Uniform(budget), classifier, data.evaluate, draws=32)
     tally = tally_of(outcomes[1], data, classifier, budget, draws=32)
-    assert outcomes[1].floor == 1
+    assert outcomes[1].record.family.floor == 1
     np.testing.assert_array_equal(tally.right, uniform.right)
 
 
@@ -124,10 +128,10 @@ def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -
     (outcome,) = searched(data, classifier, small, quick(family, calls=6000))
     before = tally_of(outcome, data, classifier, small).right
     inside = measure(
-        Learned(large, outcome.distribution.within(0.5)), classifier, data.evaluate, draws=64
+        Learned(large, outcome.source.distribution.within(0.5)), classifier, data.evaluate, draws=64
     )
     assert np.abs(inside.right - before).mean() <= 0.1  # the same noise but for rounding
-    wide = measure(Learned(large, outcome.distribution), classifier, data.evaluate, draws=64)
+    wide = measure(Learned(large, outcome.source.distribution), classifier, data.evaluate, draws=64)
     assert wide.right.mean() <= before.mean()
 
 

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from nppr.budget import Budget
     from nppr.classifiers import Classifier, load_classifier
     from nppr.data import Data, from_arrays, load_data
-    from nppr.distributions import Dependency, Distribution, Family
     from nppr.errors import NpprError
-    from nppr.fit import FitSettings, default_settings, paper_settings
     from nppr.learn import learn
-    from nppr.learned import Fitted, load_fitted
     from nppr.measure import measure
+    from nppr.noise import Dependency, Family
+    from nppr.noise.distribution import Distribution
     from nppr.report import Report, read_report, read_run
+    from nppr.search import SearchSettings, default_settings, paper_settings
+    from nppr.search.learned_noise import LearnedNoise, load_learned
     from nppr.sources import CW, PGD, CustomAttack, CustomNoise, Gaussian, Laplace, Learned, Uniform
     from nppr.types import Estimate, PerturbationSource, Tally
 
@@ -42,14 +43,14 @@ __all__ = [
     "Distribution",
     "Estimate",
     "Family",
-    "FitSettings",
-    "Fitted",
     "Gaussian",
     "Laplace",
     "Learned",
+    "LearnedNoise",
     "NpprError",
     "PerturbationSource",
     "Report",
+    "SearchSettings",
     "Tally",
     "Uniform",
     "assess",
@@ -58,7 +59,7 @@ __all__ = [
     "learn",
     "load_classifier",
     "load_data",
-    "load_fitted",
+    "load_learned",
     "measure",
     "paper_settings",
     "read_report",
@@ -73,16 +74,16 @@ _HOMES = {
     "Data": "nppr.data",
     "from_arrays": "nppr.data",
     "load_data": "nppr.data",
-    "Dependency": "nppr.distributions",
-    "Distribution": "nppr.distributions",
-    "Family": "nppr.distributions",
+    "Dependency": "nppr.noise",
+    "Distribution": "nppr.noise.distribution",
+    "Family": "nppr.noise",
     "NpprError": "nppr.errors",
-    "FitSettings": "nppr.fit",
-    "default_settings": "nppr.fit",
-    "paper_settings": "nppr.fit",
+    "SearchSettings": "nppr.search",
+    "default_settings": "nppr.search",
+    "paper_settings": "nppr.search",
     "learn": "nppr.learn",
-    "Fitted": "nppr.learned",
-    "load_fitted": "nppr.learned",
+    "LearnedNoise": "nppr.search.learned_noise",
+    "load_learned": "nppr.search.learned_noise",
     "measure": "nppr.measure",
     "Report": "nppr.report",
     "read_report": "nppr.report",

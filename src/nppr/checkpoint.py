@@ -11,11 +11,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 
 from nppr.distributed import first, world
-from nppr.errors import RunFolderError
-from nppr.tensor_files import write_tensors
+from nppr.errors import RecordError, RunFolderError
+from nppr.records import one_line, read_record, write_record
 from nppr.types import FloatArray, IntArray
 
 __all__ = ["Blocks", "FileStore", "Store"]
@@ -94,7 +93,7 @@ class FileStore:
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if blocks.sums.size:
             tensors["sums"] = torch.from_numpy(blocks.sums)
-        write_tensors(self._own(), tensors, {"identity": self.identity})
+        write_record(self._own(), tensors, {"identity": self.identity})
         self._saved = time.monotonic()
 
     def finish(self, blocks: Blocks) -> None:
@@ -124,15 +123,13 @@ class FileStore:
 
     def _read(self, path: Path, inputs: int) -> Blocks:
         try:
-            with safe_open(path, framework="np") as file:
-                right, finished, calls = (
-                    file.get_tensor(name) for name in ("right", "finished", "calls")
-                )
-                sums = file.get_tensor("sums") if "sums" in file.keys() else np.empty((0, 0))  # noqa: SIM118
-                identity = file.metadata()["identity"]
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            tensors, record = read_record(path)
+            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+            right, finished, calls = (arrays[name] for name in ("right", "finished", "calls"))
+            sums, identity = arrays.get("sums", np.empty((0, 0))), record["identity"]
+        except (RecordError, KeyError) as error:
             raise RunFolderError(
-                f"`resume` must find whole files, got {path} which cannot be read: {error}."
+                f"`resume` must find whole files, got {path} which cannot be read: {one_line(error)}."
                 " Delete it to measure that source again."
             ) from error
         shapes = {each.shape for each in (right, finished, calls)}

@@ -26,10 +26,10 @@ if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
 
     from nppr.assess import Plan
     from nppr.classifiers.training import TrainProgress
-    from nppr.fit import FitProgress
-    from nppr.learned import Fitted
     from nppr.measure import ProgressCallback
     from nppr.report import Report
+    from nppr.search.fitting import FitProgress
+    from nppr.search.learned_noise import LearnedNoise
     from nppr.types import Progress
 
 __all__ = [
@@ -154,14 +154,14 @@ def show_report(report: Report, path: str) -> None:
     out.print(path, markup=False, soft_wrap=True)
 
 
-def show_fitted(fitted: Sequence[Fitted]) -> None:
+def show_fitted(fitted: Sequence[LearnedNoise]) -> None:
     """What a search chose for each floor, and how random it is."""
     for each in fitted:
-        found, noise = each.saved.fit, each.saved.diagnostics
-        chosen = "" if found["select_value"] is None else f"chosen: {found['selected']}, "
+        found, noise = each.record.search, each.record.diagnostics
+        chosen = "" if found.select_value is None else f"chosen: {found.selected}, "
         out.print(
-            f"{each.source.name}: {chosen}realised std {noise['realised_std']:.3f} of the radius,"
-            f" {found['fit_calls']:,} calls to fit, {found['forward_calls']:,} to choose",
+            f"{each.source.name}: {chosen}realised std {noise.realised_std:.3f} of the radius,"
+            f" {found.fit_calls:,} calls to fit, {found.forward_calls:,} to choose",
             markup=False,
         )
     out.print("Measure with: nppr evaluate --distribution FOLDER", markup=False)

@@ -9,6 +9,7 @@
     |   |-- ClassifierError   the model or its outputs
     |   |-- WeightsError      a weights file
     |   |-- DistributionError a file of a learned distribution
+    |   |-- RecordError       a file of tensors and a record
     |   `-- RunFolderError    a run folder that cannot be written or continued
     |-- BudgetBreach          a source left the budget it declares
     |-- GradientError         a source needs gradients that the classifier does not give
@@ -35,6 +36,7 @@ __all__ = [
     "InputError",
     "NoFitDataError",
     "NpprError",
+    "RecordError",
     "RunFolderError",
     "SpecError",
     "SplitError",
@@ -77,6 +79,10 @@ class WeightsError(InputError):
 
 class DistributionError(InputError):
     """A file of a learned distribution that is missing, damaged or of another version."""
+
+
+class RecordError(InputError):
+    """A file of tensors and a record that is missing or damaged."""
 
 
 class RunFolderError(InputError):

@@ -1,37 +1,5 @@
-"""safetensors files that are written whole or not at all, and the same bytes for the same content."""
+"""The name under which `write_tensors` was found before `nppr.records`."""
 
-from __future__ import annotations
-
-import json
-import os
-from collections.abc import Mapping
-from pathlib import Path
-
-from safetensors.torch import save
-from torch import Tensor
+from nppr.records import write_tensors
 
 __all__ = ["write_tensors"]
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and text by name; an interrupted write leaves the file that was there."""
-    # Clones, because safetensors refuses tensors that share storage.
-    content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(_with_metadata(content, metadata))
-    os.replace(partial, path)
-
-
-def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
-    """Put the metadata into the header, sorted: the library would write it in a random order.
-
-    The format is the header's length in 8 bytes, the header as JSON padded with spaces to a multiple
-    of 8, and the tensors' bytes.
-    """
-    length = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + length])
-    header["__metadata__"] = dict(sorted(metadata.items()))
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + content[8 + length :]

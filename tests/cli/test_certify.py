@@ -10,8 +10,8 @@ import pytest
 
 import nppr
 from nppr.cli import run
-from nppr.distributions import Family
-from nppr.fit import default_settings
+from nppr.noise import Family
+from nppr.search import default_settings
 
 FAST = ["--inputs", "150", "--batch-size", "64"]
 PLAIN = ["certify", *FAST, "--quiet"]

@@ -8,15 +8,17 @@ import pytest
 import torch
 from torch import nn
 
+from helpers import learned_noise
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.collect import collect
 from nppr.data import Data, from_arrays
-from nppr.distributions import Dependency, Distribution, Family, Saved, sealed
-from nppr.learned import Fitted
 from nppr.measure import measure, probe
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.report.evidence import Evidence
-from nppr.sources import Clean, Learned
+from nppr.search.learned_noise import LearnedNoise
+from nppr.sources import Clean, learned_name
 from nppr.types import Evaluate, PerturbationSource, Tally
 
 FEATURES = 6
@@ -33,30 +35,19 @@ class Case:
     seed: int = 3
 
     def learned(
-        self, dependency: Dependency, floor: float = 0.0, name: str | None = None
-    ) -> Fitted:
+        self,
+        dependency: Dependency,
+        floor: float = 0.0,
+        name: str | None = None,
+        winner: str | None = None,
+    ) -> LearnedNoise:
         torch.manual_seed(0)
         family = Family(dependency, components=3, hidden_dim=8, label_dim=4, floor=floor)
         made = Distribution(family, self.shape, self.data.classes, FEATURES)
         with torch.no_grad():
             for value in made.parameters():
                 value.add_(0.5 * torch.randn_like(value))
-        source = Learned(self.budget, made, label=name)
-        saved = Saved(
-            nppr_version="0",
-            budget={"norm": self.budget.norm.name, "radius": self.budget.radius},
-            family=family.as_dict(),
-            rule=made.rule,
-            shape=self.shape,
-            classes=self.data.classes,
-            class_names=self.data.class_names,
-            features=made.features,
-            classifier={},
-            data={},
-            fit={},
-            diagnostics={},
-        )
-        return Fitted(source, sealed(saved, made))
+        return learned_noise(made, self.budget, name or learned_name(floor), winner)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -84,7 +75,7 @@ class Case:
     def collected(
         self,
         sources: list[PerturbationSource],
-        fitted: list[Fitted],
+        fitted: list[LearnedNoise],
         tallies: dict[str, Tally[Evaluate]] | None = None,
         micro_batch: int | None = None,
     ) -> Evidence:

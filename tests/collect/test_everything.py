@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import torch
 
 from helpers import Broken
 from nppr.budget import Budget
-from nppr.distributions import Dependency
 from nppr.draws import DrawBlock
+from nppr.noise import Dependency
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.sources import PGD, AutoAttack, Brightness, CustomAttack, Gaussian, Stress, Uniform
 from nppr.types import Metric
@@ -58,9 +58,8 @@ def test_learned_noise_the_strongest_attack_and_the_worst_noise_are_shown(
 @pytest.mark.parametrize("winner", ["gaussian", "uniform"])
 def test_the_noise_that_won_is_shown(case: Any, winner: str) -> None:
     sources = [Gaussian(case.budget), Uniform(case.budget)]
-    made = case.learned(Dependency.INDEPENDENT)
-    record = made.saved.model_copy(update={"fit": {"with_references": {"winner": winner}}})
-    found = case.collected(sources, [replace(made, saved=record)])
+    made = case.learned(Dependency.INDEPENDENT, winner=winner)
+    found = case.collected(sources, [made])
     assert [each.source for each in found.worst] == ["nppr", winner]
 
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from nppr.collect.mixture import described
-from nppr.distributions import Context, Dependency, Distribution, Family
-from nppr.distributions.mixture import Given
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
+from nppr.noise.mixture import Context, Given
 
 
 def given_by(covariance: str, components: int = 4) -> Given:

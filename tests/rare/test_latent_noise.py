@@ -12,7 +12,6 @@ from torch import Tensor
 from helpers import Stray, half_classifier
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.distributions import Dependency, Distribution, Family
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.rare import Latent, make_latent

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nppr.errors import RunFolderError
-from nppr.report.evidence import FILE, Draws, Evidence, Worst, read_evidence, write_evidence
-from nppr.tensor_files import write_tensors
+from nppr.records import write_record
+from nppr.report.evidence import FILE, FORMAT, Draws, Evidence, Worst, read_evidence, write_evidence
 
 WORST = Worst(
     source="pgd",
@@ -75,9 +75,9 @@ def spoil(folder: Path, how: str) -> None:
     elif how == "text":
         path.write_text("not a file of tensors")
     elif how == "format":
-        write_tensors(path, {}, {"format": "9", "names": "{}"})
+        write_record(path, {}, {"format": "9", "names": {}})
     elif how == "missing":
-        write_tensors(path, {}, {"format": "1", "names": '{"worst": ["pgd"], "draws": []}'})
+        write_record(path, {}, {"format": FORMAT, "names": {"worst": ["pgd"], "draws": []}})
     else:
         write_evidence(folder, Evidence((replace(WORST, rates=torch.tensor([0.0, torch.nan])),)))
 

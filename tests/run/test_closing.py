@@ -9,9 +9,9 @@ import pytest
 from helpers import half_classifier, two_class_data
 from nppr.assess import assess
 from nppr.budget import Budget
-from nppr.fit import default_settings
 from nppr.report.folder import read_run
 from nppr.report.schema import Report
+from nppr.search import default_settings
 
 
 def test_fits_of_one_floor_are_described_with_their_spread() -> None:

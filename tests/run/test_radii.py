@@ -12,9 +12,9 @@ from helpers import Stray, half_classifier, two_class_data
 from nppr.assess import assess
 from nppr.budget import Budget
 from nppr.errors import NpprError
-from nppr.fit import default_settings
 from nppr.learn import learn
-from nppr.learned import Fitted
+from nppr.search import default_settings
+from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import CustomNoise
 from nppr.types import Metric, PerturbationSource
 
@@ -27,7 +27,7 @@ def test_learned_noise_is_scaled_to_the_radius() -> None:
     assert [at.text for at in report.radii] == ["0.1", "0.4"]
     for at in report.radii:
         moved = Budget.linf(at.radius)
-        again = [Fitted(replace(each.source, budget=moved), each.saved) for each in fitted]
+        again = [LearnedNoise(replace(each.source, budget=moved), each.record) for each in fitted]
         alone = assess(budget=Budget.linf(at.radius), distributions=again, **made)  # type: ignore[arg-type]
         row = alone.headline("nppr", Metric.NPPR)
         assert row is not None

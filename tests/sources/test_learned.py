@@ -9,10 +9,12 @@ from torch import Tensor, nn
 from helpers import evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, FrozenClassifier, frozen
-from nppr.distributions import Context, Dependency, Distribution, Family
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.measure import measure
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
+from nppr.noise.mixture import Context
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned, learned_name
 from nppr.types import Metric

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nppr.distributions import Dependency
+from nppr.noise import Dependency
 from nppr.study.families import Member, closed, inside, nearest
 
 IND, LABEL, INPUT, JOINT = Dependency

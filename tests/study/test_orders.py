@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppr.distributions import Dependency
+from nppr.noise import Dependency
 from nppr.study.axes import AXES
 from nppr.study.cache import Cache
 from nppr.study.graph import Cell, Graph, Node

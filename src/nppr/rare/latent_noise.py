@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from nppr.distributions.distribution import COMPONENT
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.noise.distribution import COMPONENT
 from nppr.sources import Source
 from nppr.types import FrozenModel
 

@@ -1,28 +1,26 @@
 """What a page shows beside numbers: the worst inputs, and draws of the learned noise.
 
-`evidence.safetensors` in the run folder holds it: tensors by name, everything else as JSON in the
-header. `n` inputs, `m` draws, `K` components, images `C x H x W`.
+`evidence.safetensors` in the run folder holds it: tensors by name, everything else in its
+record. `n` inputs, `m` draws, `K` components, images `C x H x W`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from nppr.errors import RunFolderError
-from nppr.tensor_files import write_tensors
+from nppr.errors import RecordError, RunFolderError
+from nppr.records import one_line, read_record, write_record
 
 __all__ = ["FILE", "Draws", "Evidence", "Worst", "read_evidence", "write_evidence"]
 
 FILE = "evidence.safetensors"
-FORMAT = "1"
+FORMAT = "2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +86,7 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
                 if each.name != "source":
                     value = getattr(entry, each.name)
                     tensors[f"{kind}.{number}.{each.name}"] = value.contiguous().cpu()
-    write_tensors(folder / FILE, tensors, {"format": FORMAT, "names": json.dumps(names)})
+    write_record(folder / FILE, tensors, {"format": FORMAT, "names": names})
 
 
 def read_evidence(folder: str | Path) -> Evidence | None:
@@ -97,12 +95,10 @@ def read_evidence(folder: str | Path) -> Evidence | None:
     if not path.exists():
         return None
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise ValueError(f"it has format {metadata.get('format')!r}, not {FORMAT!r}")
-            names = json.loads(metadata["names"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors, record = read_record(path)
+        if record.get("format") != FORMAT:
+            raise ValueError(f"it has format {record.get('format')!r}, not {FORMAT!r}")
+        names = record["names"]
         return Evidence(
             tuple(
                 _entry(Worst, "worst", i, name, tensors) for i, name in enumerate(names["worst"])
@@ -111,9 +107,9 @@ def read_evidence(folder: str | Path) -> Evidence | None:
                 _entry(Draws, "draws", i, name, tensors) for i, name in enumerate(names["draws"])
             ),
         )
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+    except (RecordError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
-            f"`run` must hold a readable {FILE}, got {path}: {error}."
+            f"`run` must hold a readable {FILE}, got {path}: {one_line(error)}."
             " Remove the file to render the page without pictures."
         ) from error
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nppr.distributions.dependency import Dependency
 from nppr.errors import RunFolderError
+from nppr.noise import Dependency
 from nppr.report.schema import Report
 
 __all__ = ["check_facts"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nppr.distributions.dependency import Dependency
-from nppr.fit import FAMILY
+from nppr.noise import Dependency
 from nppr.report.quoting import bounds_of, not_split, reference_of
 from nppr.report.rows import SPLITTING
 from nppr.report.schema import WITH_REFERENCES, Report
+from nppr.search.search_record import FAMILY
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.types import Direction, Metric
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nppr.errors import RunFolderError
-from nppr.fit import FAMILY
 from nppr.report.per_input import PerInput
 from nppr.report.schema import WITH_REFERENCES, Report, Result
+from nppr.search.search_record import FAMILY
 from nppr.statistics.paired import Share
 from nppr.types import FloatArray, Metric
 

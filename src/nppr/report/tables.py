@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nppr.fit import FAMILY
 from nppr.report.notes import label_of, notes, percent
 from nppr.report.quoting import guaranteed
 from nppr.report.schema import WITH_REFERENCES, Report, Result
+from nppr.search.search_record import FAMILY
 from nppr.types import Direction, Metric
 
 __all__ = [

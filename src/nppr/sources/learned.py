@@ -12,9 +12,11 @@ from torch import Tensor
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
 from nppr.data import Part
-from nppr.distributions import Context, Dependency, Distribution
 from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.noise.distribution import Distribution
+from nppr.noise.family import Dependency
+from nppr.noise.mixture import Context
 from nppr.sources.base import NPPR, Guidance, Source
 from nppr.types import FrozenModel, IntArray, Metric, Split
 

@@ -12,10 +12,8 @@ from nppr.budget import Budget
 from nppr.classifiers import load_classifier, prepare
 from nppr.collect import collect
 from nppr.data import load_data
-from nppr.distributions import Family
-from nppr.fit import default_settings
-from nppr.learned import load_fitted
 from nppr.measure import measure, probe
+from nppr.noise import Family
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.figures import Drawn, figures_of
 from nppr.report.figures.gallery import FIGURES
@@ -23,6 +21,8 @@ from nppr.report.figures.style import styled
 from nppr.report.figures.subject import Subject
 from nppr.report.per_input import PerInput, read_per_input
 from nppr.report.schema import AtRadius, Report
+from nppr.search import default_settings
+from nppr.search.learned_noise import load_learned
 from nppr.sources import Clean, Uniform
 from nppr.types import PerturbationSource
 
@@ -80,7 +80,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     known = load_classifier("digits-cnn", data=data)
     classifier = prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
     clean = measure(Clean(), classifier, data.evaluate, clean_correct=np.ones(50, bool))
-    fitted = load_fitted(out)
+    fitted = load_learned(out)
     sources: list[PerturbationSource] = [Uniform(Budget.linf(0.2))]
     tallies = {
         each.name: measure(each, classifier, data.evaluate, draws=8, clean_correct=clean.right == 1)

@@ -6,11 +6,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from nppr.distributions.dependency import Dependency
-from nppr.fit import FAMILY
+from nppr.noise import Dependency
 from nppr.report.page.numbers import Numbers
 from nppr.report.page.shell import rendered
 from nppr.report.schema import Report
+from nppr.search.search_record import FAMILY
 
 __all__ = ["admissible_set", "family_of"]
 

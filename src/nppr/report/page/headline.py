@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from nppr.fit import FAMILY
 from nppr.report.per_input import PerInput
 from nppr.report.schema import WITH_REFERENCES, Report, Result
 from nppr.report.shares import winner_of
 from nppr.report.tables import table_rows
+from nppr.search.search_record import FAMILY
 from nppr.types import Metric
 
 __all__ = [

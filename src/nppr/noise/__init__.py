@@ -1,0 +1,9 @@
+"""Learned perturbation distributions: the mixture, up-samplers, the budget and the floor.
+
+Only what needs no PyTorch is exported here; `nppr.noise.distribution` and the others are imported by
+their own names.
+"""
+
+from nppr.noise.family import Dependency, Family, Rule, Temperatures
+
+__all__ = ["Dependency", "Family", "Rule", "Temperatures"]

@@ -1,0 +1,141 @@
+"""A distribution of perturbations: `delta = (1 - rho) s g_B(U(e)) + rho u`.
+
+The latent e comes from the mixture, U is the up-sampler, g_B squashes into the budget, s in (0, 1] is a
+learned scale and u is uniform in the budget. rho = 0 is the paper's set, rho = 1 is PR under Uniform.
+Noise comes from a `DrawBlock`, in one stream for all distributions, so that differences are paired.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nppr.budget import Budget
+from nppr.draws import DrawBlock
+from nppr.errors import SpecError
+from nppr.noise.covariance import make_covariance
+from nppr.noise.family import Family, Rule, Temperatures
+from nppr.noise.mixture import Context, Given, Mixture
+from nppr.noise.upsample import make_upsampler
+
+NOISE = "learned"
+COMPONENT = "learned/component"
+FLOOR = "uniform"
+"""The stream of the source `uniform`: with rho = 1 both are the same noise, draw by draw."""
+
+FULL_SCALE = -8.0
+"""Start of the scale: s = exp(-softplus(-8)) = 0.9997."""
+
+
+class Distribution(nn.Module):
+    """Perturbations of images of `shape` (C, H, W).
+
+    `rule` says how components are chosen: by the weights, the one of the largest weight in each
+    context, or the one `chosen` for each class (one in all for noise that does not see the label).
+    """
+
+    chosen: Tensor
+
+    def __init__(
+        self, family: Family, shape: tuple[int, int, int], classes: int, features: int = 0
+    ) -> None:
+        super().__init__()
+        self.family = family
+        self.shape = shape
+        self.classes = classes
+        self.features = features if family.dependency.sees_input else 0
+        self.rule = Rule.WEIGHTS
+        self.upsampler = make_upsampler(
+            family.upsampler,
+            shape,
+            grid=family.grid_for(max(shape[1:])),
+            kernel=family.kernel,
+            latent_dim=family.latent_dim,
+        )
+        shaped = make_covariance(family.covariance, self.upsampler.latent_dim, family.min_std)
+        self.mixture = Mixture(family, shaped, classes, self.features)
+        if family.scaled:
+            self.raw_scale = nn.Parameter(torch.tensor(FULL_SCALE))
+        self.register_buffer("chosen", torch.zeros(classes, dtype=torch.int64))
+
+    @property
+    def scale(self) -> Tensor:
+        """The scale s in (0, 1]."""
+        if self.family.scaled:
+            return torch.exp(-F.softplus(self.raw_scale))
+        return self.chosen.new_ones((), dtype=torch.float32)
+
+    def relaxed(
+        self,
+        context: Context,
+        draws: DrawBlock,
+        budget: Budget,
+        tau: float,
+        heat: Temperatures | None = None,
+    ) -> tuple[Tensor, Given]:
+        """Perturbations with gradients `(B, S, C, H, W)`, and the mixture they came from."""
+        given = self.mixture(context, heat)
+        gumbel = draws.uniform(COMPONENT, (self.family.components,))
+        size = self.mixture.covariance.noise_size(self.family.components)
+        latent = given.relaxed(gumbel, draws.normal(NOISE, (size,)), tau)
+        return self._perturbation(latent, draws, budget), given
+
+    def exact(self, context: Context, draws: DrawBlock, budget: Budget) -> Tensor:
+        """Perturbations as they are measured, `(B, S, C, H, W)`."""
+        if self.family.floor == 1:
+            return budget.uniform(draws, FLOOR, self.shape)
+        given = self.mixture(context)
+        size = self.mixture.covariance.noise_size(1)
+        latent = given.exact(self.choose(given, context, draws), draws.normal(NOISE, (size,)))
+        return self._perturbation(latent, draws, budget)
+
+    def choose(self, given: Given, context: Context, draws: DrawBlock) -> Tensor:
+        """The component of every draw, `(B, S)`, or `(B, 1)` where all draws of an input share it."""
+        if self.rule is Rule.WEIGHTS:
+            return given.choose(draws.uniform(COMPONENT, (1,)).squeeze(-1))
+        if self.rule is Rule.LARGEST:
+            largest = given.log_weights.argmax(-1).expand(len(context.labels))
+        else:
+            largest = self.chosen[context.labels]
+        return largest[:, None]
+
+    def sharpened(self, rule: Rule, chosen: Tensor | None = None) -> Distribution:
+        """A copy that chooses components by another rule."""
+        other = copy.deepcopy(self)
+        other.rule = rule
+        if chosen is not None:
+            other.chosen.copy_(chosen.expand(self.classes))
+        return other
+
+    def with_floor(self, floor: float) -> Distribution:
+        """A copy with another floor rho."""
+        other = copy.deepcopy(self)
+        other.family = other.mixture.family = self.family.with_(floor=floor)
+        return other
+
+    def within(self, share: float) -> Distribution:
+        """A copy whose scale is `share` <= 1 of this one's.
+
+        With share = r / r' the copy in a budget of radius r' is this distribution in radius r, which
+        is how a larger radius is warm-started.
+        """
+        if not (self.family.scaled and 0 < share <= 1):
+            raise SpecError(
+                f"`share` must lie in (0, 1], for a family with a learned scale, got {share}."
+            )
+        other = copy.deepcopy(self)
+        shrunk = -math.log(share) + float(F.softplus(self.raw_scale.detach()))
+        with torch.no_grad():
+            other.raw_scale.fill_(shrunk + math.log(-math.expm1(-shrunk)) if shrunk else FULL_SCALE)
+        return other
+
+    def _perturbation(self, latent: Tensor, draws: DrawBlock, budget: Budget) -> Tensor:
+        delta = budget.squash(self.upsampler(latent), self.scale)
+        rho = self.family.floor
+        if rho == 0:
+            return delta
+        return (1 - rho) * delta + rho * budget.uniform(draws, FLOOR, self.shape)

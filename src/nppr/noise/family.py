@@ -1,0 +1,152 @@
+"""The admissible set an assessor states: which mixtures a search may choose from.
+
+Nothing here imports PyTorch, so that a command line is checked, and a report read, without it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from nppr.errors import SpecError, unknown
+from nppr.noise.covariance import check_covariance
+
+UPSAMPLERS = ("none", "bicubic", "trainable", "multiscale")
+
+KEYS_KERNEL = -0.5
+"""Kernel parameter of the paper's appendix: exact for quadratic signals."""
+
+TORCH_KERNEL = -0.75
+"""Kernel parameter of `torch.nn.functional.interpolate`, which the authors' code calls."""
+
+
+class Dependency(StrEnum):
+    """What the weights and components of the mixture may depend on: the four structures of the paper.
+
+    dependency    weights see                components see
+    independent   nothing                    nothing
+    label         label embedding            nothing
+    input         features                   features
+    joint         label embedding, features  features
+
+    So independent lies inside label and input, and both lie inside joint. In the paper's preset the
+    weights of joint see the label only.
+    """
+
+    INDEPENDENT = "independent"
+    LABEL = "label"
+    INPUT = "input"
+    JOINT = "joint"
+
+    @property
+    def sees_label(self) -> bool:
+        """Whether the noise may depend on the true label."""
+        return self in (Dependency.LABEL, Dependency.JOINT)
+
+    @property
+    def sees_input(self) -> bool:
+        """Whether the noise may depend on the classifier's features of the input."""
+        return self in (Dependency.INPUT, Dependency.JOINT)
+
+    def contains(self, other: Dependency) -> bool:
+        """Whether every distribution of the other dependency is one of this.
+
+        >>> Dependency.JOINT.contains(Dependency.LABEL), Dependency.INPUT.contains(Dependency.LABEL)
+        (True, False)
+        """
+        return self.sees_label >= other.sees_label and self.sees_input >= other.sees_input
+
+    @property
+    def words(self) -> str:
+        """The dependency in words, for a reader of the report."""
+        return {
+            Dependency.INDEPENDENT: "the noise depends on nothing",
+            Dependency.LABEL: "the noise may depend on the true label",
+            Dependency.INPUT: "the noise may depend on the input",
+            Dependency.JOINT: "the noise may depend on the input and its true label",
+        }[self]
+
+
+class Rule(StrEnum):
+    """How a component is chosen for an input: by the weights, or sharpened."""
+
+    WEIGHTS = "weights"
+    LARGEST = "largest"
+    CHOSEN = "chosen"
+
+
+@dataclass(frozen=True)
+class Temperatures:
+    """The temperatures of the paper, all 1 outside its preset.
+
+    Weights are softened by `weights`, means and raw standard deviations divided by `means` and
+    `stds`, and what the heads share by `shared`.
+    """
+
+    weights: float = 1.0
+    means: float = 1.0
+    stds: float = 1.0
+    shared: float = 1.0
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of distributions: what the noise sees, its components, resolution and randomness.
+
+    `grid` is the side of the coarse grid of `bicubic` and `trainable`, by default 4 for images of up
+    to 32 pixels and 7 for larger ones. `floor` is rho: the weight of Uniform noise in every draw.
+    `hidden_dim` is the width of what sees the features, and the number of directions in which they
+    move the means. `label_only` (the paper's preset) hides the features from the weights of JOINT;
+    `scaled` is whether the scale s is learned; `wide_heads` whether features move every mean and
+    every number of a covariance by themselves, or means along shared directions and the size of a
+    covariance.
+    """
+
+    dependency: Dependency = Dependency.JOINT
+    components: int = 7
+    covariance: str = "diag"
+    upsampler: str = "none"
+    latent_dim: int | None = None
+    grid: int | None = None
+    hidden_dim: int = 128
+    label_dim: int = 64
+    min_std: float = 0.05
+    floor: float = 0.0
+    kernel: float = KEYS_KERNEL
+    label_only: bool = False
+    scaled: bool = True
+    wide_heads: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dependency not in list(Dependency):
+            raise unknown("dependency", str(self.dependency), list(Dependency))
+        object.__setattr__(self, "dependency", Dependency(self.dependency))
+        for name in ("components", "latent_dim", "grid", "hidden_dim", "label_dim"):
+            value = getattr(self, name)
+            free = value is None and name in ("latent_dim", "grid")
+            if not free and (type(value) is not int or value < 1):
+                argument = name.replace("_", "-")
+                raise SpecError(f"`{argument}` must be a whole number >= 1, got {value!r}.")
+        if not (_is_number(self.min_std) and 0 < self.min_std < math.inf):
+            raise SpecError(f"`min-std` must be a number > 0, got {self.min_std!r}. Example: 0.05")
+        if not (_is_number(self.floor) and 0 <= self.floor <= 1):
+            raise SpecError(f"`floor` must lie in [0, 1], got {self.floor!r}. Example: 0,0.5")
+        if not (_is_number(self.kernel) and -1 <= self.kernel <= 0):
+            raise SpecError(f"`kernel` must lie in [-1, 0], got {self.kernel!r}. Example: -0.5")
+        check_covariance(self.covariance)
+        if self.upsampler not in UPSAMPLERS:
+            raise unknown("upsampler", self.upsampler, UPSAMPLERS)
+
+    def with_(self, **changes: Any) -> Family:
+        """The same family but for some of its settings."""
+        return replace(self, **changes)
+
+    def grid_for(self, side: int) -> int:
+        """The side of the coarse grid for images of this many pixels a side."""
+        return self.grid or (4 if side <= 32 else 7)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,175 @@
+"""The latent mixture `e ~ sum_k pi_k N(mu_k, Sigma_k)` given a context.
+
+Every parameter is `free[k] + residual(context)`, and the last layer of every residual starts at zero:
+a family that sees more starts exactly at one that sees less. Where D is larger than J, the width of the
+heads, features move the means along J directions that all components share: `mu_k(x) = free[k] +
+c_k(x) basis` with c_k(x) in R^J, so that a draw mixes J numbers of each component and never D.
+`mixture(context)` returns the distribution; relaxed draws (Gumbel-softmax at temperature tau) have
+gradients, exact draws are what is measured.
+Shapes: B inputs, S draws, K components, D latent dimensions, F features.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nppr.noise.covariance import Covariance, choose, mix
+from nppr.noise.family import Family, Temperatures
+
+START_STD = math.exp(-1)
+"""Standard deviation of the latent coordinates at the start of a fit."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the noise may see: labels `(B,)` and features `(B, F)`."""
+
+    labels: Tensor
+    features: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """The mixture for a context.
+
+    Log weights `(B|1, K)`, free means `(B|1, K, D)`, raw `(B|1, K, P)` and growth `(B|1, K, 1)` of
+    the covariances; where features are seen, coefficients `(B, K, J)` of the directions `(J, D)`.
+    """
+
+    log_weights: Tensor
+    free: Tensor
+    raw: Tensor
+    growth: Tensor
+    covariance: Covariance
+    coefficients: Tensor | None = None
+    basis: Tensor | None = None
+
+    @property
+    def means(self) -> Tensor:
+        """The means `(B|1, K, D)`."""
+        if self.coefficients is None or self.basis is None:
+            return self.free
+        return self.free + self.coefficients @ self.basis
+
+    def relaxed(self, gumbel: Tensor, noise: Tensor, tau: float) -> Tensor:
+        """Draws with gradients: uniform numbers `(B, S, K)` and normal noise -> `(B, S, D)`."""
+        tiny = torch.finfo(gumbel.dtype).tiny
+        gumbel = -(-gumbel.clamp_min(tiny).log()).clamp_min(tiny).log()
+        weights = torch.softmax((self.log_weights.unsqueeze(1) + gumbel) / tau, -1)
+        centred = self.covariance.relaxed(weights, self.raw, self.growth, noise)
+        means = mix(weights, self.free)
+        if self.coefficients is not None and self.basis is not None:
+            means = means + mix(weights, self.coefficients) @ self.basis
+        return means + centred
+
+    def exact(self, chosen: Tensor, noise: Tensor) -> Tensor:
+        """Draws of the chosen components: `(B, S|1)` and normal noise -> `(B, S, D)`."""
+        means = choose(self.free, chosen)
+        if self.coefficients is not None and self.basis is not None:
+            means = means + choose(self.coefficients, chosen) @ self.basis
+        return means + self.covariance.exact(chosen, self.raw, self.growth, noise)
+
+    def choose(self, uniform: Tensor) -> Tensor:
+        """Components by the weights: uniform numbers `(B, S)` -> `(B, S)`."""
+        edges = self.log_weights.exp().cumsum(-1)[..., :-1].expand(len(uniform), -1)
+        return torch.searchsorted(edges.contiguous(), uniform.contiguous(), right=True)
+
+    def log_prob(self, latent: Tensor) -> Tensor:
+        """Log density at `(B, S, D)`, `(B, S)`."""
+        values = (self.means, self.raw, self.growth)
+        components = self.covariance.component(*(value.unsqueeze(1) for value in values))
+        each = components.log_prob(latent.unsqueeze(2))
+        return torch.logsumexp(self.log_weights.unsqueeze(1) + each, -1)
+
+
+class Mixture(nn.Module):
+    """`mixture(context) -> Given`.
+
+    Free means start uniform in [-1, 1]; `features` is F, the number of features, where they are seen.
+    """
+
+    feature_mean: Tensor
+    feature_scale: Tensor
+
+    def __init__(
+        self, family: Family, covariance: Covariance, classes: int, features: int = 0
+    ) -> None:
+        super().__init__()
+        k, d, p = family.components, covariance.latent_dim, covariance.size
+        self.family = family
+        self.covariance = covariance
+        self.logits = nn.Parameter(torch.zeros(k))
+        self.means = nn.Parameter(torch.rand(k, d) * 2 - 1)
+        self.raw = nn.Parameter(covariance.start(START_STD).repeat(k, 1))
+        if family.dependency.sees_label:
+            self.embedding = nn.Embedding(classes, family.label_dim)
+            self.label_weights = _zero(family.label_dim, k)
+        if family.dependency.sees_input:
+            self.register_buffer("feature_mean", torch.zeros(features))
+            self.register_buffer("feature_scale", torch.ones(features))
+            self.shared = nn.Sequential(nn.Linear(features, family.hidden_dim), nn.ReLU())
+            if not (family.label_only and family.dependency.sees_label):
+                self.input_weights = _zero(family.hidden_dim, k)
+            if family.wide_heads or d <= family.hidden_dim:
+                self.input_means = _zero(family.hidden_dim, k * d)
+            else:
+                self.input_means = nn.Linear(family.hidden_dim, k * family.hidden_dim)
+                self.basis = nn.Parameter(torch.zeros(family.hidden_dim, d))
+            self.input_raw = _zero(family.hidden_dim, k * (p if family.wide_heads else 1))
+
+    def forward(self, context: Context, heat: Temperatures | None = None) -> Given:
+        """The mixture for a context."""
+        heat = heat or Temperatures()
+        k = self.family.components
+        logits, means, raw = self.logits[None], self.means[None], self.raw[None]
+        coefficients = basis = None
+        growth = raw.new_ones(1, k, 1)
+        if self.family.dependency.sees_label:
+            seen = F.normalize(self.embedding(context.labels), dim=-1)
+            logits = logits + self.label_weights(seen)
+        if self.family.dependency.sees_input:
+            assert context.features is not None, "features are needed by this dependency"
+            standardised = (context.features - self.feature_mean) * self.feature_scale
+            seen = self.shared(standardised) / heat.shared
+            if hasattr(self, "input_weights"):
+                logits = logits + self.input_weights(seen)
+            moved = self.input_means(seen).unflatten(-1, (k, -1))
+            shift = self.input_raw(seen).unflatten(-1, (k, -1))
+            if hasattr(self, "basis"):
+                coefficients, basis = moved / heat.means, self.basis
+            else:
+                means = means + moved
+            if self.family.wide_heads:
+                raw = raw + shift
+            else:
+                growth = 2 * torch.sigmoid(shift)
+        log_weights = torch.log_softmax(logits / heat.weights, -1)
+        return Given(
+            log_weights,
+            means / heat.means,
+            raw / heat.stds,
+            growth,
+            self.covariance,
+            coefficients,
+            basis,
+        )
+
+    def standardise(self, features: Tensor) -> None:
+        """Take mean and spread of these features `(N, F)` as the scale the heads see."""
+        self.feature_mean.copy_(features.mean(0))
+        spread = features.std(0) if len(features) > 1 else torch.ones_like(features[0])
+        typical = float(spread.mean()) or 1.0
+        self.feature_scale.copy_(1 / spread.clamp_min(0.1 * typical))
+
+
+def _zero(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer that starts at zero."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

@@ -1,0 +1,167 @@
+"""Up-samplers: linear maps U from the latent space R^D to images (C, H, W).
+
+none        D = C H W, the latent vector is the image
+bicubic     D = C g^2, a coarse grid and fixed bicubic interpolation
+trainable   any D, a linear map to the coarse grid before the interpolation
+multiscale  a sum of bicubic grids 4, 8, 16, ... up to full resolution, each with a learned scale
+
+Bicubic interpolation is a fixed matrix. With Keys' kernel W_a (Keys, 1981), n coarse and N fine
+pixels, and c_i = (i + 1/2) n/N - 1/2 the place of fine pixel i on the coarse grid, the fine value is
+`sum_j W_a(c_i - j) coarse[clamp(j)]` over the four nearest j. In two dimensions the matrix acts on
+rows and on columns.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from nppr.errors import SpecError
+
+COARSEST = 4
+"""Side of the coarsest grid of `multiscale`."""
+
+COARSE_SCALE = 0.2
+"""Scale of the coarser grids of `multiscale` at the start."""
+
+
+def keys_kernel(distance: Tensor, a: float) -> Tensor:
+    """W_a of a distance in coarse pixels: a piecewise cubic that vanishes from 2 on."""
+    t = distance.abs()
+    near = ((a + 2) * t - (a + 3)) * t * t + 1
+    far = a * (((t - 5) * t + 8) * t - 4)
+    return torch.where(t <= 1, near, torch.where(t < 2, far, torch.zeros_like(t)))
+
+
+def bicubic_matrix(fine: int, coarse: int, a: float) -> Tensor:
+    """The matrix `(fine, coarse)` of interpolation; its rows sum to 1, the border is repeated."""
+    places = (torch.arange(fine, dtype=torch.float64) + 0.5) * coarse / fine - 0.5
+    matrix = torch.zeros(fine, coarse, dtype=torch.float64)
+    for offset in (-1, 0, 1, 2):
+        nearest = places.floor() + offset
+        columns = nearest.clamp(0, coarse - 1).long()
+        weights = keys_kernel(places - nearest, a)
+        matrix.scatter_add_(1, columns[:, None], weights[:, None])
+    return matrix.float()
+
+
+class Upsampler(nn.Module):
+    """A linear map `(..., D) -> (..., C, H, W)`."""
+
+    def __init__(self, shape: tuple[int, int, int], latent_dim: int) -> None:
+        super().__init__()
+        self.shape = shape
+        self.latent_dim = latent_dim
+
+    @abstractmethod
+    def forward(self, latent: Tensor) -> Tensor:
+        """`(..., D) -> (..., C, H, W)`."""
+
+
+class Identity(Upsampler):
+    """The latent vector is the image."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        super().__init__(shape, math.prod(shape))
+
+    def forward(self, latent: Tensor) -> Tensor:
+        return latent.reshape(*latent.shape[:-1], *self.shape)
+
+
+class Bicubic(Upsampler):
+    """A coarse grid of g x g (fewer where the image is smaller), interpolated."""
+
+    rows: Tensor
+    columns: Tensor
+
+    def __init__(self, shape: tuple[int, int, int], grid: int, kernel: float) -> None:
+        channels, height, width = shape
+        coarse = (channels, min(grid, height), min(grid, width))
+        super().__init__(shape, math.prod(coarse))
+        self.grid = coarse
+        rows, columns = (bicubic_matrix(shape[i], self.grid[i], kernel) for i in (1, 2))
+        self.register_buffer("rows", rows, persistent=False)
+        self.register_buffer("columns", columns.T.contiguous(), persistent=False)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        return self.rows @ latent.reshape(*latent.shape[:-1], *self.grid) @ self.columns
+
+
+class Trainable(Upsampler):
+    """A linear map to the coarse grid, then bicubic; it starts as the identity where sizes allow.
+
+    Where D differs from the size of the grid, the first coordinates start as the identity.
+    """
+
+    def __init__(
+        self, shape: tuple[int, int, int], grid: int, kernel: float, latent_dim: int | None
+    ) -> None:
+        bicubic = Bicubic(shape, grid, kernel)
+        super().__init__(shape, latent_dim or bicubic.latent_dim)
+        self.bicubic = bicubic
+        self.linear = nn.Linear(self.latent_dim, bicubic.latent_dim)
+        with torch.no_grad():
+            nn.init.eye_(self.linear.weight)
+            self.linear.bias.zero_()
+
+    def forward(self, latent: Tensor) -> Tensor:
+        image: Tensor = self.bicubic(self.linear(latent))
+        return image
+
+
+class Multiscale(Upsampler):
+    """`sum_g exp(a_g) bicubic_g(e_g)`: grids double from 4 up to the full resolution.
+
+    The full resolution starts with scale 1, the coarser grids with less: each of their coordinates
+    moves many pixels at once, and together they would fill the budget before the search begins.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], kernel: float) -> None:
+        sides = [COARSEST]
+        while sides[-1] < max(shape[1:]):
+            sides.append(min(2 * sides[-1], max(shape[1:])))
+        levels = [Bicubic(shape, side, kernel) for side in sides]
+        super().__init__(shape, sum(level.latent_dim for level in levels))
+        self.levels = nn.ModuleList(levels)
+        starts = torch.full((len(levels),), COARSE_SCALE).log()
+        starts[-1] = 0.0
+        self.log_scales = nn.Parameter(starts)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        parts = latent.split([level.latent_dim for level in self._bicubics()], dim=-1)
+        scales = self.log_scales.exp()
+        images = [
+            scale * level(part)
+            for scale, level, part in zip(scales, self._bicubics(), parts, strict=True)
+        ]
+        return torch.stack(images).sum(0)
+
+    def _bicubics(self) -> list[Bicubic]:
+        return [level for level in self.levels if isinstance(level, Bicubic)]
+
+
+def make_upsampler(
+    name: str,
+    shape: tuple[int, int, int],
+    *,
+    grid: int,
+    kernel: float,
+    latent_dim: int | None = None,
+) -> Upsampler:
+    """The up-sampler of this name for images of `shape` (C, H, W)."""
+    if latent_dim is not None and name != "trainable":
+        raise SpecError(
+            f"`latent-dim` must be left out with --upsampler {name}, which fixes it,"
+            f" got {latent_dim}. Choose --upsampler trainable."
+        )
+    makers: dict[str, Callable[[], Upsampler]] = {
+        "none": lambda: Identity(shape),
+        "bicubic": lambda: Bicubic(shape, grid, kernel),
+        "trainable": lambda: Trainable(shape, grid, kernel, latent_dim),
+        "multiscale": lambda: Multiscale(shape, kernel),
+    }
+    return makers[name]()

@@ -1,0 +1,131 @@
+"""Files of tensors and a record: written whole or not at all, and the same bytes for the same content.
+
+A file is safetensors. Its header holds the record as JSON and a checksum of record and tensors, which
+is verified on reading. Nothing in a file is run or unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from nppr.errors import RecordError
+
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, MemoryError,
+    RuntimeError, SafetensorError,
+)  # fmt: skip
+"""What a crafted or damaged file can cause while it is read."""
+
+
+def write_record(
+    path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel
+) -> None:
+    """Write tensors by name and their record; an interrupted write leaves the file that was there."""
+    text = _json(record)
+    write_tensors(path, tensors, {"record": text, "checksum": _checksum(tensors, text)})
+
+
+def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by name and their record, or `RecordError` with the reason in one line."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if metadata["checksum"] != _checksum(tensors, metadata["record"]):
+            raise ValueError("its checksum does not match")
+        return tensors, dict(json.loads(metadata["record"]))
+    except UNREADABLE as error:
+        raise RecordError(one_line(error)) from error
+
+
+def checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel) -> str:
+    """The SHA-256 that `write_record` keeps with these tensors and this record."""
+    return _checksum(tensors, _json(record))
+
+
+def one_line(error: BaseException) -> str:
+    """What an error reports, short enough to be part of a message."""
+    text = f"no entry {error}" if isinstance(error, KeyError) else str(error)
+    return " ".join(text.split())[:200] or type(error).__name__
+
+
+def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under longer names."""
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What an optimiser remembers of each parameter, as NUMBER/NAME."""
+    return {
+        f"{number}/{name}": tensor
+        for number, memory in optimiser.state_dict()["state"].items()
+        for name, tensor in memory.items()
+        if isinstance(tensor, Tensor)
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser of the same parameters what another one remembered."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        number, _, name = key.partition("/")
+        state.setdefault(int(number), {})[name] = tensor
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and text by name, without a record or checksum; whole or not at all."""
+    # Clones, because safetensors refuses tensors that share storage.
+    content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(_with_metadata(content, metadata))
+    os.replace(partial, path)
+
+
+def _json(record: Mapping[str, Any] | BaseModel) -> str:
+    plain = record.model_dump(mode="json") if isinstance(record, BaseModel) else record
+    return json.dumps(plain, sort_keys=True)
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Put the metadata into the header, sorted: the library would write it in a random order.
+
+    The format is the header's length in 8 bytes, the header as JSON padded with spaces to a multiple
+    of 8, and the tensors' bytes.
+    """
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]

@@ -1,0 +1,401 @@
+"""The only loop that fits a distribution (Algorithm 1 of the paper), and its state on disk.
+
+Mixture, up-sampler and frozen classifier go through a step together, a few micro-batches at a time.
+The classifier gives the gradient in the perturbation only, and the perturbation hands it on to the
+distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index,
+epoch) only.
+
+Several ranks divide the work of the classifier and exchange its gradients in the perturbation. All of
+them then take the same step, which is the step of one process bit for bit: nothing is added up in
+another order. The first rank alone reads and writes the state, for all are in the same one.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nppr.budget import Budget
+from nppr.classifiers import Prepared
+from nppr.classifiers.wrap import FrozenClassifier, is_out_of_memory
+from nppr.distributed import LostRank, first, gathered, joined, span, together, world
+from nppr.draws import DrawBlock, key
+from nppr.errors import FitError, RecordError, RunFolderError
+from nppr.interrupts import Interrupt, held_back
+from nppr.noise.distribution import Distribution
+from nppr.noise.mixture import Context, Given
+from nppr.records import (
+    UNREADABLE,
+    add_prefix,
+    one_line,
+    optimiser_tensors,
+    read_record,
+    restore_optimiser,
+    take_prefix,
+    write_record,
+)
+from nppr.search.search_settings import Recipe
+from nppr.search.selection import CleanInputs
+from nppr.types import Fit, IntArray
+
+logger = logging.getLogger(__name__)
+
+NUMBERS_AT_ONCE = 2**22
+"""Numbers in the perturbations that are made together, unless a micro-batch has more."""
+
+SLOWER = ("log_scales", "raw_scale")
+SLOWER_BY = 0.1
+"""Scales act as exponents, so they move by a tenth of the rate."""
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """Progress of a fit: steps of this stage, the loss and PR under the noise of the last step."""
+
+    stage: str
+    step: int
+    steps: int
+    loss: float
+    pr: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """What a fit works on: `steps` steps of the recipe."""
+
+    stage: str
+    classifier: Prepared
+    inputs: CleanInputs[Fit]
+    budget: Budget
+    recipe: Recipe
+    steps: int
+    seed: int
+    quantise: bool = False
+
+
+@dataclass(eq=False)
+class FitState:
+    """How far a fit is: the distribution, its optimiser, and loss and running PR of every step.
+
+    `snapshot` is the distribution after half of the steps: it may do better on other inputs.
+    """
+
+    distribution: Distribution
+    optimiser: torch.optim.Adam
+    loss: list[float] = field(default_factory=list)
+    pr: list[float] = field(default_factory=list)
+    snapshot: Distribution | None = None
+
+    @classmethod
+    def start(cls, distribution: Distribution, recipe: Recipe) -> FitState:
+        """Before the first step."""
+        return cls(distribution, make_optimiser(distribution, recipe))
+
+    @property
+    def number(self) -> int:
+        """Steps that are done."""
+        return len(self.loss)
+
+
+@dataclass
+class StateFile:
+    """Where the state of one fit is kept, on a timer and when it is interrupted.
+
+    It holds no clock times, and a continued fit takes the same steps, so that it ends in the same
+    bytes. `identity` is that of the fit: the state of another one is not used.
+    """
+
+    path: Path
+    identity: str
+    seconds: float = 10.0
+    _saved: float = field(default_factory=time.monotonic, repr=False)
+
+    def save(self, state: FitState, now: bool) -> None:
+        """Keep the state: at once, or when the last time is long enough ago."""
+        if not world().is_first or (not now and time.monotonic() - self._saved < self.seconds):
+            return
+        tensors = add_prefix("distribution/", state.distribution.state_dict())
+        if state.snapshot is not None:
+            tensors |= add_prefix("snapshot/", state.snapshot.state_dict())
+        tensors |= add_prefix("optimiser/", optimiser_tensors(state.optimiser))
+        record = {"identity": self.identity, "loss": state.loss, "pr": state.pr}
+        write_record(self.path, tensors, record)
+        self._saved = time.monotonic()
+
+    def restore(self, state: FitState) -> None:
+        """Bring a fresh state to where the file is, if there is one of this fit."""
+        found = read_stage(self.path)
+        if found is None or found[1].get("identity") != self.identity:
+            return
+        try:
+            _restore(state, *found)
+        except UNREADABLE as error:
+            raise unreadable_stage(self.path, error) from error
+
+
+def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The file of a stage, if there is one; of several ranks the first reads it."""
+
+    def read() -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        try:
+            return read_record(path) if path.exists() else None
+        except RecordError as error:
+            raise unreadable_stage(path, error) from error
+
+    return first(read)
+
+
+def unreadable_stage(path: Path, error: Exception) -> RunFolderError:
+    """The error for a file of a stage that cannot be continued from."""
+    return RunFolderError(
+        f"`resume` must find whole files, got {path} which cannot be read: {one_line(error)}."
+        " Delete it to fit that stage again."
+    )
+
+
+def make_optimiser(distribution: Distribution, recipe: Recipe) -> torch.optim.Adam:
+    """Adam with a rate for free parameters, one for scales and one for layers that see a context."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    free = ("mixture.logits", "mixture.means", "mixture.raw")
+    for name, parameter in distribution.named_parameters():
+        if name.endswith(SLOWER):
+            rate = SLOWER_BY * recipe.rate
+        else:
+            rate = recipe.rate if name in free else recipe.head_rate
+        groups.setdefault(rate, []).append(parameter)
+    return torch.optim.Adam(
+        [{"params": parameters, "lr": rate, "full": rate} for rate, parameters in groups.items()],
+        fused=True,
+    )
+
+
+def fit(
+    fitting: Fitting,
+    state: FitState,
+    *,
+    progress: Callable[[FitProgress], None] | None = None,
+    save: Callable[[FitState, bool], None] | None = None,
+) -> FitState:
+    """Take the steps that are left; `save` is called after each, and at once when it ends early."""
+    state.distribution.to(fitting.classifier.device).train()
+    with held_back() as interrupt, fitting.classifier.frozen(quantise=fitting.quantise) as models:
+        while state.number < fitting.steps:
+            try:
+                fitting = _take(fitting, state, models.fast, interrupt)
+            except (FitError, LostRank):  # the step was not taken
+                if save:
+                    save(state, True)
+                raise
+            if state.number == fitting.steps // 2:
+                state.snapshot = copy.deepcopy(state.distribution).eval()
+            _pause(fitting, state, interrupt, progress, save)
+    state.distribution.eval()
+    return state
+
+
+def _pause(
+    fitting: Fitting,
+    state: FitState,
+    interrupt: Interrupt,
+    progress: Callable[[FitProgress], None] | None,
+    save: Callable[[FitState, bool], None] | None,
+) -> None:
+    """Between two steps: report progress, keep the state, and stop here if that is wanted."""
+    try:
+        if progress and world().is_first:
+            progress(
+                FitProgress(
+                    fitting.stage, state.number, fitting.steps, state.loss[-1], state.pr[-1]
+                )
+            )
+        interrupt.raise_if_asked()
+    except KeyboardInterrupt:
+        if save:
+            save(state, True)
+        raise
+    if save:
+        save(state, False)
+
+
+def _take(
+    fitting: Fitting, state: FitState, model: FrozenClassifier, interrupt: Interrupt
+) -> Fitting:
+    """One step; where memory runs out, with half the micro-batch, on all ranks."""
+    number, steps, recipe = state.number, fitting.steps, fitting.recipe
+    while True:
+        state.optimiser.zero_grad(set_to_none=True)
+        try:
+            with together():
+                loss, pr = _gradients(fitting, state.distribution, model, number)
+                interrupt.asked = any(gathered(interrupt.asked))  # all stop after the same step
+            break
+        except (RuntimeError, MemoryError) as error:
+            smaller = fitting.classifier.micro_batch // 2
+            if not is_out_of_memory(error) or not smaller:
+                raise
+            logger.warning("out of memory: going on with a micro-batch of %d", smaller)
+            fitting = replace(fitting, classifier=replace(fitting.classifier, micro_batch=smaller))
+    norm = float(nn.utils.clip_grad_norm_(state.distribution.parameters(), recipe.clip or math.inf))
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        raise FitError(
+            f"the fit of {fitting.stage} gave a NaN or infinite"
+            f" {'loss' if math.isfinite(norm) else 'gradient'} at step {number + 1} of {steps}."
+            " The last good state is kept. Check the classifier's logits, or lower the learning rate."
+        )
+    for group in state.optimiser.param_groups:
+        group["lr"] = group["full"] * recipe.rate_at(number, steps)
+    state.optimiser.step()
+    if recipe.bound is not None:
+        with torch.no_grad():
+            state.distribution.mixture.means.clamp_(-recipe.bound, recipe.bound)
+    state.loss.append(loss)
+    state.pr.append(pr)
+    return fitting
+
+
+def _gradients(
+    fitting: Fitting, distribution: Distribution, model: FrozenClassifier, number: int
+) -> tuple[float, float]:
+    """Add up the gradients of a step; its mean loss and PR."""
+    recipe, classifier = fitting.recipe, fitting.classifier
+    tau = recipe.tau_at(number, fitting.steps)
+    heat = recipe.heat_at(number, fitting.steps)
+    loss_of = LOSS_FUNCTIONS[recipe.loss]
+    images = recipe.inputs * recipe.draws
+    loss, correct = 0.0, 0
+    for epoch, positions in _positions(fitting, number, math.prod(distribution.shape)):
+        x, y = fitting.inputs.batch(positions, classifier.device)
+        context = Context(y, fitting.inputs.features_at(positions, classifier.device))
+        draws = _draws(fitting, positions, epoch)
+        delta, given = distribution.relaxed(context, draws, fitting.budget, tau, heat)
+        labels = y.repeat_interleave(recipe.draws)
+        moved = (x.unsqueeze(1) + delta.detach()).flatten(0, 1)
+        clipped = moved.clamp(0, 1)
+        inside = moved == clipped
+        gradient, logits = _in_pieces(
+            model, clipped, labels, classifier.micro_batch,
+            lambda z, y: loss_of(z, y, recipe.kappa) / images,
+        )  # fmt: skip
+        loss += float(loss_of(logits, labels, recipe.kappa).sum())
+        correct += int((logits.argmax(1) == labels).sum())
+        ends, slopes = [delta], [gradient.mul_(inside).view_as(delta)]
+        if recipe.entropy or recipe.diversity:
+            ends.append(regulariser(given, recipe.entropy, recipe.diversity))
+            slopes.append(torch.full_like(ends[1], len(positions) / recipe.inputs))
+        torch.autograd.backward(ends, slopes)
+    return loss / images, correct / images
+
+
+def _in_pieces(
+    model: FrozenClassifier,
+    x: Tensor,
+    y: Tensor,
+    size: int,
+    loss_of: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Gradients and logits, in equal pieces of at most a micro-batch, each on one rank.
+
+    There are 2, 4, 8, ... of them, so that two ranks have the same to do, and more where there is more.
+    """
+    pieces = min(len(x), max(2, 2 ** (-(-len(x) // size) - 1).bit_length()))
+    images, labels = x.tensor_split(pieces), y.tensor_split(pieces)
+    found = [
+        model.gradient(lambda z, y=labels[piece]: loss_of(z, y), images[piece])  # type: ignore[misc]
+        for piece in span(pieces)
+    ]
+    gradients, logits = ([each[i] for each in found] for i in (0, 1))
+    return joined(gradients, x.device), joined(logits, x.device)
+
+
+def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int, IntArray]]:
+    """The inputs of a step in batches, each with the epoch it belongs to.
+
+    All inputs come once an epoch in an order of their own; a step may end one and begin the next. A
+    batch is at most 1, 2, 4, 8, ... micro-batches.
+    """
+    inputs, recipe = len(fitting.inputs), fitting.recipe
+    micro_batch = fitting.classifier.micro_batch
+    whole = max(1, NUMBERS_AT_ONCE // pixels // micro_batch)
+    size = max(1, micro_batch * 2 ** (whole.bit_length() - 1) // recipe.draws)
+    first, last = number * recipe.inputs, (number + 1) * recipe.inputs
+    for epoch in range(first // inputs, (last - 1) // inputs + 1):
+        seed = key(fitting.seed, "fit/order", 0, epoch) & 0xFFFFFFFF
+        order = np.random.default_rng(seed).permutation(inputs)
+        chosen = order[max(0, first - epoch * inputs) : last - epoch * inputs]
+        for start in range(0, len(chosen), size):
+            yield epoch, chosen[start : start + size]
+
+
+def _draws(fitting: Fitting, positions: IntArray, epoch: int) -> DrawBlock:
+    return DrawBlock(
+        seed=fitting.seed,
+        split=f"{fitting.inputs.part.kind.name}/{fitting.stage}",
+        indices=tuple(fitting.inputs.part.indices[positions].tolist()),
+        block=epoch,
+        size=fitting.recipe.draws,
+        device=fitting.classifier.device,
+        capacity=fitting.recipe.draws,
+    )
+
+
+def _restore(state: FitState, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+    state.distribution.load_state_dict(take_prefix("distribution/", tensors))
+    snapshot = take_prefix("snapshot/", tensors)
+    if snapshot:
+        state.snapshot = copy.deepcopy(state.distribution).eval()
+        state.snapshot.load_state_dict(snapshot)
+    restore_optimiser(state.optimiser, take_prefix("optimiser/", tensors))
+    state.loss, state.pr = record["loss"], record["pr"]
+
+
+def margin(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
+    """`softplus(h_y - max_{j != y} h_j + kappa)`, the paper's loss."""
+    own = logits.gather(1, labels[:, None])
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return F.softplus(own.squeeze(1) - others.amax(1) + kappa)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
+    """Minus the cross-entropy: `log p_y`, not below `-kappa - 10`, or a few inputs would dominate."""
+    return -F.cross_entropy(logits, labels, reduction="none").clamp_max(kappa + 10)
+
+
+LOSS_FUNCTIONS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "margin": margin,
+    "cross-entropy": cross_entropy,
+}
+"""Smooth stand-ins for "it is classified correctly".
+
+Each maps logits `(B, classes)`, labels `(B,)` and kappa to one number per image, small where the
+classification is wrong.
+"""
+
+
+def regulariser(given: Given, entropy: float, diversity: float) -> Tensor:
+    """`-entropy * H(weights) + diversity * similarity of the means`, averaged over contexts.
+
+    The similarity is the mean squared cosine between two components. Both keep components apart
+    while they search.
+    """
+    total = given.means.new_zeros(())
+    if entropy:
+        weights = given.log_weights.exp()
+        total = total + entropy * (weights * given.log_weights).sum(-1).mean()
+    if diversity and given.means.shape[1] > 1:
+        unit = F.normalize(given.means, dim=-1)
+        cosines = (unit @ unit.transpose(-1, -2)).square()
+        pairs = given.means.shape[1] * (given.means.shape[1] - 1)
+        own = cosines.diagonal(dim1=-2, dim2=-1).sum(-1)
+        total = total + diversity * ((cosines.sum((-1, -2)) - own) / pairs).mean()
+    return total

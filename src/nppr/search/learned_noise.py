@@ -1,0 +1,169 @@
+"""Learned noise: a source with the record of how it was found, and its file.
+
+NAME.safetensors is self-contained: tensors, budget, admissible set, normalisation and features of the
+classifier, classes, the history of the search. Nothing in it is run or unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.classifiers import Classifier
+from nppr.distributed import first
+from nppr.errors import DistributionError, NpprError
+from nppr.noise.distribution import Distribution
+from nppr.records import UNREADABLE, checksum, one_line, read_record, write_record
+from nppr.search.search_record import FAMILY, FORMAT, LawRecord, LearnedNoiseRecord
+from nppr.sources import Gaussian, Laplace, Learned, Uniform
+from nppr.types import PerturbationSource
+
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedNoise:
+    """A learned source with the record of how it was found."""
+
+    source: Learned
+    record: LearnedNoiseRecord
+
+    def with_known(self, features: Mapping[int, Tensor] | None) -> LearnedNoise:
+        """The same with features of inputs that were looked at before, by dataset index."""
+        return replace(self, source=replace(self.source, known=features))
+
+    def compared(self, fingerprint: str) -> bool:
+        """Whether it was compared with reference noises on this classifier and in this budget."""
+        classifier = self.record.classifier
+        return (
+            self.record.search.references is not None
+            and _budget(self.record) == self.source.budget
+            and classifier is not None
+            and classifier.fingerprint == fingerprint
+        )
+
+    @property
+    def winner(self) -> str | None:
+        """The reference noise that was worse than the family on select, or None."""
+        return self.record.winner
+
+    @property
+    def checksum(self) -> str:
+        """A hash of all tensors and of the record, which its file holds."""
+        return checksum(self.source.distribution.state_dict(), self.record)
+
+    def described(self) -> dict[str, Any]:
+        """Its entry in the report."""
+        record = self.record.model_dump(mode="json")
+        search, references = record["search"], record["search"].pop("references")
+        if references is not None:
+            references["winner"] = references["winner"] or FAMILY
+        kept = {name: record[name] for name in ("family", "rule", "features", "diagnostics")}
+        return {
+            "source": self.source.name,
+            "budget": {name: record["budget"][name] for name in ("norm", "radius")},
+            **kept,
+            "fit": {**search, "with_references": references or {}},
+        }
+
+
+def reference_noises(budget: Budget) -> tuple[PerturbationSource, ...]:
+    """The noises that learned noise is compared with while it is chosen."""
+    return (Gaussian(budget), Uniform(budget), Laplace(budget))
+
+
+def save_learned(folder: Path, learned: Sequence[LearnedNoise]) -> list[Path]:
+    """Write each distribution to a file under its name; of several ranks the first does."""
+
+    def write() -> list[Path]:
+        paths = [folder / (each.source.name.replace(":", "_") + SUFFIX) for each in learned]
+        for path, each in zip(paths, learned, strict=True):
+            write_record(path, each.source.distribution.state_dict(), each.record)
+        return paths
+
+    return first(write)
+
+
+def load_learned(
+    path: str | Path, budget: Budget | None = None, feature_model: Classifier | None = None
+) -> list[LearnedNoise]:
+    """The distribution at a path, or all in a folder, for a budget (by default their own)."""
+    place = Path(path)
+    paths = [place if place.suffix == SUFFIX else place.with_name(place.name + SUFFIX)]
+    if place.is_dir():
+        paths = sorted(place.glob(f"nppr*{SUFFIX}")) or sorted(
+            (place / "distributions").glob(f"nppr*{SUFFIX}")
+        )
+        if not paths:
+            raise DistributionError(
+                f"`distribution` must be a folder with distributions, got {str(path)!r} with none."
+                " Example: --distribution runs/fit"
+            )
+    learned = []
+    for each in paths:
+        distribution, record = read_distribution(each)
+        source = Learned(budget or _budget(record), distribution, feature_model, label=record.name)
+        learned.append(LearnedNoise(source, record))
+    return learned
+
+
+def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord]:
+    """The distribution in a file, with its record."""
+    try:
+        tensors, content = read_record(path)
+        if content.get("format") != FORMAT:
+            raise ValueError(f"it has format {content.get('format')}, this version reads {FORMAT}")
+        record = LearnedNoiseRecord.model_validate(content)
+        _budget(record)
+        distribution = build(record, tensors)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        field = ".".join(str(part) for part in wrong["loc"])
+        raise _unreadable(path, f"field {field!r}: {wrong['msg']}") from error
+    except (NpprError, *UNREADABLE) as error:
+        raise _unreadable(path, one_line(error)) from error
+    return distribution, record
+
+
+def law_of(distribution: Distribution) -> LawRecord:
+    """What `build` takes to make this distribution again, beside its tensors."""
+    return LawRecord(
+        family=distribution.family,
+        rule=distribution.rule,
+        shape=distribution.shape,
+        classes=distribution.classes,
+        features=distribution.features,
+    )
+
+
+def build(law: LawRecord, tensors: Mapping[str, Tensor]) -> Distribution:
+    """A distribution from its tensors; the caller's random numbers are left alone."""
+    with torch.random.fork_rng(devices=[]):
+        distribution = Distribution(law.family, law.shape, law.classes, law.features)
+    distribution.load_state_dict(dict(tensors))
+    if not all(bool(torch.isfinite(value).all()) for value in tensors.values()):
+        raise ValueError("its tensors hold NaN or infinite numbers")
+    chosen = distribution.chosen
+    if not bool(((chosen >= 0) & (chosen < law.family.components)).all()):
+        raise ValueError("it chooses components it does not have")
+    distribution.rule = law.rule
+    return distribution.eval()
+
+
+def _budget(record: LearnedNoiseRecord) -> Budget:
+    """The budget it was fitted in."""
+    return Budget.parse(record.budget.norm, record.budget.radius)
+
+
+def _unreadable(path: Path, reason: str) -> DistributionError:
+    return DistributionError(
+        f"`distribution` must be a file written by nppr fit, got {str(path)!r} which cannot be read:"
+        f" {reason}. Example: --distribution runs/fit/distributions/nppr.safetensors"
+    )

@@ -1,0 +1,432 @@
+"""The search for the worst distribution: walk the families, fit, sharpen, choose on `select`.
+
+    fit split     what distributions are fitted on
+    select split  what is chosen among checkpoints, sharpened variants and parents
+    evaluate      untouched: what is chosen is measured there
+
+A child that does not beat its parent on select beyond chance *is* its parent, with the same tally.
+Finished stages are kept in files, so that a resumed search does not fit them again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from nppr.budget import Budget
+from nppr.classifiers import Classifier, Prepared
+from nppr.data import Data
+from nppr.distributed import together, world
+from nppr.draws import key
+from nppr.errors import NoFitDataError, NpprError
+from nppr.noise.distribution import Distribution
+from nppr.noise.family import Dependency, Rule
+from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
+from nppr.records import UNREADABLE, add_prefix, take_prefix, write_record
+from nppr.search.fitting import (
+    FitProgress,
+    FitState,
+    Fitting,
+    StateFile,
+    fit,
+    read_stage,
+    unreadable_stage,
+)
+from nppr.search.learned_noise import LearnedNoise, build, law_of
+from nppr.search.search_record import (
+    FAMILY,
+    BudgetRecord,
+    ClassifierRecord,
+    Diagnostics,
+    FinishedStageRecord,
+    LearnedNoiseRecord,
+    ReferenceChoice,
+    SearchRecord,
+    StageRecord,
+)
+from nppr.search.search_settings import SearchSettings, Stage, walk
+from nppr.search.selection import (
+    Candidate,
+    CleanInputs,
+    Judge,
+    best,
+    candidates,
+    diagnose,
+    find_clean_inputs,
+)
+from nppr.sources import Learned, learned_name
+from nppr.types import Fit, PerturbationSource, Select
+
+FORWARD_SHARE = 0.2
+"""Forward-only calls (clean predictions, features, selection) over the calls of the fit, at most."""
+
+CLEAN_SHARE = 0.14
+"""What of it clean predictions of fit inputs may take: more inputs than that are not used."""
+
+FEWEST = 16
+"""Inputs that are scored on select however small the budget is."""
+
+MOST_DRAWS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedStage:
+    """A stage that is done: its record, and what was selected with its value on select.
+
+    `fitted` is what was selected before it was sharpened: children start there. Where a parent was
+    kept, both are the parent's. `references` is None where it was not compared with reference noises.
+    """
+
+    record: StageRecord
+    select_value: float | None
+    references: ReferenceChoice | None
+    fitted: Distribution
+    selected: Distribution
+
+
+@dataclass(eq=False)
+class Search:
+    """One search on one classifier and its data; inputs are found once and shared by all seeds.
+
+    `inputs` are the clean-correct inputs of the fit and select splits, if they are known already: it
+    then costs no calls to find them. `described` goes into the records of what is found.
+    """
+
+    settings: SearchSettings
+    classifier: Prepared
+    data: Data
+    budget: Budget
+    seed: int = 0
+    feature_model: Classifier | None = None
+    quantise: bool = False
+    folder: Path | None = None
+    identity: str = ""
+    progress: Callable[[FitProgress], None] | None = None
+    references: Sequence[PerturbationSource] = ()
+    described: ClassifierRecord | None = None
+    inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
+    clean_calls: int = 0
+    forward_calls: int = 0
+    fit_calls: int = 0
+
+    def run(self) -> list[LearnedNoise]:
+        """All floors of all seeds, by floor; the lowest on select bears the plain name."""
+        learned: list[LearnedNoise] = []
+        with together():
+            self.find_inputs()
+            walks = [
+                (number, finished)
+                for number in range(self.settings.seeds)
+                for finished in self._walk(number)
+            ]
+            for floor in self.settings.floors:
+                same = [each for each in walks if each[1][-1].selected.family.floor == floor]
+                same.sort(key=lambda each: (each[1][-1].select_value or 0.0, each[0]))
+                for rank, (number, finished) in enumerate(same):
+                    learned.append(self._learned(finished, number if rank else None))
+        return learned
+
+    def find_inputs(self) -> tuple[CleanInputs[Fit], CleanInputs[Select]]:
+        """The clean-correct inputs of fit and select with their features, found once."""
+        if self.inputs is None:
+            self._require_splits()
+            kept = max(1, int(CLEAN_SHARE * self.settings.calls))
+            part = self.data.fit.limit(min(len(self.data.fit), kept), self.seed, "fit-inputs")
+            find = partial(
+                find_clean_inputs,
+                self.classifier,
+                features=self.settings.family.dependency.sees_input,
+                feature_model=self.feature_model,
+                quantise=self.quantise,
+            )
+            self.inputs = find(part=part, keep_images=True), find(part=self.data.select)
+            self.clean_calls = sum(each.calls for each in self.inputs)
+        return self.inputs
+
+    def complete(
+        self, stage: Stage, parents: Sequence[FinishedStage], number: int = 0
+    ) -> FinishedStage:
+        """Fit one family, then choose among what it found and its parents."""
+        self.find_inputs()
+        seed = self.seed if number == 0 else key(self.seed, "fit/seed", number, 0) & 0x7FFFFFFF
+        slug = re.sub(r"[^a-z0-9.=-]+", "_", f"{number}-{stage.name}".lower())
+        path = self.folder / f"{slug}.done.safetensors" if self.folder else None
+        done = load_finished(path, self.identity, self.classifier.device) if path else None
+        if done is None:
+            file = None
+            if self.folder:
+                name = f"{slug}.state.safetensors"
+                file = StateFile(self.folder / name, f"{self.identity} {name}")
+            state = self._fit(stage, parents, seed, file)
+            done = self._choose(stage, state, parents)
+            if path and file and world().is_first:
+                save_finished(path, self.identity, done)
+                file.path.unlink(missing_ok=True)
+        self.fit_calls += done.record.fit_calls
+        self.forward_calls += done.record.forward_calls
+        return done
+
+    def diagnose(self, finished: FinishedStage) -> Diagnostics:
+        """What the noise of a finished stage looks like on the select inputs."""
+        _, select = self.find_inputs()
+        judge = Judge(self.classifier, select, self.budget, 1, self.seed)
+        return diagnose(finished.fitted, finished.selected, judge)
+
+    def _require_splits(self) -> None:
+        for part in (self.data.fit, self.data.select):
+            if not len(part):
+                raise NoFitDataError(
+                    f"`data` must have a {part.kind.name} split to fit NPPR on, got none."
+                    " Leave nppr out of --sources, or give data with such a split."
+                )
+
+    def _walk(self, number: int) -> list[tuple[FinishedStage, ...]]:
+        """The stages that led to each floor, for one seed."""
+        stages = walk(self.settings)
+        finished: list[FinishedStage] = []
+        for stage in stages:
+            finished.append(self.complete(stage, [finished[i] for i in stage.parents], number))
+        found = [tuple(finished)]
+        for floor in self.settings.floors[1:]:
+            stage = replace(
+                stages[-1],
+                name=f"{stages[-1].name}, floor {floor:g}",
+                family=stages[-1].family.with_(floor=floor),
+                steps=stages[-1].steps if floor < 1 else 0,  # rho = 1 is Uniform noise
+            )
+            parents = []
+            if self.settings.walks:
+                stage = replace(stage, recipe=replace(stage.recipe, rate=self.settings.child_rate))
+                parents = [finished[-1]]
+            finished.append(self.complete(stage, parents, number))
+            found.append(tuple(finished))
+        return found
+
+    def _fit(
+        self, stage: Stage, parents: Sequence[FinishedStage], seed: int, file: StateFile | None
+    ) -> FitState:
+        inputs, _ = self.find_inputs()
+        made = start(stage, parents, inputs, self.data.shape, self.data.classes, seed)
+        state = FitState.start(made.to(self.classifier.device), stage.recipe)
+        if file:
+            file.restore(state)
+        fitting = Fitting(
+            stage=stage.name,
+            classifier=self.classifier,
+            inputs=inputs,
+            budget=self.budget,
+            recipe=stage.recipe,
+            steps=stage.steps,
+            seed=seed,
+            quantise=self.quantise,
+        )
+        return fit(fitting, state, progress=self.progress, save=file.save if file else None)
+
+    def _choose(
+        self, stage: Stage, state: FitState, parents: Sequence[FinishedStage]
+    ) -> FinishedStage:
+        if not self.settings.walks:
+            made = state.distribution
+            record = _record(stage, state, stage.name, made, {}, 0)
+            return FinishedStage(record, None, None, made, made)
+        judge = self._judge(stage, len(parents))
+        own = candidates(stage.name, state.distribution, judge)
+        if state.snapshot is not None:
+            sharp = state.snapshot.sharpened(Rule.LARGEST)
+            own.append(Candidate(f"{stage.name}, checkpoint", sharp, judge.of(sharp)))
+        before = [_candidate(parent, stage, judge) for parent in parents]
+        winner = best(own, before)
+        noises = {
+            source.name: float(judge.rates(source).mean()) for source in self._references(stage)
+        }
+        kept = [
+            _raised(parent.fitted, stage)
+            for parent, candidate in zip(parents, before, strict=True)
+            if candidate is winner
+        ]
+        fitted = kept[0] if kept else state.distribution
+        values = {each.name: each.value for each in (*before, *own)}
+        record = _record(stage, state, winner.name, fitted, values, judge.calls)
+        references = _compare(noises, winner.value)
+        return FinishedStage(record, winner.value, references, fitted, winner.distribution)
+
+    def _references(self, stage: Stage) -> Sequence[PerturbationSource]:
+        return self.references if stage.last else ()
+
+    def _judge(self, stage: Stage, parents: int) -> Judge:
+        """As many select inputs and draws as the budget of forward-only calls allows."""
+        _, select = self.find_inputs()
+        columns = stage.family.components + 1 + parents + len(self._references(stage))
+        spent = self.clean_calls + self.forward_calls
+        allowed = FORWARD_SHARE * (self.fit_calls + stage.calls) - spent
+        inputs = int(min(len(select), max(FEWEST, allowed // columns)))
+        draws = int(min(MOST_DRAWS, max(1, allowed // (columns * inputs))))
+        chosen = select.limit(inputs, self.seed)
+        return Judge(self.classifier, chosen, self.budget, draws, self.seed, quantise=self.quantise)
+
+    def _learned(self, finished: Sequence[FinishedStage], fit_seed: int | None) -> LearnedNoise:
+        """What the last stage selected, as a source with its record."""
+        last = finished[-1]
+        name = learned_name(last.selected.family.floor)
+        if fit_seed is not None:
+            name = f"{name}:fit-seed={fit_seed}"
+        budget = self.budget
+        record = LearnedNoiseRecord(
+            name=name,
+            fit_seed=fit_seed,
+            budget=BudgetRecord(
+                norm=budget.norm.name, radius=budget.radius, text=budget.radius_text
+            ),
+            search=self._search_record(finished),
+            diagnostics=self.diagnose(last),
+            nppr_version=version("nppr"),
+            class_names=self.data.class_names,
+            classifier=self.described,
+            data=self.data.name,
+            seed=self.seed,
+            **dict(law_of(last.selected)),
+        )
+        source = Learned(self.budget, last.selected, self.feature_model, label=name)
+        return LearnedNoise(source, record)
+
+    def _search_record(self, finished: Sequence[FinishedStage]) -> SearchRecord:
+        stages = [each.record for each in finished]
+        forward_calls = sum(each.forward_calls for each in stages)
+        return SearchRecord(
+            selected=stages[-1].selected,
+            select_value=finished[-1].select_value,
+            references=finished[-1].references,
+            stages=tuple(each.rounded() for each in stages),
+            fit_calls=sum(each.fit_calls for each in stages),
+            forward_calls=self.clean_calls + forward_calls,
+            settings=self.settings,
+        )
+
+
+def start(
+    stage: Stage,
+    parents: Sequence[FinishedStage],
+    inputs: CleanInputs[Fit],
+    shape: tuple[int, ...],
+    classes: int,
+    seed: int,
+) -> Distribution:
+    """Where a stage starts: at random, or exactly at the solution of its parent lowest on select.
+
+    Noise that depends on nothing is at its worst with one component. Its children start with copies of
+    that one, and classes are sent to different copies, which leaves the law as it is.
+    """
+    features = inputs.features.shape[1]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(seed, f"fit/start/{stage.name}", 0, 0))
+        if not parents:
+            channels, height, width = shape
+            made = Distribution(stage.family, (channels, height, width), classes, features)
+            if made.features:
+                made.mixture.standardise(inputs.features)
+            return made
+        parent = _basis(min(parents, key=lambda each: each.select_value or 0.0))
+        parent = parent.with_floor(stage.family.floor)
+        made = grow(parent, stage.family, classes, features)
+    if made.features and not parent.features:
+        made.mixture.standardise(inputs.features)
+    if only_component(parent) is not None:
+        if made.family.dependency.sees_label:
+            route_by_label(made)
+        elif made.features and made.family.components > 1:
+            route_by_features(made, inputs.features, torch.from_numpy(inputs.part.labels))
+    return made
+
+
+def save_finished(path: Path, identity: str, finished: FinishedStage) -> None:
+    """Keep a finished stage of the run with this identity."""
+    record = FinishedStageRecord(
+        identity=f"{identity} {path.name}",
+        stage=finished.record,
+        select_value=finished.select_value,
+        references=finished.references,
+        fitted=law_of(finished.fitted),
+        selected=law_of(finished.selected),
+    )
+    tensors = add_prefix("fitted/", finished.fitted.state_dict())
+    write_record(path, tensors | add_prefix("selected/", finished.selected.state_dict()), record)
+
+
+def load_finished(path: Path, identity: str, device: torch.device) -> FinishedStage | None:
+    """The finished stage of the run with this identity, if the file is there."""
+    found = read_stage(path)
+    if found is None:
+        return None
+    tensors, content = found
+    try:
+        record = FinishedStageRecord.model_validate(content)
+        if record.identity != f"{identity} {path.name}":
+            raise ValueError("it belongs to another run")
+        return FinishedStage(
+            record.stage,
+            record.select_value,
+            record.references,
+            build(record.fitted, take_prefix("fitted/", tensors)).to(device),
+            build(record.selected, take_prefix("selected/", tensors)).to(device),
+        )
+    except (NpprError, *UNREADABLE) as error:
+        raise unreadable_stage(path, error) from error
+
+
+def _record(
+    stage: Stage,
+    state: FitState,
+    selected: str,
+    fitted: Distribution,
+    values: dict[str, float],
+    forward_calls: int,
+) -> StageRecord:
+    return StageRecord(
+        stage=stage.name,
+        selected=selected,
+        dependency=fitted.family.dependency,
+        components=fitted.family.components,
+        floor=fitted.family.floor,
+        select_values=values,
+        fit_calls=stage.calls,
+        forward_calls=forward_calls,
+        loss=tuple(state.loss),
+        running_pr=tuple(state.pr),
+    )
+
+
+def _compare(noises: dict[str, float], own: float) -> ReferenceChoice | None:
+    """Which of the family and the reference noises is lowest on select."""
+    if not noises:
+        return None
+    values = {FAMILY: own, **noises}
+    lowest = min(values, key=lambda each: values[each])
+    return ReferenceChoice(winner=None if lowest == FAMILY else lowest, select_values=values)
+
+
+def _candidate(parent: FinishedStage, stage: Stage, judge: Judge) -> Candidate:
+    """What a parent selected, as a candidate of its child."""
+    distribution = _raised(parent.selected, stage)
+    return Candidate(parent.record.selected, distribution, judge.of(distribution))
+
+
+def _raised(parent: Distribution, stage: Stage) -> Distribution:
+    """A parent as a member of the stage's family: only its floor can differ."""
+    if parent.family.floor == stage.family.floor:
+        return parent
+    return parent.with_floor(stage.family.floor)
+
+
+def _basis(parent: FinishedStage) -> Distribution:
+    """What a child copies: the fitted mixture, or the one component of noise that sees nothing."""
+    if parent.fitted.family.dependency is not Dependency.INDEPENDENT:
+        return parent.fitted
+    if only_component(parent.selected) is not None:
+        return parent.selected
+    return parent.fitted.sharpened(Rule.LARGEST)

@@ -1,0 +1,186 @@
+"""How learned noise was found and what it looks like, as typed records.
+
+A file of learned noise holds a `LearnedNoiseRecord`; a report holds a `DistributionRecord` for each
+learned source. Nothing here imports PyTorch.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from nppr.noise.family import Dependency, Family, Rule
+from nppr.search.search_settings import SearchSettings
+
+FAMILY = "family"
+"""The learned noise among select values; all other keys are names of reference noises."""
+
+FORMAT = 2
+
+
+class Record(BaseModel):
+    """Frozen, with no unknown fields and no NaN or infinite numbers."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, revalidate_instances="always"
+    )
+
+
+class FeaturesRecord(Record):
+    """Where input-dependent noise takes its features from."""
+
+    model: str
+    fingerprint: str | None
+    layer: str
+    number: int
+
+
+class ClassifierRecord(Record):
+    """The classifier and what identifies it."""
+
+    name: str
+    weights: str | None
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    fingerprint: str
+    features: FeaturesRecord | None
+
+
+class BudgetRecord(Record):
+    """The ball of admissible perturbations; `text` is the radius as people write it."""
+
+    norm: str
+    radius: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.norm} {self.text}"
+
+
+class StageRecord(Record):
+    """One stage of a search; dependency, components and floor are those of what it selected."""
+
+    stage: str
+    selected: str
+    dependency: Dependency
+    components: int
+    floor: float
+    select_values: dict[str, float]
+    fit_calls: int
+    forward_calls: int
+    loss: tuple[float, ...]
+    running_pr: tuple[float, ...]
+
+    def rounded(self) -> StageRecord:
+        """The same with loss and running PR to six decimals, which is enough to plot them."""
+        histories = {name: getattr(self, name) for name in ("loss", "running_pr")}
+        return self.model_copy(
+            update={
+                name: tuple(round(each, 6) for each in known) for name, known in histories.items()
+            }
+        )
+
+
+class ReferenceChoice(Record):
+    """The worst on the select split among the learned family and the reference noises.
+
+    `winner` is the name of a reference noise, or None where the family itself was worst.
+    """
+
+    winner: str | None
+    select_values: dict[str, float]
+
+
+class SearchRecord(Record):
+    """How learned noise was found."""
+
+    selected: str
+    select_value: float | None
+    references: ReferenceChoice | None
+    stages: tuple[StageRecord, ...]
+    fit_calls: int
+    forward_calls: int
+    settings: SearchSettings
+
+
+class Diagnostics(Record):
+    """What learned noise looks like: how many components it uses, and how random it is.
+
+    Those of the weights are computed for every context and averaged: a distribution that uses one
+    component per class is sharp, although all components are used. The entropy ratio of one component
+    is 1. `realised_std` is the standard deviation of delta / radius per pixel over the draws of one
+    input, as a root mean square over pixels and inputs: 0 is one fixed pattern per input. In l2 the
+    radius is that of one pixel, r / sqrt(D). `share_at_edge` is the fraction of pixels (linf) or of
+    draws (l2) at the edge of the budget.
+    """
+
+    entropy_ratio: float
+    max_weight: float
+    min_weight: float
+    std_weight: float
+    effective_components: float
+    realised_std: float
+    share_at_edge: float
+    scale: float
+    floor: float
+
+
+class SeedSpread(Record):
+    """The values of all searches of one floor, by row name."""
+
+    values: dict[str, float]
+    minimum: float
+    spread: float
+
+
+class DistributionRecord(Record):
+    """Learned noise; `name` is that of its rows and of its lines in `per_input.csv`.
+
+    `fit_seed` is the number of a repeated search, None for the search that was chosen.
+    """
+
+    name: str
+    fit_seed: int | None
+    budget: BudgetRecord
+    family: Family
+    rule: Rule
+    features: int
+    search: SearchRecord
+    diagnostics: Diagnostics
+    seeds: SeedSpread | None = None
+
+    @property
+    def winner(self) -> str | None:
+        """The reference noise that was worse on the select split, or None."""
+        return self.search.references.winner if self.search.references else None
+
+
+class LawRecord(Record):
+    """What a distribution is built from, beside its tensors."""
+
+    family: Family
+    rule: Rule
+    shape: tuple[int, int, int]
+    classes: int
+    features: int
+
+
+class FinishedStageRecord(Record):
+    """What the file of a finished stage holds beside its tensors; histories are not rounded."""
+
+    identity: str
+    stage: StageRecord
+    select_value: float | None
+    references: ReferenceChoice | None
+    fitted: LawRecord
+    selected: LawRecord
+
+
+class LearnedNoiseRecord(LawRecord, DistributionRecord):
+    """What a distribution file holds beside its tensors: all it takes to use it without its run."""
+
+    format: int = FORMAT
+    nppr_version: str
+    class_names: tuple[str, ...]
+    classifier: ClassifierRecord | None
+    data: str
+    seed: int

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from nppr.errors import SpecError
+from nppr.noise.family import KEYS_KERNEL, TORCH_KERNEL, UPSAMPLERS, Dependency, Family
+
+INSIDE = {
+    "independent": {"independent", "label", "input", "joint"},
+    "label": {"label", "joint"},
+    "input": {"input", "joint"},
+    "joint": {"joint"},
+}
+
+
+@pytest.mark.parametrize("small", Dependency)
+@pytest.mark.parametrize("large", Dependency)
+def test_contains_is_the_order_of_the_table(large: Dependency, small: Dependency) -> None:
+    assert large.contains(small) == (large.value in INSIDE[small.value])
+
+
+def test_contains_is_a_partial_order() -> None:
+    for a in Dependency:
+        assert a.contains(a)
+        for b in Dependency:
+            assert a is b or not (a.contains(b) and b.contains(a))
+            for c in Dependency:
+                assert a.contains(c) or not (a.contains(b) and b.contains(c))
+
+
+def test_what_each_dependency_sees() -> None:
+    assert {d.value for d in Dependency if d.sees_label} == {"label", "joint"}
+    assert {d.value for d in Dependency if d.sees_input} == {"input", "joint"}
+
+
+def test_words_say_what_is_seen() -> None:
+    assert len({d.words for d in Dependency}) == 4
+    for d in Dependency:
+        assert ("label" in d.words) == d.sees_label
+        assert ("input" in d.words) == d.sees_input
+
+
+ADAPTER = TypeAdapter(Family)
+sizes = st.integers(1, 1000)
+families = st.builds(
+    Family,
+    dependency=st.sampled_from(Dependency),
+    components=sizes,
+    covariance=st.sampled_from(["diag", "full", "lowrank:1", "lowrank:8"]),
+    upsampler=st.sampled_from(UPSAMPLERS),
+    latent_dim=st.none() | sizes,
+    grid=st.none() | sizes,
+    hidden_dim=sizes,
+    label_dim=sizes,
+    min_std=st.floats(1e-6, 10),
+    floor=st.floats(0, 1),
+    kernel=st.sampled_from([KEYS_KERNEL, TORCH_KERNEL]),
+    label_only=st.booleans(),
+    scaled=st.booleans(),
+    wide_heads=st.booleans(),
+)
+
+
+@given(family=families)
+def test_a_family_survives_json(family: Family) -> None:
+    assert ADAPTER.validate_json(ADAPTER.dump_json(family)) == family
+    assert Family(**json.loads(json.dumps(asdict(family)))) == family
+
+
+@pytest.mark.parametrize("value", ["everything", "Joint", None])
+def test_bad_dependency_is_named(value: Any) -> None:
+    with pytest.raises(SpecError, match="`dependency` must be one of independent, input, joint"):
+        Family(dependency=value)
+
+
+def test_settings_and_records_are_checked_without_torch() -> None:
+    code = """
+import sys
+from nppr.noise.family import Family
+from nppr.search.search_record import SearchRecord
+from nppr.search.search_settings import default_settings, walk
+walk(default_settings(Family(covariance="lowrank:8", upsampler="bicubic")))
+sys.exit("torch" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ["components", "latent_dim", "grid", "hidden_dim", "label_dim"])
+@pytest.mark.parametrize("value", [0, -1, 2.5, "7", math.nan])
+def test_bad_sizes_are_named(name: str, value: Any) -> None:
+    argument = name.replace("_", "-")
+    with pytest.raises(SpecError, match=f"`{argument}` must be a whole number >= 1, got"):
+        Family(**{name: value})
+
+
+@pytest.mark.parametrize("value", [0, -0.1, math.nan, math.inf, -math.inf])
+def test_bad_min_std_is_named(value: float) -> None:
+    with pytest.raises(SpecError, match="`min-std` must be a number > 0, got"):
+        Family(min_std=value)
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, math.nan, math.inf])
+def test_bad_floor_is_named(value: float) -> None:
+    with pytest.raises(SpecError, match=r"`floor` must lie in \[0, 1\], got"):
+        Family(floor=value)
+
+
+@pytest.mark.parametrize("value", ["", "diagonal", "diag:2", "full:", "low-rank:3", "Diag"])
+def test_bad_covariance_is_named(value: str) -> None:
+    with pytest.raises(SpecError, match="`covariance` must be one of diag, full, lowrank:R, got"):
+        Family(covariance=value)
+
+
+@pytest.mark.parametrize("value", ["", "bicubics", "None", "nearest"])
+def test_bad_upsampler_is_named(value: str) -> None:
+    with pytest.raises(SpecError, match="`upsampler` must be one of bicubic, multiscale, none, tr"):
+        Family(upsampler=value)
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    with pytest.raises(SpecError, match="Did you mean 'bicubic'"):
+        Family(upsampler="bicubics")
+    with pytest.raises(SpecError, match="Did you mean 'diag'"):
+        Family(covariance="diagonal")
+
+
+def test_with_changes_one_setting_and_checks_it() -> None:
+    family = Family(components=3)
+    assert family.with_(floor=0.5) == Family(components=3, floor=0.5)
+    assert family == Family(components=3)
+    with pytest.raises(SpecError, match="`floor`"):
+        family.with_(floor=2.0)
+
+
+@pytest.mark.parametrize(("side", "grid"), [(1, 4), (28, 4), (32, 4), (33, 7), (224, 7)])
+def test_grid_follows_the_image_unless_given(side: int, grid: int) -> None:
+    assert Family().grid_for(side) == grid
+    assert Family(grid=5).grid_for(side) == 5

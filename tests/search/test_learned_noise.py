@@ -1,0 +1,407 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import nppr
+from helpers import learned_noise
+from nppr.budget import Budget
+from nppr.classifiers import Prepared, load_classifier, prepare
+from nppr.data import Data, load_data
+from nppr.draws import DrawBlock
+from nppr.errors import BudgetError, DistributionError, RunFolderError
+from nppr.measure import measure, probe
+from nppr.noise.distribution import Distribution
+from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
+from nppr.noise.mixture import Context
+from nppr.records import read_record, write_record
+from nppr.search.learned_noise import (
+    LearnedNoise,
+    load_learned,
+    read_distribution,
+    save_learned,
+)
+from nppr.search.search_record import (
+    FAMILY,
+    LearnedNoiseRecord,
+)
+from nppr.search.search_settings import default_settings
+from nppr.sources import Learned
+from nppr.types import IntArray
+
+SHAPE, CLASSES, FEATURES = (1, 5, 6), 4, 6
+BUDGET = Budget.linf("8/255")
+
+
+def made(**changes: Any) -> Distribution:
+    torch.manual_seed(0)
+    small = Family(components=3, hidden_dim=8, label_dim=4, upsampler="bicubic").with_(**changes)
+    distribution = Distribution(small, SHAPE, CLASSES, FEATURES).requires_grad_(False)
+    for value in distribution.parameters():
+        value.add_(0.5 * torch.randn_like(value))
+    if small.dependency.sees_input:
+        distribution.mixture.standardise(torch.randn(9, FEATURES))
+    return distribution
+
+
+def learned(distribution: Distribution, name: str = "nppr") -> LearnedNoise:
+    return learned_noise(distribution, BUDGET, name)
+
+
+def saved(folder: Path, distribution: Distribution, name: str = "nppr") -> Path:
+    (path,) = save_learned(folder, [learned(distribution, name)])
+    return path
+
+
+def exact(distribution: Distribution) -> Tensor:
+    draws = DrawBlock(0, "evaluate", tuple(range(4)), 0, 8, torch.device("cpu"))
+    features = torch.randn(4, FEATURES, generator=torch.Generator().manual_seed(0))
+    return distribution.exact(Context(torch.arange(4), features), draws, BUDGET)
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(DistributionError) as error:
+        load_learned(path)
+    message = str(error.value)
+    assert message.startswith("`distribution` must be a file written by nppr fit, got")
+    assert "\n" not in message
+    assert path.name in message
+    return message
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """A crafted file: its checksum is that of what it holds."""
+    tensors, content = read_record(path)
+    change(content)
+    write_record(path, tensors, content)
+
+
+@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("covariance", ["diag", "lowrank:2", "full"])
+@pytest.mark.parametrize("upsampler", UPSAMPLERS)
+def test_what_is_read_is_what_was_written(
+    tmp_path: Path, dependency: Dependency, covariance: str, upsampler: str
+) -> None:
+    before = made(dependency=dependency, covariance=covariance, upsampler=upsampler, floor=0.25)
+    after, notes = read_distribution(saved(tmp_path, before))
+    assert after.family == before.family
+    assert (after.shape, after.classes, after.features) == (SHAPE, CLASSES, before.features)
+    assert not after.training
+    state, expected = after.state_dict(), before.state_dict()
+    assert state.keys() == expected.keys()
+    assert all(torch.equal(state[name], value) for name, value in expected.items())
+    assert torch.equal(exact(after.requires_grad_(False)), exact(before))
+    assert notes == learned(before).record
+    assert learned(after).checksum == learned(before).checksum
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"label_only": True}, {"scaled": False}, {"wide_heads": True}, {"kernel": -0.75}, {"grid": 2}],
+)
+def test_every_setting_comes_back(tmp_path: Path, changes: dict[str, Any]) -> None:
+    before = made(**changes)
+    after, _ = read_distribution(saved(tmp_path, before))
+    assert after.family == before.family
+    assert torch.equal(exact(after.requires_grad_(False)), exact(before))
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_the_rule_and_the_chosen_components_come_back(tmp_path: Path, rule: Rule) -> None:
+    before = made().sharpened(rule, torch.tensor([2, 0, 1, 1]))
+    after, _ = read_distribution(saved(tmp_path, before))
+    assert after.rule is rule
+    assert after.chosen.tolist() == [2, 0, 1, 1]
+    assert torch.equal(exact(after.requires_grad_(False)), exact(before))
+
+
+@pytest.mark.parametrize("name", ["nppr", "nppr.v1", "nppr:floor=0.5"])
+@pytest.mark.parametrize("ending", ["", ".safetensors"])
+def test_the_file_is_found_with_and_without_its_ending(
+    tmp_path: Path, name: str, ending: str
+) -> None:
+    path = saved(tmp_path / "new", made(), name)
+    (found,) = load_learned(str(path).removesuffix(".safetensors") + ending)
+    assert found.source.name == name
+    assert found.source.budget == BUDGET
+    assert torch.equal(exact(found.source.distribution.requires_grad_(False)), exact(made()))
+
+
+def test_reading_leaves_the_random_numbers_alone(tmp_path: Path) -> None:
+    path = saved(tmp_path, made())
+    before = torch.random.get_rng_state()
+    read_distribution(path)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    path = saved(tmp_path, made())
+    path.unlink()
+    assert "No such file" in refused(path)
+    assert "No such file" in refused(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_truncated_file(tmp_path: Path, share: float) -> None:
+    path = saved(tmp_path, made())
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    refused(path)
+
+
+@settings(
+    deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_refused(tmp_path: Path, place: float, bit: int) -> None:
+    path = saved(tmp_path, made())
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    path.write_bytes(content)
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("format", 1),
+        ("format", "one"),
+        ("rule", "smallest"),
+        ("shape", [1, 5]),
+        ("shape", [2, 5, 6]),
+        ("shape", [1, -5, 6]),
+        ("classes", 5),
+        ("classes", -1),
+        ("features", 7),
+        ("features", None),
+        ("budget", {}),
+        ("budget", {"norm": "l3", "radius": 0.1, "text": "0.1"}),
+        ("budget", {"norm": "linf", "radius": -1, "text": "-1"}),
+        ("budget", {"norm": ["linf"], "radius": 1, "text": "1"}),
+        ("family", []),
+        ("search", {}),
+        ("diagnostics", {"floor": 0.0}),
+        ("unheard_of", 1),
+    ],
+)
+def test_an_edited_field(tmp_path: Path, field: str, value: Any) -> None:
+    path = saved(tmp_path, made())
+    edited(path, lambda values: values.update({field: value}))
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("dependency", "label"),
+        ("dependency", "everything"),
+        ("components", 4),
+        ("components", 0),
+        ("covariance", "full"),
+        ("covariance", "lowrank:99"),
+        ("upsampler", "none"),
+        ("upsampler", "nearest"),
+        ("latent_dim", 3),
+        ("grid", 3),
+        ("hidden_dim", 9),
+        ("label_dim", 3),
+        ("min_std", 0),
+        ("min_std", "small"),
+        ("floor", 2),
+        ("floor", None),
+        ("kernel", "keys"),
+        ("scaled", False),
+        ("label_only", True),
+        ("wide_heads", True),
+        ("unheard_of", 1),
+    ],
+)
+def test_an_edited_family(tmp_path: Path, field: str, value: Any) -> None:
+    path = saved(tmp_path, made())
+    edited(path, lambda values: values["family"].update({field: value}))
+    refused(path)
+
+
+@pytest.mark.parametrize("name", sorted(set(LearnedNoiseRecord.model_fields) - {"seeds"}))
+def test_a_field_left_out(tmp_path: Path, name: str) -> None:
+    path = saved(tmp_path, made())
+    edited(path, lambda values: values.pop(name))
+    refused(path)
+
+
+def test_the_format_is_named(tmp_path: Path) -> None:
+    path = saved(tmp_path, made())
+    edited(path, lambda values: values.update(format=3))
+    assert "it has format 3, this version reads 2" in refused(path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nan_and_infinite_numbers(tmp_path: Path, value: float) -> None:
+    broken = made()
+    broken.mixture.means[1, 2] = value
+    assert "hold NaN or infinite numbers" in refused(saved(tmp_path, broken))
+
+
+@pytest.mark.parametrize("value", [-1, 3])
+def test_a_chosen_component_that_does_not_exist(tmp_path: Path, value: int) -> None:
+    broken = made().sharpened(Rule.CHOSEN, torch.tensor([0, 1, value, 2]))
+    assert "chooses components it does not have" in refused(saved(tmp_path, broken))
+
+
+def test_tensors_that_do_not_fit_their_family(tmp_path: Path) -> None:
+    path = saved(tmp_path, made(covariance="diag"))
+    tensors, content = read_record(path)
+    means = tensors["mixture.means"]
+    for changes in ({"mixture.means": means.reshape(-1)}, {"mixture.more": means}):
+        write_record(path, {**tensors, **changes}, content)
+        refused(path)
+    write_record(path, {"mixture.means": means}, content)
+    refused(path)
+
+
+class Trap:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[Path]]:
+        return Path.touch, (self.path,)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    path, sprung = saved(tmp_path, made()), tmp_path / "sprung"
+    pickle.loads(pickle.dumps(Trap(sprung)))
+    assert sprung.exists(), "the trap works"
+    sprung.unlink()
+    path.write_bytes(pickle.dumps(Trap(sprung)))
+    refused(path)
+    torch.save({"mixture.means": Trap(sprung)}, path)
+    refused(path)
+    assert not sprung.exists()
+
+
+SMALL = default_settings(Family(components=2), calls=2048, inputs=64, seeds=2)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> list[LearnedNoise]:
+    return nppr.learn(fit=SMALL, fit_inputs=150, select_inputs=60)
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return load_data("digits").limit(inputs=40)
+
+
+@pytest.fixture
+def folder(fitted: list[LearnedNoise], tmp_path: Path) -> Path:
+    save_learned(tmp_path / "distributions", fitted)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def classifier(data: Data) -> Prepared:
+    known = load_classifier("digits-cnn", data=data)
+    return prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
+
+
+def right(source: Learned, data: Data, classifier: Prepared) -> IntArray:
+    return measure(source, classifier, data.evaluate, draws=8).right
+
+
+def test_the_lowest_of_a_floor_bears_the_plain_name(fitted: list[LearnedNoise]) -> None:
+    names = [each.source.name for each in fitted]
+    assert names[::2] == ["nppr", "nppr:floor=0.5"]
+    for plain, other in (names[:2], names[2:]):
+        assert other in (f"{plain}:fit-seed=0", f"{plain}:fit-seed=1")
+    values = [each.record.search.select_value for each in fitted]
+    assert values == [*sorted(values[:2]), *sorted(values[2:])]  # type: ignore[type-var]
+
+
+def test_what_is_loaded_is_what_was_saved(
+    fitted: list[LearnedNoise], folder: Path, data: Data, classifier: Prepared
+) -> None:
+    loaded = {each.source.name: each for each in load_learned(folder)}
+    assert loaded.keys() == {each.source.name for each in fitted}
+    for before in fitted:
+        after = loaded[before.source.name]
+        assert after.source.budget == before.source.budget
+        assert after.record == before.record
+        assert after.checksum == before.checksum
+        np.testing.assert_array_equal(
+            right(after.source, data, classifier), right(before.source, data, classifier)
+        )
+
+
+def test_a_run_folder_its_distributions_and_each_file_can_be_loaded(folder: Path) -> None:
+    inner = folder / "distributions"
+    assert len(load_learned(folder)) == len(load_learned(inner)) == 4
+    for name in ("nppr", "nppr.safetensors", "nppr_floor=0.5", "nppr_floor=0.5.safetensors"):
+        (one,) = load_learned(inner / name)
+        assert one.source.name == ("nppr:floor=0.5" if "0.5" in name else "nppr")
+
+
+def test_another_radius_scales_the_noise(folder: Path, data: Data, classifier: Prepared) -> None:
+    (near,) = load_learned(folder / "distributions" / "nppr")
+    (far,) = load_learned(folder / "distributions" / "nppr", Budget.linf(0.3))
+    x, y = data.evaluate.batch(np.arange(4))
+    first, second = (
+        each.source.sample(x, y, 3, model=classifier.reference) for each in (near, far)
+    )
+    torch.testing.assert_close(3 * first, second)
+    means = [right(each.source, data, classifier).mean() for each in (near, far)]
+    assert means[1] < means[0]
+
+
+def test_a_folder_without_distributions_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(DistributionError, match="`distribution` must be a folder with"):
+        load_learned(tmp_path)
+    with pytest.raises(DistributionError, match="`distribution` must be a file written"):
+        load_learned(tmp_path / "nothing")
+
+
+def test_what_was_learned_is_assessed_without_a_search(fitted: list[LearnedNoise]) -> None:
+    told: list[object] = []
+    report = nppr.assess(
+        inputs=40, draws=8, sources="uniform", distributions=fitted, on_fit=told.append
+    )
+    names = {row.source for row in report.results}
+    assert {"uniform", *(each.source.name for each in fitted)} <= names
+    assert told == []
+
+
+def test_distributions_of_another_budget_are_refused(fitted: list[LearnedNoise]) -> None:
+    with pytest.raises(BudgetError, match="must be that of all sources"):
+        nppr.assess(inputs=10, budget=Budget.linf(0.2), distributions=fitted)
+
+
+@pytest.mark.parametrize("winner", [None, "laplace"])
+def test_a_reference_that_was_worse_is_named(winner: str | None) -> None:
+    found = learned_noise(made(), BUDGET, winner=winner)
+    assert found.winner == winner
+    assert found.described()["fit"]["with_references"]["winner"] == (winner or FAMILY)
+
+
+def test_it_was_compared_on_its_own_classifier_in_its_own_budget_only() -> None:
+    known = learned(made())
+    assert known.compared("abc")
+    assert not known.compared("another")
+    moved = replace(known, source=replace(known.source, budget=Budget.linf(0.2)))
+    assert not moved.compared("abc")
+
+
+def test_another_fit_does_not_resume_a_run(tmp_path: Path) -> None:
+    fit = default_settings(Family(components=2), floors=(0.0,), calls=1024, inputs=64)
+    first, second = (nppr.learn(fit=fit, fit_inputs=100, select_inputs=50, seed=n) for n in (0, 1))
+    nppr.assess(inputs=20, draws=4, sources="", distributions=first, out=tmp_path)
+    with pytest.raises(RunFolderError, match="nppr"):
+        nppr.assess(inputs=20, draws=4, sources="", distributions=second, out=tmp_path, resume=True)

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from nppr.budget import Budget
+from nppr.classifiers import Prepared, load_classifier, prepare
+from nppr.data import load_data
+from nppr.measure import probe
+from nppr.noise.distribution import Distribution
+from nppr.noise.family import Dependency, Family
+from nppr.search.search_record import Diagnostics
+from nppr.search.selection import (
+    Candidate,
+    CleanInputs,
+    Judge,
+    _crossed,
+    _per_class,
+    best,
+    candidates,
+    diagnose,
+    find_clean_inputs,
+    weight_diagnostics,
+)
+from nppr.types import FloatArray, IntArray, Select
+
+CLASSES = 10
+EMPTY = Distribution(Family(Dependency.INDEPENDENT, components=1), (1, 2, 2), 2)
+
+
+def candidate(rates: FloatArray, name: str = "some") -> Candidate:
+    return Candidate(name, EMPTY, rates)
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    data = load_data("digits").limit(select_inputs=40)
+    known = load_classifier("digits-cnn", data=data)
+    classifier = prepare(known, probe(data.evaluate), classes=CLASSES, micro_batch=64)
+    found = find_clean_inputs(classifier, data.select, features=True)
+    return Judge(classifier, found, Budget.linf(0.4), draws=128, seed=0)
+
+
+def distribution(dependency: Dependency, judge: Judge) -> Distribution:
+    """Three components of uneven weight that are far apart."""
+    torch.manual_seed(0)
+    features = judge.inputs.features.shape[1]
+    made = Distribution(Family(dependency, components=3), (1, 8, 8), CLASSES, features)
+    with torch.no_grad():
+        made.mixture.logits.copy_(torch.tensor([0.6, 0.3, 0.1]).log())
+        made.mixture.means.mul_(2)
+        if dependency.sees_label:
+            made.mixture.label_weights.weight.normal_()
+    return made.eval()
+
+
+@pytest.mark.parametrize("dependency", [Dependency.INDEPENDENT, Dependency.LABEL])
+def test_the_mixture_by_its_table_is_the_mixture_as_a_whole(
+    dependency: Dependency, judge: Judge
+) -> None:
+    made = distribution(dependency, judge)
+    found = candidates("it", made, judge)
+    whole = judge.of(made)
+    assert 0.05 < whole.mean() < 0.95
+    assert found[0].value == pytest.approx(float(whole.mean()), abs=0.015)
+    np.testing.assert_allclose(found[0].rates, whole, atol=0.2)
+
+
+def test_variants_depend_on_what_the_noise_sees(judge: Judge) -> None:
+    quick = replace(judge, draws=1)
+    names = [
+        [each.name for each in candidates("it", distribution(dependency, judge), quick)]
+        for dependency in (Dependency.INDEPENDENT, Dependency.LABEL)
+    ]
+    assert names[0] == ["it", "it, largest weight", "it, best component"]
+    assert names[1] == [*names[0], "it, best per class"]
+
+
+def test_largest_weight_is_scored_as_it_will_be_measured(judge: Judge) -> None:
+    found = candidates("it", distribution(Dependency.LABEL, judge), judge)
+    np.testing.assert_array_equal(found[1].rates, judge.of(found[1].distribution))
+
+
+def test_a_judge_counts_its_calls(judge: Judge) -> None:
+    before = judge.calls
+    judge.table(distribution(Dependency.LABEL, judge))
+    assert judge.calls - before == 3 * len(judge.inputs) * judge.draws
+
+
+def test_weights_are_a_distribution_for_every_input(judge: Judge) -> None:
+    weights = judge.weights(distribution(Dependency.LABEL, judge))
+    assert weights.shape == (len(judge.inputs), 3)
+    np.testing.assert_allclose(weights.sum(1), 1)
+
+
+rates = arrays(np.float64, 20, elements=st.integers(0, 16).map(lambda n: n / 16))
+
+
+@given(rates, rates)
+def test_a_parent_stays_unless_a_child_is_better_beyond_one_standard_error(
+    own: FloatArray, before: FloatArray
+) -> None:
+    child, parent = candidate(own, "child"), candidate(before, "parent")
+    difference = own - before
+    error = difference.std(ddof=1) / np.sqrt(len(own))
+    expected = child if difference.mean() < -error else parent
+    assert best([child], [parent]) is expected
+    assert best([child], [parent]).value <= parent.value
+
+
+@given(st.lists(rates, min_size=1, max_size=4))
+def test_without_parents_the_lowest_is_taken(each: list[FloatArray]) -> None:
+    assert best([candidate(own) for own in each], []).value == min(own.mean() for own in each)
+
+
+def test_a_tie_keeps_the_parent() -> None:
+    child, parent = candidate(np.ones(5)), candidate(np.ones(5))
+    assert best([child], [parent]) is parent
+
+
+def test_of_several_parents_the_lowest_is_the_one_to_beat() -> None:
+    parents = [candidate(np.full(8, value)) for value in (0.5, 0.2, 0.9)]
+    assert best([candidate(np.full(8, 0.3))], parents) is parents[1]
+    child = candidate(np.full(8, 0.1))
+    assert best([child], parents) is child
+
+
+def test_every_class_gets_its_own_component_and_absent_ones_that_of_all() -> None:
+    table = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.5]])
+    labels = np.array([0, 0, 0, 2])
+    assert _per_class(table, labels, 4).tolist() == [0, 0, 1, 0]
+
+
+def test_cross_fitting_has_no_bias_where_all_components_are_alike() -> None:
+    generator = np.random.default_rng(0)
+    crossed, naive = [], []
+
+    def choose(some: FloatArray, _: IntArray) -> IntArray:
+        return np.full(2, some.mean(0).argmin())
+
+    for _ in range(600):
+        table = generator.binomial(4, 0.5, (24, 7)) / 4
+        crossed.append(_crossed(table, np.arange(24) % 2, choose).mean())
+        naive.append(table.mean(0).min())
+    error = float(np.std(crossed) / np.sqrt(len(crossed)))
+    assert abs(np.mean(crossed) - 0.5) < 4 * error
+    assert np.mean(naive) < 0.5 - 20 * error
+
+
+def test_cross_fitting_finds_a_component_that_is_really_lower() -> None:
+    table = np.tile([0.9, 0.2, 0.8], (10, 1))
+    labels = np.arange(10) % 2
+    found = _crossed(table, labels, lambda some, known: _per_class(some, known, 2))
+    np.testing.assert_array_equal(found, np.full(10, 0.2))
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Prepared:
+    data = load_data("digits")
+    known = load_classifier("digits-cnn", data=data)
+    return prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
+
+
+@pytest.fixture(scope="module")
+def inputs(classifier: Prepared) -> CleanInputs[Select]:
+    data = load_data("digits").limit(select_inputs=40)
+    return find_clean_inputs(classifier, data.select, features=False)
+
+
+def noise(
+    classifier: Prepared, inputs: CleanInputs[Select], budget: Budget, floor: float, mean: float
+) -> Diagnostics:
+    family = Family(Dependency.LABEL, components=1, floor=floor, min_std=1e-6)
+    made = Distribution(family, (1, 8, 8), 10)
+    with torch.no_grad():
+        made.mixture.means.fill_(mean)
+        made.mixture.raw.fill_(-30)
+    return diagnose(made, made, Judge(classifier, inputs, budget, draws=1, seed=0))
+
+
+def test_even_weights_use_all_components() -> None:
+    found = weight_diagnostics(np.full((5, 4), 0.25))
+    expected = {
+        "entropy_ratio": 1, "max_weight": 0.25, "min_weight": 0.25, "std_weight": 0,
+        "effective_components": 4,
+    }  # fmt: skip
+    assert found == pytest.approx(expected)
+
+
+def test_one_component_per_context_is_sharp_although_all_are_used() -> None:
+    found = weight_diagnostics(np.eye(3))
+    assert found["entropy_ratio"] == pytest.approx(0)
+    assert found["effective_components"] == pytest.approx(1)
+    assert found["max_weight"] == 1
+
+
+def test_a_single_component_has_ratio_1() -> None:
+    assert weight_diagnostics(np.ones((3, 1)))["entropy_ratio"] == 1
+
+
+def test_a_fixed_pattern_has_no_spread(classifier: Prepared, inputs: CleanInputs[Select]) -> None:
+    found = noise(classifier, inputs, Budget.linf(0.1), 0.0, 5.0)
+    assert found.realised_std < 1e-3
+    assert found.share_at_edge == 1
+    assert found.scale == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("rho", [0.5, 1.0])
+def test_a_floor_has_the_spread_of_its_uniform_noise(
+    rho: float, classifier: Prepared, inputs: CleanInputs[Select]
+) -> None:
+    found = noise(classifier, inputs, Budget.linf(0.1), rho, 0.0)
+    assert found.realised_std == pytest.approx(rho / math.sqrt(3), rel=0.03)
+    assert found.share_at_edge == pytest.approx(0.01 if rho == 1 else 0, abs=0.005)
+    assert found.floor == rho
+
+
+def test_the_spread_does_not_depend_on_the_radius(
+    classifier: Prepared, inputs: CleanInputs[Select]
+) -> None:
+    small, large = (
+        noise(classifier, inputs, Budget.l2(radius), 0.5, 0.0).realised_std for radius in (0.1, 2.0)
+    )
+    assert small == pytest.approx(large, rel=1e-4)
