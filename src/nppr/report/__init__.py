@@ -1,7 +1,10 @@
-"""The report: its schema, and what is rendered from it."""
+"""The report: its records, its files, and what is rendered from them."""
 
-from nppr.report.folder import RunFiles, read_run
+from nppr.report.model import Flag, ReportRecord, Result
 from nppr.report.per_input import PerInput
-from nppr.report.schema import Flag, Report, Result, read_report
+from nppr.report.report import Report
+from nppr.report.run_files import RunFiles, read_report, read_run
 
-__all__ = ["Flag", "PerInput", "Report", "Result", "RunFiles", "read_report", "read_run"]
+__all__ = [
+    "Flag", "PerInput", "Report", "ReportRecord", "Result", "RunFiles", "read_report", "read_run",
+]  # fmt: skip

@@ -1,14 +1,15 @@
 """The report as typed records. `report.json` is the truth; everything else is rendered from it.
 
-A `Result` states its facts in fields (source, dependency, floor, radius, ...). Its `name` is made from them for
-display and for looking up lines of `per_input.csv`; nothing parses it.
+A `Result` states its facts in fields (source, dependency, floor, radius, ...). Its `name` is made from
+them for display; nothing parses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from nppr.distributions.dependency import Dependency
 from nppr.distributions.settings import Family
@@ -23,6 +24,11 @@ CLEAN = "clean"
 MERGED = "merged"
 """The source of AR over everything in the budget."""
 
+SPLITTING = "draws + splitting"
+"""The method of results that join plain draws and splitting."""
+
+Confidence = Annotated[float, Field(gt=0, lt=1)]
+
 
 class Record(BaseModel):
     """Frozen, with no unknown fields and no NaN or infinite numbers."""
@@ -33,8 +39,8 @@ class Record(BaseModel):
 class Result(Record):
     """One number of one source, with everything needed to quote it.
 
-    `tally` names the measurement it was read off, as in `per_input.csv`. A source that failed has one result
-    without a value, and `error` states why.
+    `tally` names the measurement it was read off, as in `per_input.csv`. A source that failed has one
+    result without a value, and `error` states why.
     """
 
     source: str
@@ -43,7 +49,7 @@ class Result(Record):
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    confidence: float
+    confidence: Confidence
     method: str | None = None
     claim: Claim | None = None
     direction: Direction | None = None
@@ -156,6 +162,8 @@ class SourceRecord(Record):
     kind: str
     metric: Metric
     options: dict[str, bool | int | float | str]
+    fixed: bool = False
+    """Noise that sees neither input nor classifier."""
 
 
 class SettingsRecord(Record):
@@ -169,7 +177,7 @@ class SettingsRecord(Record):
     inputs: int | None = None
     fit_inputs: int | None = None
     select_inputs: int | None = None
-    confidence: float
+    confidence: Confidence
     quantise: bool = False
     only_merged: bool = False
     precision: float | None = None
@@ -237,7 +245,7 @@ class SeedSpread(Record):
 
 
 class DistributionRecord(Record):
-    """Learned noise that was measured; `name` is that of its rows and of its lines in `per_input.csv`."""
+    """Learned noise that was measured; `name` is that of its results and of their tally."""
 
     name: str
     fit_seed: int | None
@@ -296,7 +304,7 @@ class Width(Record):
 
 
 class PrecisionRecord(Record):
-    """The rounds of a run that measures until its intervals are narrow enough: `(inputs, draws)` each."""
+    """The rounds, `(inputs, draws)` each, of a run that measures until its intervals are narrow."""
 
     asked: float
     reached: bool
@@ -336,12 +344,12 @@ class ReportRecord(Record):
     classifier: ClassifierRecord
     data: DataRecord
     budget: BudgetRecord
-    seed: int
+    seed: Annotated[int, Field(ge=0)]
     settings: SettingsRecord
     results: tuple[Result, ...]
     """At the radius of the budget."""
     other_radii: tuple[Result, ...] = ()
-    """The sources again at other radii; `Result.radius` tells which."""
+    """The sources again at other radii, each at its `Result.radius`."""
     distributions: tuple[DistributionRecord, ...] = ()
     flags: tuple[Flag, ...] = ()
     grade: Grade

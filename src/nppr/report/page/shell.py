@@ -1,4 +1,4 @@
-"""The shell of every page: head, style, script, footer, and the policy that lets nothing else in.
+"""The shell of every page: head, style, script, figures, and the policy that admits nothing else.
 
 A page is one file. Its policy admits the style and the script below by their hashes, images from data
 URIs, and nothing from elsewhere. So bodies hold no `style` attributes and no `onclick`: positions are
@@ -10,22 +10,33 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from nppr.report.page.numbers import percent
+from nppr.report.numbers import percent
 
-__all__ = ["page_shell", "rendered", "style_text"]
+_STYLED = re.compile(r'\sstyle="([^"]*)"')
+_DECLARATION = re.compile(r"\s*([a-z-]+)\s*:\s*([^;]+)")
+_FONT = re.compile(r"(?P<before>.*?)(?P<size>[\d.]+(?:px|pt))\s+(?P<family>.+)")
+_BLOCKS = re.compile(
+    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", re.DOTALL
+)
+_NAMED = re.compile(r'\sid="([^"]+)"')
+_REFERRED = re.compile(r'(href="#|url\(#)([^")]+)')
+_ROOT = re.compile(r"<svg\b([^>]*)>")
+_SIZED = re.compile(r'\s(width|height|role|aria-label)="[^"]*"')
 
 
 def page_shell(title: str, body: Markup) -> str:
     """A whole page around a body; the title is escaped, the body is taken as it is."""
-    style, script = style_text(), _asset("page.js")
+    style, script = _asset("page.css"), _asset("page.js")
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;"
         f" style-src {_hashed(style)}; script-src {_hashed(script)}"
@@ -48,9 +59,39 @@ def rendered(template: str, *, package: str = "nppr.report.page", **values: Any)
     return Markup(_environment(package).get_template(template).render(**values))
 
 
-def style_text() -> str:
-    """The style of all pages."""
-    return _asset("page.css")
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure with its text alternative; `svg` is the text of an SVG file."""
+
+    id: str
+    title: str
+    alt: str
+    caption: str
+    svg: str
+
+    @property
+    def markup(self) -> Markup:
+        """The figure as a part of a page.
+
+        Style attributes, which the policy refuses, become attributes of the same meaning; names get the
+        figure's in front, so that two figures do not share any; the size follows the page's width.
+        """
+        text = _BLOCKS.sub("", self.svg).strip()
+        text = _STYLED.sub(_attributes, text)
+        text = _NAMED.sub(lambda found: f' id="{self.id}-{found[1]}"', text)
+        text = _REFERRED.sub(lambda found: f"{found[1]}{self.id}-{found[2]}", text)
+        head = f'<svg role="img" aria-label="{escape(self.alt)}"'
+        return Markup(_ROOT.sub(lambda found: f"{head}{_SIZED.sub('', found[1])}>", text, 1))
+
+
+def _attributes(styled: re.Match[str]) -> str:
+    """The declarations of a style attribute as attributes."""
+    found: dict[str, str] = dict(_DECLARATION.findall(styled[1]))
+    font = _FONT.fullmatch(found.pop("font", "").strip())
+    if font:
+        weight = {"font-weight": "bold"} if "bold" in font["before"] else {}
+        found |= {"font-size": font["size"], "font-family": font["family"], **weight}
+    return "".join(f' {name}="{value.strip()}"' for name, value in found.items())
 
 
 def _hashed(text: str) -> str:
