@@ -150,8 +150,7 @@ def _faults(record: Worst | Draws) -> Iterator[str]:
             yield f"{name!r} must hold {kind} numbers, holds {value.dtype}"
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             yield f"NaN or infinite numbers in {name!r}"
-        known = dict(zip(letters, value.shape, strict=False)) if value.numel() else {}
-        if value.dim() != len(letters) or any(sizes.get(k, v) != v for k, v in known.items()):
-            expected = ", ".join(str(sizes.get(letter, letter)) for letter in letters)
-            yield f"shape {tuple(value.shape)}, not ({expected}), in {name!r}"
-        sizes |= known
+        known = zip(letters, value.shape, strict=False) if value.numel() else ()
+        same = [sizes.setdefault(letter, size) == size for letter, size in known]
+        if value.dim() != len(letters) or not all(same):
+            yield f"shape {tuple(value.shape)}, not ({', '.join(letters)}) with {sizes}, in {name!r}"

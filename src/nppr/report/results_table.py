@@ -129,7 +129,8 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
     (Column("interval", "{level} interval", number=True, interval=True), _interval),
     (Column("guaranteed", "guaranteed", number=True, interval=True), _guaranteed),
     (Column("normalised", "/ clean", number=True), _normalised),
-    (Column("inputs", "inputs", number=True, terminal=None), _count("inputs")),
+    # The page states the inputs once, above the table.
+    (Column("inputs", "inputs", number=True, terminal=None, page=False), _count("inputs")),
     (Column("draws", "draws", number=True), _count("draws")),
     (Column("calls", "calls", number=True, terminal=None), _count("calls")),
     (Column("method", "method", terminal=None), lambda _, row: Cell.of(row.method)),

@@ -108,7 +108,8 @@ class Table:
     @property
     def printed(self) -> Table:
         """The table without the columns that are empty throughout."""
-        return self._with([not self.rows or any(c.text for c in cells) for cells in self._cells()])
+        places = range(len(self.columns))
+        return self._with([not self.rows or any(row[i].text for row in self.rows) for i in places])
 
     def to_rich(self, width: int = 80) -> RichTable:
         """The table for a terminal of this width."""
@@ -128,12 +129,8 @@ class Table:
                 no_wrap=column.interval,
                 overflow="fold",
             )
-        # Marked and unmarked numbers of a column keep their digits below each other.
-        starred = [any(cell.text.endswith("*") for cell in cells) for cells in shown._cells()]
         for number, row in enumerate(shown.rows):
             texts = [Text(_ascii(cell.text), style="bold" if cell.strong else "") for cell in row]
-            for text, star in zip(texts, starred, strict=True):
-                text.append(" " if star and not text.plain.endswith("*") else "")
             table.add_row(*texts, end_section=self._starts_group(number + 1))
         return table
 
@@ -208,10 +205,6 @@ class Table:
 
     def _in_files(self) -> Table:
         return self._with([column.files for column in self.columns])
-
-    def _cells(self) -> list[list[Cell]]:
-        """The cells of every column."""
-        return [[row[number] for row in self.rows] for number in range(len(self.columns))]
 
     def _starts_group(self, number: int) -> bool:
         if not (self.grouped and 0 < number < len(self.rows)):

@@ -54,7 +54,9 @@ def _at_radii(report: ReportRecord) -> list[tuple[Result, list[Result | None]]]:
     shown = [
         row
         for row in table_rows(report)
-        if row.metric in (Metric.AR, Metric.NPPR, Metric.PR) and row.source != MERGED
+        if row.metric in (Metric.AR, Metric.NPPR, Metric.PR)
+        and row.source != MERGED
+        and row.value is not None
     ]
     tables = [
         {(row.name, row.metric): row for row in reversed(rows)}
