@@ -125,9 +125,9 @@ def _duration(seconds: float) -> str:
 
 def show_report(report: ReportRecord, path: str) -> None:
     """The table, what its marks mean, what failed, and where the report is."""
-    from nppr.report.results_table import notes_of, results_table
+    from nppr.report.results_table import notes_of, table_of
 
-    out.print(results_table(report).to_rich(out.width))
+    out.print(table_of(report).to_rich(out.width))
     out.print(notes_of(report), markup=False)
     for row in report.results:
         if row.error:

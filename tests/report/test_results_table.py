@@ -17,8 +17,8 @@ from nppr.report.results_table import (
     as_text,
     bounds_table,
     notes_of,
-    results_table,
     spectrum_table,
+    table_of,
 )
 from nppr.report.tables import Cell, Column
 from nppr.types import Claim, Metric
@@ -35,7 +35,7 @@ def with_rows(report: Report, *rows: object) -> Report:
 
 
 def test_values_are_those_of_the_report(report: Report) -> None:
-    table = results_table(report)
+    table = table_of(report)
     places = {column.name: place for place, column in enumerate(table.columns)}
     for row, cells in zip(table_rows(report), table.rows, strict=True):
         found = {name: cells[place] for name, place in places.items()}
@@ -52,7 +52,7 @@ def test_values_are_those_of_the_report(report: Report) -> None:
 
 def test_the_terminal_prints_the_numbers_of_the_files(report: Report) -> None:
     lines = [" ".join(line.split()) for line in as_text(report, 120).splitlines()]
-    for row in results_table(report).rows:
+    for row in table_of(report).rows:
         texts = [cell.text.replace("≤", "<=").replace("≥", ">=") for cell in row[:6] if cell.text]
         assert any(line.startswith(" ".join(texts)) for line in lines), texts
 
@@ -62,7 +62,7 @@ def test_a_column_that_is_added_is_shown_everywhere(
 ) -> None:
     added = (Column("split", "which split"), lambda _, row: Cell.of(row.split))
     monkeypatch.setattr("nppr.report.results_table.RESULT_COLUMNS", (*RESULT_COLUMNS, added))
-    table = results_table(report)
+    table = table_of(report)
     for text in (table.to_md(), table.to_latex(), table.to_html("t"), report.table(130)):
         assert "which split" in text
         assert "evaluate" in text
@@ -90,15 +90,15 @@ def test_budget_seed_and_counts_are_named(report: Report) -> None:
 
 
 def test_a_failed_source_has_a_row_with_its_reason(report: Report) -> None:
-    table = results_table(with_rows(report, failed("broken", Metric.PR, "why | not")))
+    table = table_of(with_rows(report, failed("broken", Metric.PR, "why | not")))
     [cells] = [row for row in table.rows if row[1].value == "broken"]
     texts = [cell.text for cell in cells if cell.text]
     assert texts == ["PR", "broken", "failed", "why | not"]
     assert "error" in table.to_md()
     assert "why" not in table.to_html("t")
-    assert "error" not in results_table(report).to_md()
+    assert "error" not in table_of(report).to_md()
     skipped = failed("late", Metric.PR, "no time", flags=("skipped",))
-    assert "skipped" in results_table(with_rows(report, skipped)).to_md()
+    assert "skipped" in table_of(with_rows(report, skipped)).to_md()
 
 
 def test_a_stress_is_a_loss(report: Report) -> None:
@@ -109,7 +109,7 @@ def test_a_stress_is_a_loss(report: Report) -> None:
         row.model_copy(update={**loss, "metric": Metric.STRESS}),
         row.model_copy(update={**loss, "metric": Metric.NORMALISED_STRESS, "value": 1.5}),
     ]
-    table = results_table(with_rows(report, *rows))
+    table = table_of(with_rows(report, *rows))
     [cells] = [each for each in table.rows if each[0].value == "stress"]
     assert [cell.text for cell in cells[1:4]] == ["stress:q=10", "2.35", "2-3*"]
     assert cells[5].text == "x 1.5"

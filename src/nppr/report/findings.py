@@ -90,13 +90,6 @@ def interval_of(report: ReportRecord, row: Result) -> Result:
     return (guaranteed(report, row) if flagged else None) or row
 
 
-def by_clean(report: ReportRecord, row: Result) -> Result | None:
-    """The same number relative to the clean accuracy; of a loss, to the clean loss."""
-    stress = row.metric is Metric.STRESS
-    metric = Metric.NORMALISED_STRESS if stress else Metric.NORMALISED_ACCURACY
-    return report.headline(row.name, metric)
-
-
 def bounds_of(report: ReportRecord) -> list[Result]:
     """What holds for all noise of bounded density ratio: one result per value of c."""
     rows = headlines(report, (Metric.BOUND,)).values()

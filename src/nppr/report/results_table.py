@@ -13,7 +13,6 @@ from nppr.budget import parse_radius
 from nppr.report.findings import (
     CLEAN_CORRECT,
     bounds_of,
-    by_clean,
     guaranteed,
     headline_of,
     not_followed,
@@ -92,11 +91,13 @@ def _guaranteed(numbers: Numbers, row: Result) -> Cell:
 
 
 def _normalised(numbers: Numbers, row: Result) -> Cell:
-    found = by_clean(numbers.report, row)
+    """Relative to the clean accuracy; of a loss, to the clean loss."""
+    stress = row.metric is Metric.STRESS
+    metric = Metric.NORMALISED_STRESS if stress else Metric.NORMALISED_ACCURACY
+    found = numbers.report.headline(row.name, metric)
     if found is None or found.value is None:
         return _EMPTY
-    times = "x " if row.metric is Metric.STRESS else ""
-    return Cell.made_of(found.value, times, numbers.of(found))
+    return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
 
 
 def _count(field: str) -> Callable[[Numbers, Result], Cell]:
@@ -146,7 +147,7 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
 
 
-def results_table(report: ReportRecord) -> Table:
+def table_of(report: ReportRecord) -> Table:
     """One row per source: clean accuracy first, then from AR up to PR, smallest first.
 
     Fractions are in %; `stress` is a loss and printed as it is. A source that failed has a row too.
@@ -175,7 +176,7 @@ def as_text(report: ReportRecord, width: int) -> str:
     """The table and its notes as plain text."""
     text = io.StringIO()
     console = Console(file=text, width=width, no_color=True, highlight=False)
-    console.print(results_table(report).to_rich(width))
+    console.print(table_of(report).to_rich(width))
     console.print(notes_of(report), markup=False)
     return text.getvalue()
 

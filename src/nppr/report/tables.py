@@ -23,16 +23,16 @@ from nppr.errors import unknown
 
 Value = str | int | float | bool | tuple[float, float] | None
 
-_LATEX = {
+_LATEX = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
     "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
     "`": r"\textasciigrave{}", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$",
     "[": "{[}", "]": "{]}", "*": "{*}",
-}  # fmt: skip
+})  # fmt: skip
 """Brackets and stars are in braces: at the start of a row they would belong to the line break."""
 
-_ASCII = {"≤": "<=", "≥": ">="}
+_ASCII = str.maketrans({"≤": "<=", "≥": ">="})
 """For terminals whose encoding has no such letters."""
 
 _MARKDOWN = re.compile(r"([\\|`*_\[\]<>#])")
@@ -130,7 +130,10 @@ class Table:
                 overflow="fold",
             )
         for number, row in enumerate(shown.rows):
-            texts = [Text(_ascii(cell.text), style="bold" if cell.strong else "") for cell in row]
+            texts = [
+                Text(cell.text.translate(_ASCII), style="bold" if cell.strong else "")
+                for cell in row
+            ]
             table.add_row(*texts, end_section=self._starts_group(number + 1))
         return table
 
@@ -261,7 +264,7 @@ def latex_text(text: str) -> str:
     >>> latex_text("50 % of a_b, ±1")
     '50 \\% of a\\_b, $\\pm$1'
     """
-    return "".join(_LATEX.get(letter, letter) for letter in _one_line(text))
+    return _one_line(text).translate(_LATEX)
 
 
 def md_text(text: str) -> str:
@@ -275,10 +278,6 @@ def md_text(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def _ascii(text: str) -> str:
-    return "".join(_ASCII.get(letter, letter) for letter in text)
 
 
 def _joined(parts: Iterable[Markup]) -> Markup:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from nppr.report import Report
 from nppr.report.findings import table_rows
 from nppr.report.numbers import Numbers
-from nppr.report.page import PageFigure, fragment_of, page_shell, render
+from nppr.report.page import PageFigure, fragment_of, page_of, page_shell, render
 from nppr.report.page.render import SECTIONS
 from report.page.made_runs import MARKUP, made_evidence, made_report
 
@@ -287,3 +287,12 @@ def test_the_shell_admits_its_own_style_and_script_alone() -> None:
         assert f"{tag}-src &#39;sha256-{digest.replace('+', '&#43;')}&#39;" in policy.replace(
             "+", "&#43;"
         )
+
+
+def test_real_figures_fit_the_policy() -> None:
+    report, per_input = made_report()
+    text = page_of(report, per_input, made_evidence())
+    assert 'id="figure-rates"' in text
+    assert " style=" not in text
+    names = re.findall(r' id="([^"]*)"', text)
+    assert len(names) == len(set(names))

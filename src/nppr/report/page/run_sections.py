@@ -10,7 +10,7 @@ from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.page.shell import PageFigure, rendered
-from nppr.report.results_table import legend_of, radius_text, results_table, sign_of
+from nppr.report.results_table import legend_of, radius_text, sign_of, table_of
 from nppr.types import Claim, Metric
 
 
@@ -35,7 +35,7 @@ def comparison(
         "comparison.html.j2",
         n=numbers,
         report=report,
-        table=results_table(report).to_html("Comparison table", "comparison-table"),
+        table=table_of(report).to_html("Comparison table", "comparison-table"),
         legend=legend_of(report),
         radii=[radius_text(report, radius) for radius, _ in report.at_other_radii()],
         at_radii=_at_radii(report),
