@@ -83,7 +83,7 @@ def page_figures(drawn: Sequence[Drawn]) -> list[PageFigure]:
     """Figures of a run as those of a page."""
     from nppr.report.figures import as_svg
 
-    return [PageFigure(each.id, each.title, each.alt, each.caption, as_svg(each)) for each in drawn]
+    return [PageFigure(each.id, each.title, each.caption, as_svg(each)) for each in drawn]
 
 
 def fragment_of(report: ReportRecord) -> str:

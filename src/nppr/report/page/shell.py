@@ -18,20 +18,13 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from nppr.report.numbers import percent
 
 _STYLED = re.compile(r'\sstyle="([^"]*)"')
 _DECLARATION = re.compile(r"\s*([a-z-]+)\s*:\s*([^;]+)")
 _FONT = re.compile(r"(?P<before>.*?)(?P<size>[\d.]+(?:px|pt))\s+(?P<family>.+)")
-_BLOCKS = re.compile(
-    r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", re.DOTALL
-)
-_NAMED = re.compile(r'\sid="([^"]+)"')
-_REFERRED = re.compile(r'(href="#|url\(#)([^")]+)')
-_ROOT = re.compile(r"<svg\b([^>]*)>")
-_SIZED = re.compile(r'\s(width|height|role|aria-label)="[^"]*"')
 
 
 def page_shell(title: str, body: Markup) -> str:
@@ -61,27 +54,17 @@ def rendered(template: str, *, package: str = "nppr.report.page", **values: Any)
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure with its text alternative; `svg` is the text of an SVG file."""
+    """A figure of a page; `svg` is inline SVG with an id and a text alternative of its own."""
 
     id: str
     title: str
-    alt: str
     caption: str
     svg: str
 
     @property
     def markup(self) -> Markup:
-        """The figure as a part of a page.
-
-        Style attributes, which the policy refuses, become attributes of the same meaning; names get the
-        figure's in front, so that two figures do not share any; the size follows the page's width.
-        """
-        text = _BLOCKS.sub("", self.svg).strip()
-        text = _STYLED.sub(_attributes, text)
-        text = _NAMED.sub(lambda found: f' id="{self.id}-{found[1]}"', text)
-        text = _REFERRED.sub(lambda found: f"{found[1]}{self.id}-{found[2]}", text)
-        head = f'<svg role="img" aria-label="{escape(self.alt)}"'
-        return Markup(_ROOT.sub(lambda found: f"{head}{_SIZED.sub('', found[1])}>", text, 1))
+        """The figure, its style attributes, which the policy refuses, as attributes of their own."""
+        return Markup(_STYLED.sub(_attributes, self.svg))
 
 
 def _attributes(styled: re.Match[str]) -> str:
