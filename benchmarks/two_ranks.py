@@ -39,7 +39,7 @@ def right_draws(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
     """Draws of every source and input, and how many of them are right."""
     with (folder / "per_input.csv").open(encoding="utf-8", newline="") as file:
         return {
-            (line["source"], line["index"]): (int(line["draws"]), int(line["right"]))
+            (line["source"], line["index"]): (int(line["draws"]), int(line["correct"]))
             for line in csv.DictReader(file)
         }
 

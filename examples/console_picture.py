@@ -10,8 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from nppr.report import read_report
-from nppr.report.notes import notes
-from nppr.report.tables import console_table
+from nppr.report.results_table import notes_of, table_of
 
 WIDTH = 108
 
@@ -21,8 +20,8 @@ def main(run: Path, out: Path) -> None:
     console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
     console.print(f"$ nppr assess --out {run}", markup=False)
     report = read_report(run / "report.json")
-    console.print(console_table(report, WIDTH))
-    console.print(notes(report), markup=False)
+    console.print(table_of(report).to_rich(WIDTH))
+    console.print(notes_of(report), markup=False)
     picture = console.export_svg(title="nppr")
     # No fonts from the network: the viewer's own monospace font will do.
     out.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))

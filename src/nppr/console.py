@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,32 +18,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as ProgressBars
-from rich.table import Table
 
 if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from typer.exceptions import TyperException
 
     from nppr.assess import Plan
     from nppr.classifiers.training import TrainProgress
+    from nppr.fit import FitProgress
     from nppr.measure import ProgressCallback
-    from nppr.report import Report
-    from nppr.search.fitting import FitProgress
-    from nppr.search.learned_noise import LearnedNoise
+    from nppr.report.model import DistributionRecord, ReportRecord
     from nppr.types import Progress
-
-__all__ = [
-    "err",
-    "out",
-    "progress_bars",
-    "show_bounds",
-    "show_error",
-    "show_fitted",
-    "show_plan",
-    "show_report",
-    "show_spectrum",
-    "training_bar",
-    "usage_message",
-]
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -140,71 +123,48 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def show_report(report: Report, path: str) -> None:
+def show_report(report: ReportRecord, path: str) -> None:
     """The table, what its marks mean, what failed, and where the report is."""
-    from nppr.report.notes import notes
-    from nppr.report.tables import console_table
+    from nppr.report.results_table import notes_of, table_of
 
-    out.print(console_table(report, out.width))
-    out.print(notes(report), markup=False)
+    out.print(table_of(report).to_rich(out.width))
+    out.print(notes_of(report), markup=False)
     for row in report.results:
         if row.error:
             outcome = "skipped" if row.flags else "failed"
-            show_error(f"source {row.source!r} {outcome}: {row.error}")
+            show_error(f"source {row.name!r} {outcome}: {row.error}")
     out.print(path, markup=False, soft_wrap=True)
 
 
-def show_fitted(fitted: Sequence[LearnedNoise]) -> None:
+def show_fitted(distributions: Sequence[DistributionRecord]) -> None:
     """What a search chose for each floor, and how random it is."""
-    for each in fitted:
-        found, noise = each.record.search, each.record.diagnostics
-        chosen = "" if found.select_value is None else f"chosen: {found.selected}, "
+    for made in distributions:
+        search = made.search
+        chosen = "" if search.select_value is None else f"chosen: {search.selected}, "
         out.print(
-            f"{each.source.name}: {chosen}realised std {noise.realised_std:.3f} of the radius,"
-            f" {found.fit_calls:,} calls to fit, {found.forward_calls:,} to choose",
+            f"{made.name}: {chosen}realised std {made.diagnostics.realised_std:.3f} of the radius,"
+            f" {search.fit_calls:,} calls to fit, {search.forward_calls:,} to choose",
             markup=False,
         )
     out.print("Measure with: nppr evaluate --distribution FOLDER", markup=False)
 
 
-def show_spectrum(entries: Sequence[dict[str, Any]]) -> None:
+def show_spectrum(report: ReportRecord) -> None:
     """NPPR against rho as a table."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("rho", "NPPR %", "interval", "realised std / radius"):
-        table.add_column(name, justify="right")
-    table.add_column("chosen")
-    for entry in entries:
-        if entry["value"] is None:
-            continue
-        table.add_row(
-            f"{entry['floor']:g}",
-            f"<= {100 * entry['value']:.1f}",
-            f"{100 * entry['low']:.1f}-{100 * entry['high']:.1f}",
-            f"{entry['realised_std']:.3f}",
-            str(entry["selected"]),
-        )
-    out.print(table)
+    from nppr.report.results_table import spectrum_table
+
+    out.print(spectrum_table(report).to_rich(out.width))
 
 
-def show_bounds(entries: Sequence[dict[str, Any]], reference: str, confidence: float) -> None:
-    """What holds at least, for each density ratio."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    names = {
-        "test_set": "this test set, at least %",
-        "population": "the population, at least %",
-        "estimate": "estimate %",
-        "estimate_with_splitting": "estimate with rare failures %",
-    }
-    names = {key: name for key, name in names.items() if key in entries[0]}
-    for name in ("c", *names.values()):
-        table.add_column(name, justify="right")
-    for entry in entries:
-        shares = [entry[key] for key in names]
-        table.add_row(f"{entry['density_ratio']:g}", *(f"{100 * share:.1f}" for share in shares))
-    out.print(table)
+def show_bounds(report: ReportRecord, reference: str) -> None:
+    """The lower bounds, for each density ratio."""
+    from nppr.report.results_table import bounds_table
+
+    out.print(bounds_table(report).to_rich(out.width))
     out.print(
         f"Robustness under any noise, input-dependent or not, whose density is at most c times that of"
-        f" {reference} noise; the bounds of a column hold together, {100 * confidence:g} % confidence.",
+        f" {reference} noise; the bounds of a column hold together,"
+        f" {100 * report.settings.confidence:g} % confidence.",
         markup=False,
     )
 

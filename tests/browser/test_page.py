@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import io
-import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pypdf
 import pytest
 
-from compare.runs import a_run, pr
-from nppr.compare import compare
-from nppr.compare.page import page_of as comparison_page
+from nppr.report.findings import table_rows
 from nppr.report.page import page_of, render
 from nppr.report.page.render import SECTIONS
-from nppr.report.tables import table_rows
 from report.page.made_runs import MARKUP, made_evidence, made_report
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next((path for path in map(shutil.which, NAMES) if path), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=f"needs a browser: {', '.join(NAMES)}")
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+if TYPE_CHECKING:
+    from browser.conftest import Browser
 
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -61,48 +51,6 @@ CUT = """() => [...document.querySelectorAll("section *")].filter((node) => {
   const hidden = node.closest("[hidden], button.copy, option") || node.namespaceURI.endsWith("svg");
   return !hidden && box.width && (box.right > innerWidth + 1 || box.left < -1);
 }).map((node) => node.outerHTML.slice(0, 120))"""
-
-
-@dataclass
-class Opened:
-    """A page in the browser with all it said and asked for."""
-
-    page: Any
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-
-    def heard(self, dialog: Any) -> None:
-        self.said.append("dialog")
-        dialog.dismiss()
-
-
-@dataclass
-class Browser:
-    """Opens pages from the disk."""
-
-    browser: Any
-    folder: Path
-
-    def open(self, text: str, width: int = 1400, media: str = "screen", **options: Any) -> Opened:
-        path = self.folder / "page.html"
-        path.write_text(text, encoding="utf-8")
-        page = self.browser.new_page(viewport={"width": width, "height": 900}, **options)
-        page.emulate_media(media=media)
-        opened = Opened(page)
-        page.on("console", lambda message: opened.said.append(message.text))
-        page.on("pageerror", lambda error: opened.said.append(str(error)))
-        page.on("dialog", opened.heard)
-        page.on("request", lambda request: opened.asked.append(request.url))
-        page.goto(path.as_uri())
-        return opened
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield Browser(started, tmp_path_factory.mktemp("pages"))
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -272,26 +220,3 @@ def test_odd_runs_fit_a_phone(browser: Browser, kind: str) -> None:
     if kind == "many classes":
         assert opened.page.locator("#class-bars tbody tr").count() == 20
         assert not opened.page.locator("#classes details table").is_visible()
-
-
-def test_the_page_of_a_comparison(browser: Browser) -> None:
-    p = np.random.default_rng(0).beta(1, 1, 200)
-    right = np.ones(200, bool)
-    runs = [
-        a_run(name, right, classifier=name, sources={"uniform": pr(p * share, 0)})
-        for name, share in ((MARKUP, 0.5), ("other", 0.9))
-    ]
-    text = comparison_page(compare(runs))
-    for width in (360, 1400):
-        opened = browser.open(text, width)
-        page = opened.page
-        assert opened.said == []
-        assert [url for url in opened.asked if not url.startswith(("file:", "data:"))] == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    table = page.locator("table.sortable").first
-    before = table.locator("tbody tr").all_inner_texts()
-    table.locator("thead button").first.click()
-    table.locator("thead button").first.click()
-    after = table.locator("tbody tr").all_inner_texts()
-    assert sorted(after) == sorted(before)
-    assert table.locator("th[aria-sort]").count() == 1

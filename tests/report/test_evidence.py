@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nppr.errors import RunFolderError
-from nppr.records import write_record
-from nppr.report.evidence import FILE, FORMAT, Draws, Evidence, Worst, read_evidence, write_evidence
+from nppr.report.evidence import EVIDENCE, Draws, Evidence, Worst, read_evidence, write_evidence
+from nppr.tensor_files import write_tensors
 
 WORST = Worst(
     source="pgd",
@@ -57,7 +57,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 def test_the_same_content_gives_the_same_file(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_evidence(tmp_path / name, Evidence((WORST,), (DRAWS,)))
-    assert (tmp_path / "one" / FILE).read_bytes() == (tmp_path / "two" / FILE).read_bytes()
+    assert (tmp_path / "one" / EVIDENCE).read_bytes() == (tmp_path / "two" / EVIDENCE).read_bytes()
 
 
 def test_nothing_is_read_from_nothing(tmp_path: Path) -> None:
@@ -69,15 +69,15 @@ def test_nothing_is_read_from_nothing(tmp_path: Path) -> None:
 
 
 def spoil(folder: Path, how: str) -> None:
-    path = folder / FILE
+    path = folder / EVIDENCE
     if how == "cut":
         path.write_bytes(path.read_bytes()[:-40])
     elif how == "text":
         path.write_text("not a file of tensors")
     elif how == "format":
-        write_record(path, {}, {"format": "9", "names": {}})
+        write_tensors(path, {}, {"format": "9", "names": "{}"})
     elif how == "missing":
-        write_record(path, {}, {"format": FORMAT, "names": {"worst": ["pgd"], "draws": []}})
+        write_tensors(path, {}, {"format": "1", "names": '{"worst": ["pgd"], "draws": []}'})
     else:
         write_evidence(folder, Evidence((replace(WORST, rates=torch.tensor([0.0, torch.nan])),)))
 
@@ -86,6 +86,6 @@ def spoil(folder: Path, how: str) -> None:
 def test_a_damaged_file_gives_one_clear_line(tmp_path: Path, how: str) -> None:
     write_evidence(tmp_path, Evidence((WORST,), (DRAWS,)))
     spoil(tmp_path, how)
-    with pytest.raises(RunFolderError, match=f"`run` must hold a readable {FILE}") as found:
+    with pytest.raises(RunFolderError, match=f"`run` must hold a readable {EVIDENCE}") as found:
         read_evidence(tmp_path)
     assert "\n" not in str(found.value)

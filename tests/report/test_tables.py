@@ -1,55 +1,156 @@
+"""One table in every format: the same numbers, and nothing that breaks out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
 
-from nppr.assess import assess
-from nppr.report import Report
-from nppr.types import Metric
+from nppr.errors import NpprError
+from nppr.report.tables import FORMATS, Cell, Column, Table, formats_of, latex_text, md_text
+from nppr.report.writing import write_whole
 
-
-@pytest.fixture(scope="module")
-def report() -> Report:
-    return assess(inputs=60, draws=8, sources="uniform,gaussian:scale=3,pgd:steps=3")
-
-
-def test_ar_comes_before_pr_smallest_first(report: Report) -> None:
-    lines = report.table(120).splitlines()
-    rows = [line.split() for line in lines if "%" not in line and line.count(".") > 2]
-    metrics = [cells[0] for cells in rows]
-    assert metrics == ["accuracy", "AR", "AR", "PR", "PR"]
-    values = [
-        row.value for row in report.results if row.metric is Metric.PR and row.method == "normal"
-    ]
-    printed = [cells[2] for cells in rows if cells[0] == "PR"]
-    assert printed == [f"{100 * value:.1f}" for value in sorted(v for v in values if v is not None)]
-
-
-def test_intervals_budget_seed_and_draws_stand_beside_the_number(report: Report) -> None:
-    text = report.table(120)
-    assert "budget linf 0.1, seed 0" in text
-    counted = report.headline("uniform", Metric.PR)
-    assert counted is not None
-    assert f"60 inputs of its evaluate part, {counted.inputs} right without noise" in text
-    assert "an upper bound" in text
-    assert "* approximate-interval" in text
-    row = report.headline("uniform", Metric.PR)
-    assert row is not None
-    assert row.low is not None
-    assert row.high is not None
-    assert f"{100 * row.low:.1f}-{100 * row.high:.1f}" in text
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_it_fits_the_console(report: Report, width: int) -> None:
-    lines = report.table(width).splitlines()
-    assert max(len(line) for line in lines) <= width
-    assert not any("…" in line for line in lines)
-    assert any("gaussian:scale=3" in line for line in lines)
-    assert any("█" in line for line in lines) == (width == 120)
+EVIL = "a|b & 50% $x$ #1 _y_ {z} ~^\\ <script> [q] *s*\nnext"
+TABLE = Table(
+    "What & why",
+    (
+        Column("name", "name"),
+        Column("value", "value %", number=True),
+        Column("interval", "interval", number=True, interval=True),
+        Column("good", "good"),
+        Column("empty", "empty"),
+        Column("bar", "bar", terminal=100, files=False, page=False),
+    ),
+    (
+        (
+            Cell.of(EVIL),
+            Cell(1 / 3, "≤ 33.3 ± 1.0", strong=True),
+            Cell((-0.25, 1 / 3), "-25.0 to 33.3"),
+            Cell(True, "yes"),
+            Cell.of(None),
+            Cell.of("xx"),
+        ),
+        (
+            Cell.of("[b"),
+            Cell(None, "failed"),
+            Cell(None, ""),
+            Cell(False, "no"),
+            Cell.of(None),
+            Cell.of("x"),
+        ),
+    ),
+)
 
 
-def test_a_failed_source_is_shown(report: Report) -> None:
-    from nppr.report.schema import failed
+def test_csv_has_every_digit_and_both_ends() -> None:
+    first, second = csv.DictReader(io.StringIO(TABLE.to_csv()))
+    assert float(first["value"]) == 1 / 3
+    assert (float(first["interval_low"]), float(first["interval_high"])) == (-0.25, 1 / 3)
+    assert first["name"] == EVIL
+    assert first["good"] == "true"
+    assert (second["value"], second["interval_low"], second["empty"]) == ("", "", "")
 
-    row = failed("broken", Metric.PR, 0.95, "why")
-    text = report.model_copy(update={"results": (*report.results, row)}).table()
-    assert "broken" in text
-    assert "failed" in text
+
+def test_json_has_the_values() -> None:
+    first, second = json.loads(TABLE.to_json())
+    assert first == {
+        "name": EVIL, "value": 1 / 3, "interval_low": -0.25, "interval_high": 1 / 3, "good": True,
+        "empty": None,
+    }  # fmt: skip
+    assert second["value"] is None
+
+
+def test_markdown_keeps_its_columns() -> None:
+    lines = TABLE.to_md().splitlines()
+    assert [len(re.findall(r"(?<!\\)\|", line)) for line in lines] == [5] * 4
+    assert lines[1] == "| :--- | ---: | ---: | :--- |"
+    assert "**≤ 33.3 ± 1.0**" in lines[2]
+    assert r"\<script\>" in lines[2]
+    assert "empty" not in lines[0]
+
+
+def test_latex_is_booktabs_and_keeps_its_columns() -> None:
+    text = TABLE.to_latex()
+    order = [r"\begin{table}", r"\caption{What \& why}", r"\begin{tabular}{lrrl}", r"\toprule",
+             r"\midrule", r"\bottomrule", r"\end{tabular}", r"\end{table}"]  # fmt: skip
+    places = [text.index(each) for each in order]
+    assert places == sorted(places)
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(rows) == 3
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)&", row)) == 3
+    assert r"\textbf{$\leq$ 33.3 $\pm$ 1.0} & $-$25.0 to 33.3" in rows[1]
+    assert rows[2].startswith("{[}b")
+    assert re.sub(r"\\[%&#]", "", text).count("%") == 0
+
+
+def test_html_escapes_and_sorts_by_value() -> None:
+    text = replace(TABLE, marked=1).to_html("All & more", "mine")
+    assert 'aria-label="All &amp; more"' in text
+    assert 'id="mine"' in text
+    assert "&lt;script&gt;" in text
+    assert '<td class="n" data-sort="0.3333333333333333"><strong>≤ 33.3' in text
+    assert '<td class="n" data-sort="0.3333333333333333">-25.0 to 33.3</td>' in text
+    assert '<td class="n" data-sort="">failed</td>' in text
+    assert text.count('<tr class="headline">') == 1
+    for gone in ("empty", "bar"):
+        assert gone not in text
+
+
+def terminal(table: Table, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(table.to_rich(width))
+    return console.export_text()
+
+
+def test_a_terminal_shows_what_it_has_room_for() -> None:
+    assert "bar" not in terminal(TABLE, 99)
+    assert "bar" in terminal(TABLE, 100)
+    assert "<= 33.3" in terminal(TABLE, 99)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_rule_separates_groups(grouped: bool) -> None:
+    rows = tuple((Cell.of(name),) for name in ("a", "a", "b"))
+    table = Table("", (Column("n", "n"),), rows, grouped=grouped)
+    found = re.findall(r'<tr class="([^"]*)">', table.to_html("t"))
+    assert found == ["", "", "first" if grouped else ""]
+
+
+@given(st.text())
+def test_any_text_is_safe_in_latex(text: str) -> None:
+    found = latex_text(text)
+    known = r"\\text[a-z]+\{\}|\\[{}$&#%_]|\$\\(pm|leq|geq)\$|\{[\[\]*]\}"
+    assert not re.search(r"[\\{}$&#%_^~<>|\"`\n]", re.sub(known, "", found))
+
+
+@given(st.text())
+def test_any_text_stays_in_its_markdown_cell(text: str) -> None:
+    found = md_text(text)
+    assert not re.search(r"[|<>`*_\n]", re.sub(r"\\[\\|`*_\[\]<>#]", "", found))
+
+
+def test_formats_are_named() -> None:
+    assert formats_of("md, csv,md", FORMATS) == ("md", "csv")
+    with pytest.raises(NpprError, match=r"`format` must be one of csv, json, latex, md, got 'mdd'"):
+        formats_of("mdd", FORMATS)
+    assert all(render(TABLE).endswith("\n") for render in FORMATS.values())
+
+
+def test_files_are_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "table.md"
+    write_whole(path, "é")
+    assert path.read_bytes() == "é".encode()
+    write_whole(path, b"again")
+    assert path.read_bytes() == b"again"
+    assert [each.name for each in path.parent.iterdir()] == ["table.md"]
+    with pytest.raises(NpprError, match="`out` must be a place that can be written"):
+        write_whole(path / "below", "")

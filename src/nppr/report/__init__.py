@@ -1,7 +1,19 @@
-"""The report: its schema, and what is rendered from it."""
+"""The report: its records, its files, and what is rendered from them."""
 
-from nppr.report.folder import RunFiles, read_run
-from nppr.report.per_input import PerInput
-from nppr.report.schema import Flag, Report, Result, read_report
+from nppr.report.evidence import Draws, Evidence, Worst, write_evidence
+from nppr.report.findings import SHARES, Key, headlines, lines_of, shares_of
+from nppr.report.model import Flag, ReportRecord, Result
+from nppr.report.per_input import PerInput, per_input_of
+from nppr.report.report import Report
+from nppr.report.results_table import bounds_table, spectrum_table, table_of
+from nppr.report.run_files import RunFiles, read_model, read_report, read_run, write_rendered
+from nppr.report.tables import FORMATS, Cell, Column, Table, formats_of, md_text
+from nppr.report.writing import write_whole
 
-__all__ = ["Flag", "PerInput", "Report", "Result", "RunFiles", "read_report", "read_run"]
+__all__ = [
+    "FORMATS", "SHARES", "Cell", "Column", "Draws", "Evidence", "Flag", "Key", "PerInput",
+    "Report", "ReportRecord", "Result", "RunFiles", "Table", "Worst", "bounds_table",
+    "formats_of", "headlines", "lines_of", "md_text", "per_input_of", "read_model",
+    "read_report", "read_run", "shares_of", "spectrum_table", "table_of", "write_evidence",
+    "write_rendered", "write_whole",
+]  # fmt: skip

@@ -1,15 +1,15 @@
 """What a page shows beside numbers: the worst inputs, and draws of the learned noise.
 
 `evidence.safetensors` in the run folder holds it: tensors by name, everything else in its
-record. `n` inputs, `m` draws, `K` components, images `C x H x W`.
+record. `SHAPES` are those of its tensors: `n` inputs, `m` draws, `K` components, images `C H W`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,20 +17,25 @@ from torch import Tensor
 from nppr.errors import RecordError, RunFolderError
 from nppr.records import one_line, read_record, write_record
 
-__all__ = ["FILE", "Draws", "Evidence", "Worst", "read_evidence", "write_evidence"]
-
-FILE = "evidence.safetensors"
-FORMAT = "2"
+EVIDENCE = "evidence.safetensors"
+_FORMAT = 2
+_WHOLE = ("indices", "labels", "taken_for", "clean", "perturbed")
+"""Tensors of whole numbers; all others hold real ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The inputs that fared worst under a source, the worst first; images are small enough to show.
+    """The inputs that did worst under a source, the worst first; images are small enough to show.
 
-    `indices` in the data set, `labels`, `taken_for` `(n,)` int64: the answer to the image shown;
-    `rates` `(n,)` float32: share of right draws; `clean`, `perturbed` `(n, C, H, W)` uint8; `delta`
-    `(n, C, H, W)` float16, as a share of the radius.
+    `indices` in the data set, `labels` and `taken_for`, the answer to the image shown, are int64;
+    `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, `delta` is
+    float16 relative to the radius.
     """
+
+    SHAPES: ClassVar[Mapping[str, str]] = {
+        "indices": "n", "labels": "n", "taken_for": "n", "rates": "n", "clean": "n C H W",
+        "delta": "n C H W", "perturbed": "n C H W",
+    }  # fmt: skip
 
     source: str
     indices: Tensor
@@ -44,15 +49,19 @@ class Worst:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Draws of one learned source, as shares of the radius, averaged down to at most 32 pixels a side.
+    """Draws of one learned source, relative to the radius, averaged down to at most 32 pixels per side.
 
-    `many` `(n, m, C, h, w)` float16: a few draws of many inputs, whose `indices` and `labels` are
-    `(n,)` int64; `few` `(f, M, C, h, w)` float16: many draws of the first f of them. `weights`
-    `(n, K)` float32: the mixture's weights for them, before sharpening. Of the first input: `means`
-    `(K, D)` and `stds` `(K, D)` float32 of the latent components, and `covariances` `(K, d, d)`
-    float32, d <= 16, along the first principal directions of the means, then of the
-    components; `projected` `(K, d)` float32 are the means along them, less their own mean.
+    `many` float16 are a few draws of many inputs, whose `indices` and `labels` are int64; `few` float16
+    are many draws of the first f of them. `weights` float32 are the mixture's weights for them, before
+    sharpening. Of the first input, all float32: `means` and `stds` of the latent components,
+    `covariances` along the first d <= 16 principal directions of the means, then of the components, and
+    `projected`: the means along these directions, less their own mean.
     """
+
+    SHAPES: ClassVar[Mapping[str, str]] = {
+        "indices": "n", "labels": "n", "many": "n m C h w", "few": "f M C h w", "weights": "n K",
+        "means": "K D", "stds": "K D", "covariances": "K d d", "projected": "K d",
+    }  # fmt: skip
 
     source: str
     indices: Tensor
@@ -74,54 +83,70 @@ class Evidence:
     draws: tuple[Draws, ...] = ()
 
 
+_Entry = TypeVar("_Entry", Worst, Draws)
+
+
 def write_evidence(folder: Path, evidence: Evidence) -> None:
     """Write the file, whole or not at all."""
     tensors: dict[str, Tensor] = {}
-    names: dict[str, list[str]] = {"worst": [], "draws": []}
-    groups: dict[str, Sequence[Worst | Draws]] = {"worst": evidence.worst, "draws": evidence.draws}
-    for kind, entries in groups.items():
+    names: dict[str, list[str]] = {}
+    for group in fields(evidence):
+        entries = getattr(evidence, group.name)
+        names[group.name] = [entry.source for entry in entries]
         for number, entry in enumerate(entries):
-            names[kind].append(entry.source)
-            for each in fields(entry):
-                if each.name != "source":
-                    value = getattr(entry, each.name)
-                    tensors[f"{kind}.{number}.{each.name}"] = value.contiguous().cpu()
-    write_record(folder / FILE, tensors, {"format": FORMAT, "names": names})
+            for name in entry.SHAPES:
+                value = getattr(entry, name)
+                tensors[f"{group.name}.{number}.{name}"] = value.contiguous().cpu()
+    write_record(folder / EVIDENCE, tensors, {"format": _FORMAT, "names": names})
 
 
 def read_evidence(folder: str | Path) -> Evidence | None:
     """What a run folder holds to be shown, or None where it holds nothing."""
-    path = Path(folder) / FILE
+    path = Path(folder) / EVIDENCE
     if not path.exists():
         return None
     try:
         tensors, record = read_record(path)
-        if record.get("format") != FORMAT:
-            raise ValueError(f"it has format {record.get('format')!r}, not {FORMAT!r}")
+        if record.get("format") != _FORMAT:
+            raise ValueError(f"it has format {record.get('format')!r}, not {_FORMAT!r}")
         names = record["names"]
         return Evidence(
-            tuple(
-                _entry(Worst, "worst", i, name, tensors) for i, name in enumerate(names["worst"])
-            ),
-            tuple(
-                _entry(Draws, "draws", i, name, tensors) for i, name in enumerate(names["draws"])
-            ),
+            _entries(Worst, "worst", names, tensors), _entries(Draws, "draws", names, tensors)
         )
     except (RecordError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
-            f"`run` must hold a readable {FILE}, got {path}: {one_line(error)}."
+            f"`run` must hold a readable {EVIDENCE}, got {path}: {one_line(error)}."
             " Remove the file to render the page without pictures."
         ) from error
 
 
-def _entry(kind: Any, group: str, number: int, source: str, tensors: Mapping[str, Tensor]) -> Any:
-    """One record from the tensors that belong to it."""
-    values = {
-        each.name: tensors[f"{group}.{number}.{each.name}"]
-        for each in fields(kind)
-        if each.name != "source"
-    }
-    for value in values.values():
+def _entries(
+    kind: type[_Entry], group: str, names: Mapping[str, list[str]], tensors: Mapping[str, Tensor]
+) -> tuple[_Entry, ...]:
+    """The records of a group from the tensors that belong to them."""
+    found = []
+    for number, source in enumerate(names[group]):
+        values = {name: tensors[f"{group}.{number}.{name}"] for name in kind.SHAPES}
+        found.append(kind(source, **values))
+        for fault in _faults(found[-1]):
+            raise ValueError(f"{fault} of {source!r}")
+    return tuple(found)
+
+
+def _faults(record: Worst | Draws) -> Iterator[str]:
+    """Tensors that are of another kind or shape than declared, or not finite.
+
+    A letter is the same size in all shapes of a record; an empty tensor has no size to compare.
+    """
+    sizes: dict[str, int] = {}
+    for name, shape in record.SHAPES.items():
+        value, letters = getattr(record, name), shape.split()
+        if value.is_floating_point() == (name in _WHOLE):
+            kind = "whole" if name in _WHOLE else "real"
+            yield f"{name!r} must hold {kind} numbers, holds {value.dtype}"
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise ValueError(f"{group} {source!r} holds numbers that are not finite")
-    return kind(source=source, **values)
+            yield f"NaN or infinite numbers in {name!r}"
+        known = zip(letters, value.shape, strict=False) if value.numel() else ()
+        same = [sizes.setdefault(letter, size) == size for letter, size in known]
+        if value.dim() != len(letters) or not all(same):
+            yield f"shape {tuple(value.shape)}, not ({', '.join(letters)}) with {sizes}, in {name!r}"

@@ -1,18 +1,19 @@
 """The report as typed records. `report.json` is the truth; everything else is rendered from it.
 
-A `Result` states its facts in fields (source, dependency, floor, radius, ...). Its `name` is made from them for
-display and for looking up lines of `per_input.csv`; nothing parses it.
+A `Result` states its facts in fields (source, dependency, floor, radius, ...). Its `name` is made from
+them for display; nothing parses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from nppr.distributions.dependency import Dependency
-from nppr.distributions.settings import Family
-from nppr.fit.settings import FitSettings
+from nppr.noise.family import Dependency
+from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
+from nppr.search.search_settings import SearchSettings
 from nppr.types import Claim, Direction, Metric
 
 SCHEMA_VERSION = 2
@@ -23,18 +24,17 @@ CLEAN = "clean"
 MERGED = "merged"
 """The source of AR over everything in the budget."""
 
+SPLITTING = "draws + splitting"
+"""The method of results that join plain draws and splitting."""
 
-class Record(BaseModel):
-    """Frozen, with no unknown fields and no NaN or infinite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+Confidence = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Result(Record):
     """One number of one source, with everything needed to quote it.
 
-    `tally` names the measurement it was read off, as in `per_input.csv`. A source that failed has one result
-    without a value, and `error` states why.
+    `tally` names the measurement it was read off, as in `per_input.csv`. A source that failed has one
+    result without a value, and `error` states why.
     """
 
     source: str
@@ -43,7 +43,7 @@ class Result(Record):
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    confidence: float
+    confidence: Confidence
     method: str | None = None
     claim: Claim | None = None
     direction: Direction | None = None
@@ -97,26 +97,6 @@ class Result(Record):
         return self.fit_seed is not None
 
 
-class FeaturesRecord(Record):
-    """Where input-dependent noise takes its features from."""
-
-    model: str
-    fingerprint: str | None
-    layer: str
-    number: int
-
-
-class ClassifierRecord(Record):
-    """The classifier and what identifies it."""
-
-    name: str
-    weights: str | None
-    mean: tuple[float, ...] | None
-    std: tuple[float, ...] | None
-    fingerprint: str
-    features: FeaturesRecord | None
-
-
 class SplitSizes(Record):
     """Inputs of each split."""
 
@@ -138,17 +118,6 @@ class DataRecord(Record):
     fingerprint: str
 
 
-class BudgetRecord(Record):
-    """The ball of admissible perturbations; `text` is the radius as people write it."""
-
-    norm: str
-    radius: float
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.norm} {self.text}"
-
-
 class SourceRecord(Record):
     """A source that was asked for, with all its options."""
 
@@ -156,103 +125,27 @@ class SourceRecord(Record):
     kind: str
     metric: Metric
     options: dict[str, bool | int | float | str]
+    fixed: bool = False
+    """Noise that sees neither input nor classifier."""
 
 
 class SettingsRecord(Record):
     """What was asked for, beside classifier, data and budget."""
 
     sources: tuple[SourceRecord, ...] = ()
-    search: FitSettings | None = None
+    search: SearchSettings | None = None
     distributions: dict[str, str] = {}
     """Checksums of learned noise that was given, by name."""
     draws: int
     inputs: int | None = None
     fit_inputs: int | None = None
     select_inputs: int | None = None
-    confidence: float
+    confidence: Confidence
     quantise: bool = False
     only_merged: bool = False
     precision: float | None = None
     rare_calls: int | None = None
     radii: tuple[str, ...] = ()
-
-
-class StageRecord(Record):
-    """One stage of a search."""
-
-    stage: str
-    selected: str
-    dependency: Dependency
-    components: int
-    floor: float
-    select_values: dict[str, float]
-    fit_calls: int
-    forward_calls: int
-    loss: tuple[float, ...]
-    running_pr: tuple[float, ...]
-
-
-class ReferenceChoice(Record):
-    """The worst on the select split among the learned family and the reference noises.
-
-    `winner` is the name of a reference noise, or None where the family itself was worst.
-    """
-
-    winner: str | None
-    select_values: dict[str, float]
-
-
-class SearchRecord(Record):
-    """How learned noise was found."""
-
-    selected: str
-    select_value: float | None
-    references: ReferenceChoice | None
-    stages: tuple[StageRecord, ...]
-    fit_calls: int
-    forward_calls: int
-    settings: FitSettings
-
-
-class Diagnostics(Record):
-    """What learned noise looks like."""
-
-    entropy_ratio: float
-    max_weight: float
-    min_weight: float
-    std_weight: float
-    effective_components: float
-    realised_std: float
-    share_at_edge: float
-    scale: float
-    floor: float
-
-
-class SeedSpread(Record):
-    """The values of all searches of one floor, by row name."""
-
-    values: dict[str, float]
-    minimum: float
-    spread: float
-
-
-class DistributionRecord(Record):
-    """Learned noise that was measured; `name` is that of its rows and of its lines in `per_input.csv`."""
-
-    name: str
-    fit_seed: int | None
-    budget: BudgetRecord
-    family: Family
-    rule: str
-    features: int
-    search: SearchRecord
-    diagnostics: Diagnostics
-    seeds: SeedSpread | None = None
-
-    @property
-    def winner(self) -> str | None:
-        """The reference noise that was worse on the select split, or None."""
-        return self.search.references.winner if self.search.references else None
 
 
 class Flag(Record):
@@ -296,7 +189,7 @@ class Width(Record):
 
 
 class PrecisionRecord(Record):
-    """The rounds of a run that measures until its intervals are narrow enough: `(inputs, draws)` each."""
+    """The rounds, `(inputs, draws)` each, of a run that measures until its intervals are narrow."""
 
     asked: float
     reached: bool
@@ -336,12 +229,12 @@ class ReportRecord(Record):
     classifier: ClassifierRecord
     data: DataRecord
     budget: BudgetRecord
-    seed: int
+    seed: Annotated[int, Field(ge=0)]
     settings: SettingsRecord
     results: tuple[Result, ...]
     """At the radius of the budget."""
     other_radii: tuple[Result, ...] = ()
-    """The sources again at other radii; `Result.radius` tells which."""
+    """The sources again at other radii, each at its `Result.radius`."""
     distributions: tuple[DistributionRecord, ...] = ()
     flags: tuple[Flag, ...] = ()
     grade: Grade

@@ -1,4 +1,4 @@
-"""One line an input and source: the table behind every number of a report."""
+"""One line per input and source: the table behind every number of a report."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from nppr.report.writing import write_whole
 from nppr.statistics import per_input as intervals
 from nppr.types import Evaluate, Tally
 
-__all__ = ["COLUMNS", "FILE", "PerInput", "per_input_of", "read_per_input"]
+PER_INPUT = "per_input.csv"
 
-FILE = "per_input.csv"
-COLUMNS = ("index", "label", "clean_correct", "source", "draws", "right", "rate", "low", "high")
-KINDS: dict[str, type] = {
-    "index": int, "label": int, "clean_correct": int, "source": str, "draws": int, "right": int,
+_KINDS: dict[str, type] = {
+    "index": int, "label": int, "clean_correct": int, "source": str, "draws": int, "correct": int,
     "rate": float, "low": float, "high": float,
 }  # fmt: skip
+COLUMNS = tuple(_KINDS)
+
+_PRINTED = 1e-5
+"""Precision to which a rate is printed."""
 
 
 @dataclass(frozen=True, eq=False)
 class PerInput:
-    """Columns of equal length, see `docs/report.md`; lines of a source stand together."""
+    """Columns of equal length, see `docs/report.md`; lines of a source are together."""
 
     columns: Mapping[str, np.ndarray[Any, Any]]
 
@@ -49,18 +51,13 @@ class PerInput:
         rows = self.columns["source"] == source
         return PerInput({name: column[rows] for name, column in self.columns.items()})
 
-    def lines(self) -> Iterator[list[str]]:
-        """The lines as text, without the head."""
-        values = [self.columns[name].tolist() for name in COLUMNS]
-        for row in zip(*values, strict=True):
-            yield [f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row]
-
     def to_csv(self) -> str:
         """The text of `per_input.csv`."""
         text = io.StringIO()
         writer = csv.writer(text)
         writer.writerow(COLUMNS)
-        writer.writerows(self.lines())
+        for row in zip(*(self[name].tolist() for name in COLUMNS), strict=True):
+            writer.writerow(f"{cell:.6g}" if isinstance(cell, float) else cell for cell in row)
         return text.getvalue()
 
     def to_parquet(self, path: str | Path) -> None:
@@ -73,15 +70,43 @@ class PerInput:
                 " Install it: pip install 'nppr[parquet]'"
             ) from error
         kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
-        arrays = [arrow.array(self[name].tolist(), kinds[KINDS[name]]) for name in COLUMNS]
+        arrays = [arrow.array(self[name].tolist(), kinds[kind]) for name, kind in _KINDS.items()]
         content = arrow.BufferOutputStream()
         parquet.write_table(arrow.Table.from_arrays(arrays, COLUMNS), content)
         write_whole(path, content.getvalue().to_pybytes())
 
+    def faults(self, classes: int, inputs: int) -> Iterator[str]:
+        """What is wrong with these lines as those of so many classes and inputs."""
+        limits: dict[str, tuple[float, Any]] = {
+            "label": (0, classes - 1),
+            "clean_correct": (0, 1),
+            "rate": (0, 1),
+            "low": (0, 1),
+            "high": (0, 1),
+            "draws": (1, np.inf),
+            "correct": (0, self["draws"]),
+        }
+        for column, (low, high) in limits.items():
+            values = self[column]
+            for place in _places(~((values >= low) & (values <= high))):
+                most = np.broadcast_to(high, len(self))[place]
+                yield f"line {place + 2} {column!r} is {values[place]}, not in [{low}, {most}]"
+        for place in _places(~(np.abs(self["rate"] - self["correct"] / self["draws"]) <= _PRINTED)):
+            yield f"line {place + 2} 'rate' is not 'correct' / 'draws'"
+        for source in self.sources:
+            lines = self.of(source)["index"].tolist()
+            if (len(lines), len(set(lines))) != (inputs, inputs):
+                yield f"{source!r} has {len(lines)} lines of {len(set(lines))} inputs, not {inputs}"
+
+
+def _places(wrong: np.ndarray[Any, Any]) -> list[int]:
+    found: list[int] = np.flatnonzero(wrong).tolist()
+    return found
+
 
 def per_input_of(tallies: Mapping[str, Tally[Evaluate]], confidence: float) -> PerInput:
     """The lines of all tallies, with the exact binomial interval of every input."""
-    parts: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in COLUMNS}
+    columns: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in COLUMNS}
     for source, tally in tallies.items():
         low, high = intervals(tally, confidence)
         number = len(tally.indices)
@@ -97,14 +122,14 @@ def per_input_of(tallies: Mapping[str, Tally[Evaluate]], confidence: float) -> P
             high,
         )
         for name, column in zip(COLUMNS, found, strict=True):
-            parts[name].append(column)
+            columns[name].append(column)
     return PerInput(
-        {name: np.concatenate(found) if found else np.array([]) for name, found in parts.items()}
+        {name: np.concatenate(each) if each else np.array([]) for name, each in columns.items()}
     )
 
 
 def read_per_input(path: str | Path) -> PerInput:
-    """Read a `per_input.csv`; what is not one gives one clear line with its number."""
+    """Read a `per_input.csv`; a file that is not one gives one clear line with its number."""
     path = Path(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -114,21 +139,25 @@ def read_per_input(path: str | Path) -> PerInput:
                 raise ValueError(
                     f"its head must be {','.join(COLUMNS)}, got {','.join(head)[:200]}"
                 )
-            rows: list[list[Any]] = []
-            for number, row in enumerate(reader, start=2):
-                try:
-                    if len(row) != len(COLUMNS):
-                        raise ValueError(f"{len(COLUMNS)} cells expected, got {len(row)}")
-                    cells = zip(KINDS.values(), row, strict=True)
-                    rows.append([kind(cell) for kind, cell in cells])
-                except ValueError as error:
-                    raise ValueError(f"line {number}: {error}") from error
+            rows = [_row(number, row) for number, row in enumerate(reader, start=2)]
     except (OSError, ValueError, csv.Error) as error:
-        raise RunFolderError(f"`run` must hold a {FILE}, cannot read {path}: {error}.") from error
+        raise RunFolderError(
+            f"`run` must hold a {PER_INPUT}, cannot read {path}: {error}."
+            " Repeat the run's command to write it again."
+        ) from error
     columns = zip(*rows, strict=True) if rows else [()] * len(COLUMNS)
     return PerInput(
         {
-            name: np.array(column, dtype=object if KINDS[name] is str else KINDS[name])
-            for name, column in zip(COLUMNS, columns, strict=True)
+            name: np.array(column, dtype=object if kind is str else kind)
+            for (name, kind), column in zip(_KINDS.items(), columns, strict=True)
         }
     )
+
+
+def _row(number: int, cells: list[str]) -> list[Any]:
+    try:
+        if len(cells) != len(COLUMNS):
+            raise ValueError(f"{len(COLUMNS)} cells expected, got {len(cells)}")
+        return [kind(cell) for kind, cell in zip(_KINDS.values(), cells, strict=True)]
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from error

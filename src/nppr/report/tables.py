@@ -1,171 +1,314 @@
-"""The results as a table for the console."""
+"""The one table of the project: terminal, page, Markdown, LaTeX, CSV and JSON.
+
+A cell holds a value and its printed text. CSV and JSON hold values at full precision; everything else
+holds what is printed. What has a meaning in one of these languages is escaped.
+"""
 
 from __future__ import annotations
 
+import csv
 import io
-from itertools import zip_longest
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from markupsafe import Markup
 from rich import box
-from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from nppr.report.notes import label_of, notes, percent
-from nppr.report.quoting import guaranteed
-from nppr.report.schema import WITH_REFERENCES, Report, Result
-from nppr.search.search_record import FAMILY
-from nppr.types import Direction, Metric
+from nppr.errors import unknown
 
-__all__ = [
-    "RELATIVE",
-    "as_text",
-    "console_table",
-    "table_rows",
-]
+Value = str | int | float | bool | tuple[float, float] | None
 
-ORDER = (
-    Metric.ACCURACY,
-    Metric.AR,
-    Metric.NPPR,
-    Metric.PR,
-    Metric.CORRUPTION,
-    Metric.BOUND,
-    Metric.STRESS,
-)
-RELATIVE = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
-"""Metrics over the inputs that are right without noise."""
+_LATEX = str.maketrans({
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#",
+    "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}", "±": r"$\pm$", "≤": r"$\leq$", "≥": r"$\geq$",
+    "[": "{[}", "]": "{]}", "*": "{*}",
+})  # fmt: skip
+"""Brackets and stars are in braces: at the start of a row they would belong to the line break."""
 
-BAR = 20
-WIDE = 104
-"""Console width from which there is room for the bars."""
+_ASCII = str.maketrans({"≤": "<=", "≥": ">="})
+"""For terminals whose encoding has no such letters."""
+
+_MARKDOWN = re.compile(r"([\\|`*_\[\]<>#])")
+_MINUS = re.compile(r"(?<![\w.])-(?=\d)")
+_RANGE = re.compile(r"(?<=\d)-(?=\d)")
 
 
-def console_table(report: Report, width: int) -> Table:
-    """One row a source: clean accuracy first, then from AR up to PR, smallest first."""
-    level = f"{100 * report.settings['confidence']:g} %"
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title=_title(report),
-        title_justify="left",
-        title_style="",
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    table.add_column("metric", no_wrap=True)
-    table.add_column("source", overflow="fold")
-    for name in ("value %", f"{level} interval", "guaranteed", "/ clean", "draws"):
-        table.add_column(name, justify="right", no_wrap=True)
-    bars = width >= WIDE
-    if bars:
-        table.add_column("0" + "100".rjust(BAR - 1), no_wrap=True, width=BAR)
-    rows = table_rows(report)
-    for row, following in zip_longest(rows, rows[1:]):
-        cells = _cells(report, row)
-        last = following is not None and following.metric is not row.metric
-        table.add_row(*(cells if bars else cells[:-1]), end_section=last)
-    return table
+class Part(Protocol):
+    """A piece of a cell with a form of its own on a page; `str` gives its text."""
+
+    def __html__(self) -> str:
+        """The piece as HTML."""
 
 
-def as_text(report: Report, width: int) -> str:
-    """The table as plain text."""
-    text = io.StringIO()
-    console = Console(file=text, width=width, no_color=True, highlight=False)
-    console.print(console_table(report, width))
-    console.print(notes(report), markup=False)
-    return text.getvalue()
+@dataclass(frozen=True)
+class Column:
+    """A column: its name for programs, its heading for readers.
 
-
-def _repeated(report: Report) -> set[str]:
-    """Rows of a family with the reference noises where the family itself was worst."""
-    return {
-        made["source"] + WITH_REFERENCES
-        for made in report.distributions
-        if made["fit"].get("with_references", {}).get("winner") == FAMILY
-    }
-
-
-def _title(report: Report) -> Text:
-    name, data = report.classifier["name"], report.data["name"]
-    inputs = report.data["inputs"]["evaluate"]
-    budget = f"{report.budget['norm']} {report.budget['text']}"
-    right = [row.inputs for row in report.results if row.metric in RELATIVE]
-    counted = (
-        f"{inputs:,} inputs of its evaluate part, {max(right, default=0):,} right without noise"
-    )
-    what = f"{name} on {data}, budget {budget}, seed {report.seed}"
-    return Text.assemble((what, "bold"), "\n", counted)
-
-
-def table_rows(report: Report) -> list[Result]:
-    """The first result of every source, in the order of the theory: AR <= NPPR <= PR."""
-    firsts: dict[tuple[str, Metric], Result] = {}
-    repeated = _repeated(report)
-    for row in report.results:
-        if row.metric in ORDER and row.source not in repeated:
-            firsts.setdefault((row.source, row.metric), row)
-    return sorted(
-        firsts.values(),
-        key=lambda row: (ORDER.index(row.metric), 2.0 if row.value is None else row.value),
-    )
-
-
-def _cells(report: Report, row: Result) -> list[Text]:
-    if row.value is None or row.low is None or row.high is None:
-        outcome = Text("skipped" if row.flags else "failed", style="red")
-        return [Text(label_of(row.metric)), Text(row.source), outcome, *[Text("-")] * 5]
-    if row.metric is Metric.STRESS:
-        return [Text(cell) for cell in _stress_cells(report, row, row.value, row.low, row.high)]
-    ratio = report.headline(row.source, Metric.NORMALISED_ACCURACY)
-    signs = {Direction.UPPER_BOUND: "<= ", Direction.LOWER_BOUND: ">= "}
-    at_most = signs.get(row.direction or Direction.ESTIMATE, "")
-    cells = [
-        label_of(row.metric),
-        row.source,
-        at_most + percent(row.value),
-        _range(row.low, row.high) + ("*" if row.flags else " "),
-        _guaranteed(report, row),
-        percent(ratio.value) if ratio is not None and ratio.value is not None else "",
-        f"{row.draws:,}",
-        _bar(row.value, row.low, row.high),
-    ]
-    return [Text(cell) for cell in cells]
-
-
-def _stress_cells(report: Report, row: Result, value: float, low: float, high: float) -> list[str]:
-    """A loss is no share: it has no axis, and its ratio is to the loss without noise."""
-    ratio = report.headline(row.source, Metric.NORMALISED_STRESS)
-    by_clean = "" if ratio is None or ratio.value is None else f"x {ratio.value:.3g}"
-    interval = f"{low:.3g}-{high:.3g} "
-    return [
-        row.metric.value,
-        row.source,
-        f"{value:.3g}",
-        interval,
-        "",
-        by_clean,
-        f"{row.draws:,}",
-        "",
-    ]
-
-
-def _guaranteed(report: Report, row: Result) -> str:
-    """The interval of this number that holds at any size of sample.
-
-    Under a search for bad noise only the upper end says something about the truth.
+    An `interval` has values `(low, high)` and is two columns for programs. `terminal` is the width from
+    which a terminal has room for it, None for never; `files` and `page` state whether Markdown, LaTeX,
+    CSV and JSON, and whether pages have it.
     """
-    found = guaranteed(report, row)
-    if found is None or found.low is None or found.high is None:
+
+    name: str
+    heading: str
+    number: bool = False
+    interval: bool = False
+    terminal: int | None = 0
+    files: bool = True
+    page: bool = True
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value and how it is printed; `strong` is printed bold, `parts` are what `text` was made of."""
+
+    value: Value
+    text: str
+    strong: bool = False
+    parts: tuple[str | Part, ...] = ()
+
+    @classmethod
+    def of(cls, value: Value) -> Cell:
+        """A cell that is printed as it is."""
+        return cls(value, "" if value is None else str(value))
+
+    @classmethod
+    def made_of(cls, value: Value, *parts: str | Part) -> Cell:
+        """A cell whose text is that of its parts."""
+        return cls(value, "".join(map(str, parts)), parts=parts)
+
+    def __html__(self) -> str:
+        text = Markup("").join(self.parts or (self.text,))
+        return Markup("<strong>{}</strong>").format(text) if self.strong else text
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of cells, with a caption.
+
+    In a `grouped` table a rule separates rows whose first cells differ; a page highlights row `marked`.
+    """
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    grouped: bool = False
+    marked: int | None = None
+
+    def __post_init__(self) -> None:
+        assert all(len(row) == len(self.columns) for row in self.rows)
+
+    @property
+    def printed(self) -> Table:
+        """The table without the columns that are empty throughout."""
+        places = range(len(self.columns))
+        return self._with([not self.rows or any(row[i].text for row in self.rows) for i in places])
+
+    def to_rich(self, width: int = 80) -> RichTable:
+        """The table for a terminal of this width."""
+        shown = self._with([c.terminal is not None and c.terminal <= width for c in self.columns])
+        table = RichTable(
+            box=box.SIMPLE_HEAD,
+            title=Text(self.caption) if self.caption else None,
+            title_justify="left",
+            title_style="",
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
+        )
+        for column in shown.columns:
+            table.add_column(
+                Text(column.heading),
+                justify="right" if column.number else "left",
+                no_wrap=column.interval,
+                overflow="fold",
+            )
+        for number, row in enumerate(shown.rows):
+            texts = [
+                Text(cell.text.translate(_ASCII), style="bold" if cell.strong else "")
+                for cell in row
+            ]
+            table.add_row(*texts, end_section=self._starts_group(number + 1))
+        return table
+
+    def to_html(self, label: str, name: str = "") -> Markup:
+        """The table in a region that scrolls; `label` describes it, `name` is its id."""
+        shown = self._with([column.page for column in self.columns]).printed
+        head = _joined(
+            Markup('<th scope="col"{}>{}</th>').format(
+                Markup(' class="n"') if column.number else "", column.heading
+            )
+            for column in shown.columns
+        )
+        rows = _joined(shown._html_row(number) for number in range(len(shown.rows)))
+        return Markup(
+            '<div class="scroll" role="region" aria-label="{}" tabindex="0">\n'
+            '<table class="sortable"{}>\n<thead><tr>{}</tr></thead>\n'
+            "<tbody>\n{}</tbody>\n</table>\n</div>"
+        ).format(label, Markup(' id="{}"').format(name) if name else "", head, rows)
+
+    def to_md(self) -> str:
+        """A pipe table."""
+        shown = self._in_files().printed
+        head = [md_text(column.heading) for column in shown.columns]
+        rule = ["---:" if column.number else ":---" for column in shown.columns]
+        rows = [[_marked(md_text, cell, "**", "**") for cell in row] for row in shown.rows]
+        return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, rule, *rows])
+
+    def to_latex(self) -> str:
+        r"""A `table` of `booktabs` (`\usepackage{booktabs}`)."""
+        shown = self._in_files().printed
+        aligned = "".join("r" if column.number else "l" for column in shown.columns)
+        head = [latex_text(column.heading) for column in shown.columns]
+        rows = [
+            [_latex_cell(*pair) for pair in zip(shown.columns, row, strict=True)]
+            for row in shown.rows
+        ]
+        lines = [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{latex_text(self.caption)}}}",
+            rf"\begin{{tabular}}{{{aligned}}}",
+            r"\toprule",
+            _latex_row(head),
+            r"\midrule",
+            *(_latex_row(row) for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def to_csv(self) -> str:
+        """Comma-separated values at full precision; unknown ones are empty."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self._names())
+        for record in self._records():
+            writer.writerow([_csv_cell(value) for value in record.values()])
+        return text.getvalue()
+
+    def to_json(self) -> str:
+        """A list with an object for each row."""
+        return json.dumps(self._records(), indent=2, ensure_ascii=False) + "\n"
+
+    def _with(self, kept: Sequence[bool]) -> Table:
+        """The columns that are kept."""
+        columns = tuple(each for each, keep in zip(self.columns, kept, strict=True) if keep)
+        rows = (
+            tuple(each for each, keep in zip(row, kept, strict=True) if keep) for row in self.rows
+        )
+        return replace(self, columns=columns, rows=tuple(rows))
+
+    def _in_files(self) -> Table:
+        return self._with([column.files for column in self.columns])
+
+    def _starts_group(self, number: int) -> bool:
+        if not (self.grouped and 0 < number < len(self.rows)):
+            return False
+        return self.rows[number][0].text != self.rows[number - 1][0].text
+
+    def _html_row(self, number: int) -> Markup:
+        classes = ["first"] * self._starts_group(number) + ["headline"] * (number == self.marked)
+        cells = _joined(map(_html_cell, self.columns, self.rows[number]))
+        return Markup('<tr class="{}">{}</tr>\n').format(" ".join(classes), cells)
+
+    def _names(self) -> list[str]:
+        """The names for programs; the ends of an interval without a name are `low` and `high`."""
+        names = []
+        for column in self._in_files().columns:
+            ends = [f"{column.name}_{end}".lstrip("_") for end in ("low", "high")]
+            names += ends if column.interval else [column.name]
+        return names
+
+    def _records(self) -> list[dict[str, Value]]:
+        shown = self._in_files()
+        records = []
+        for row in shown.rows:
+            values: list[Value] = []
+            for column, cell in zip(shown.columns, row, strict=True):
+                if column.interval:
+                    assert cell.value is None or isinstance(cell.value, tuple)
+                    values += cell.value or (None, None)
+                else:
+                    values.append(cell.value)
+            records.append(dict(zip(self._names(), values, strict=True)))
+        return records
+
+
+FORMATS: Mapping[str, Callable[[Table], str]] = {
+    "md": Table.to_md, "csv": Table.to_csv, "latex": Table.to_latex, "json": Table.to_json,
+}  # fmt: skip
+"""The renderings of a table in files, by the names of the command line."""
+
+
+def formats_of(text: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Names of formats separated by commas, each once and in the order given."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            raise unknown("format", name, known)
+    return names
+
+
+def latex_text(text: str) -> str:
+    r"""Plain text as LaTeX.
+
+    >>> latex_text("50 % of a_b, ±1")
+    '50 \\% of a\\_b, $\\pm$1'
+    """
+    return _one_line(text).translate(_LATEX)
+
+
+def md_text(text: str) -> str:
+    r"""Plain text as Markdown within a table.
+
+    >>> md_text("a|b <script>")
+    'a\\|b \\<script\\>'
+    """
+    return _MARKDOWN.sub(r"\\\1", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _joined(parts: Iterable[Markup]) -> Markup:
+    return Markup("").join(parts)
+
+
+def _html_cell(column: Column, cell: Cell) -> Markup:
+    """A cell sorts by its value, an interval by its upper end."""
+    if not column.number:
+        return Markup('<td class="{}">{}</td>').format(column.name, cell)
+    value = cell.value[1] if isinstance(cell.value, tuple) else cell.value
+    return Markup('<td class="n" data-sort="{}">{}</td>').format(
+        "" if value is None else value, cell
+    )
+
+
+def _latex_cell(column: Column, cell: Cell) -> str:
+    text = _marked(latex_text, cell, r"\textbf{", "}")
+    return _RANGE.sub("--", _MINUS.sub("$-$", text)) if column.number else text
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _marked(escape: Callable[[str], str], cell: Cell, before: str, after: str) -> str:
+    text = escape(cell.text)
+    return f"{before}{text}{after}" if cell.strong and text else text
+
+
+def _csv_cell(value: Value) -> str:
+    if value is None:
         return ""
-    bound = row.direction is Direction.UPPER_BOUND
-    return f"<= {percent(found.high)}" if bound else _range(found.low, found.high)
-
-
-def _range(low: float, high: float) -> str:
-    return f"{percent(low)}-{percent(high)}"
-
-
-def _bar(value: float, low: float, high: float) -> str:
-    """The value as a bar and its interval as a band, on an axis from 0 to 100 %."""
-    end, first, last = (round(min(1.0, share) * BAR) for share in (value, low, high))
-    band = range(min(first, BAR - 1), max(first + 1, last))
-    return "".join("▒" if i in band else "█" if i < end else " " for i in range(BAR))
+    return str(value).lower() if isinstance(value, bool) else str(value)

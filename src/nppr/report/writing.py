@@ -7,8 +7,6 @@ from pathlib import Path
 
 from nppr.errors import RunFolderError
 
-__all__ = ["write_whole"]
-
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file whole or not at all; an interrupted write leaves the file that was there."""

@@ -2,31 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from nppr.budget import Budget
+from nppr.distributions.dependency import Dependency
+from nppr.distributions.settings import Family
+from nppr.fit.settings import FitSettings
 from nppr.report.evidence import Evidence, Worst, write_evidence
+from nppr.report.model import (
+    BudgetRecord,
+    ClassifierRecord,
+    DataRecord,
+    Diagnostics,
+    DistributionRecord,
+    Environment,
+    Flag,
+    Grade,
+    RareRecord,
+    ReferenceChoice,
+    Result,
+    SearchRecord,
+    SettingsRecord,
+    SourceRecord,
+    SplitSizes,
+    StageRecord,
+    Timing,
+)
 from nppr.report.per_input import PerInput, per_input_of
-from nppr.report.rows import rows_of
-from nppr.report.schema import WITH_REFERENCES, AtRadius, Flag, Report, Result, failed, result
-from nppr.sources import Bound, Gaussian, Uniform
-from nppr.statistics.estimates import accuracy, adversarial, normalised, probabilistic
-from nppr.types import Evaluate, Metric, Tally
+from nppr.report.report import Report
+from nppr.statistics.bounds import at_least_together
+from nppr.statistics.estimates import (
+    accuracy,
+    adversarial,
+    normalised,
+    probabilistic,
+    probably_accurate,
+)
+from nppr.types import Estimate, Evaluate, Metric, Tally
 
 MARKUP = "<script>alert(1)</script>"
-BUDGET = Budget.linf("8/255")
-FAMILY = {
-    "dependency": "joint", "components": 7, "covariance": "diag", "upsampler": "none", "grid": None,
-    "min_std": 0.05, "floor": 0.0,
-}  # fmt: skip
+RADIUS = 8 / 255
+BUDGET = BudgetRecord(norm="linf", radius=RADIUS, text="8/255")
+BOUND = "bound:ratio=1+10"
+SEARCH = FitSettings()
+NOISE = {"gaussian": 0.85, "uniform": 0.9}
+LEARNED = {0.0: 0.15, 0.5: 0.6}
+RARE = RareRecord(
+    source="nppr", unbroken=9, followed=1, found=0, below=1, out_of_calls=0, particles=100,
+    replicates=4, calls=4000, largest=4.4e-7, median=1e-7, added=1e-8,
+)  # fmt: skip
 
 
 def tally_of(mean: float, inputs: int, classes: int, draws: int, seed: int) -> Tally[Evaluate]:
-    """A tally with about this share of right draws; every seventh input is wrong without noise."""
+    """A tally with about this fraction of correct draws; every seventh input is wrong when clean."""
     generator = np.random.default_rng(seed)
     rates = generator.beta(2 * mean + 0.05, 2 * (1 - mean) + 0.05, inputs)
     return Tally(
@@ -41,119 +74,165 @@ def tally_of(mean: float, inputs: int, classes: int, draws: int, seed: int) -> T
     )
 
 
+def results_of(estimates: Sequence[Estimate], source: str, **facts: Any) -> list[Result]:
+    """Estimates as rows of one source."""
+    names = set(Result.model_fields)
+    return [
+        Result(
+            source=source,
+            **{k: v for k, v in vars(each).items() if k in names},
+            **{"radius": RADIUS, "tally": source, **facts},
+        )
+        for each in estimates
+    ]
+
+
+def failed(source: str, metric: Metric, error: str, flags: tuple[str, ...] = ()) -> Result:
+    """The row of a source that could not be measured."""
+    return Result(source=source, metric=metric, confidence=0.95, error=error, flags=flags)
+
+
 def made_report(
     inputs: int = 120,
     classes: int = 10,
     *,
     only: str = "all",
-    names: list[str] | None = None,
+    names: Sequence[str] = (),
     radii: bool = False,
 ) -> tuple[Report, PerInput]:
     """A report and its inputs; `only` is all, noise, attack, bound, clean or failed."""
     clean = tally_of(1.0, inputs, classes, 1, seed=0)
-    clean = Tally(**{**vars(clean), "right": clean.clean_correct.astype(np.int64)})
-    rows: list[Result] = [result("clean", accuracy(clean, 0.95))]
+    clean = replace(clean, right=clean.clean_correct.astype(np.int64))
+    rows = results_of([accuracy(clean, 0.95)], "clean", radius=None)
     tallies: dict[str, Tally[Evaluate]] = {}
     if only in ("all", "noise", "failed"):
-        for seed, noise in enumerate((Gaussian(BUDGET), Uniform(BUDGET)), start=1):
-            tallies[noise.name] = tally_of(0.8 + 0.05 * seed, inputs, classes, 20, seed)
-            rows += rows_of(noise, tallies[noise.name], clean, 0.95, 0)
+        for seed, (name, mean) in enumerate(NOISE.items(), start=1):
+            tallies[name] = tally_of(mean, inputs, classes, 20, seed)
+            rows += results_of(_read(tallies[name], Metric.PR), name)
     if only in ("all", "attack"):
         tallies["pgd"] = tally_of(0.05, inputs, classes, 1, seed=3)
-        rows.append(result("pgd", adversarial(tallies["pgd"], 0.95)))
-        rows.append(result("pgd", normalised(tallies["pgd"], 0.95, Metric.AR)))
-        rows.append(result("merged", adversarial(tallies["pgd"], 0.95)))
+        ar = adversarial(tallies["pgd"], 0.95)
+        rows += results_of([ar, normalised(tallies["pgd"], 0.95, Metric.AR)], "pgd")
+        rows += results_of([ar], "merged", tally=None)
     if only in ("all", "bound"):
-        source = Bound(BUDGET, ratio="1+10")
-        rows += rows_of(source, tally_of(0.97, inputs, classes, 20, seed=4), clean, 0.95, 0)
+        tallies[BOUND] = tally_of(0.97, inputs, classes, 20, seed=4)
+        for ratio, bounds in at_least_together(tallies[BOUND], (1.0, 10.0), 0.95, 0).items():
+            rows += results_of(bounds, BOUND, density_ratio=ratio, reference="laplace")
     if only == "all":
         rows += _learned_rows(tallies, inputs, classes)
     if only == "failed":
-        rows.append(failed("nppr", Metric.NPPR, 0.95, "the fit met <b>nothing</b> to fit."))
-    at = _other_radii(rows) if radii else ()
-    report = _report(rows, inputs, classes, names, at, learned=only == "all")
+        rows.append(failed("nppr", Metric.NPPR, "the fit got <b>nothing</b> to fit."))
+    report = _report(rows, inputs, classes, tuple(names), radii=radii, learned=only == "all")
     return report, per_input_of(tallies, 0.95)
+
+
+def _read(tally: Tally[Evaluate], metric: Metric) -> list[Estimate]:
+    return [
+        *probabilistic(tally, 0.95, metric),
+        normalised(tally, 0.95, metric),
+        *probably_accurate(tally, 0.95, metric),
+    ]
 
 
 def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int) -> list[Result]:
     rows = []
-    for seed, (name, mean) in enumerate({"nppr": 0.15, "nppr:floor=0.5": 0.6}.items(), start=5):
+    for seed, (floor, mean) in enumerate(LEARNED.items(), start=5):
+        name = f"nppr:floor={floor:g}" if floor else "nppr"
         tallies[name] = tally_of(mean, inputs, classes, 20, seed)
-        found = probabilistic(tallies[name], 0.95, Metric.NPPR)
-        rows += [result(name, row) for row in found]
-        rows.append(result(name, normalised(tallies[name], 0.95, Metric.NPPR)))
-        rows += [result(name + WITH_REFERENCES, row) for row in found]
+        facts = {"floor": floor, "dependency": Dependency.JOINT, "tally": name}
+        rows += results_of(_read(tallies[name], Metric.NPPR), "nppr", **facts)
+        union = probabilistic(tallies[name], 0.95, Metric.NPPR)
+        rows += results_of(union, "nppr", with_references=True, **facts)
     return rows
 
 
-def _other_radii(rows: list[Result]) -> tuple[AtRadius, ...]:
-    kept = tuple(
-        row.model_copy(update={"value": row.value}) for row in rows if row.metric != "bound"
+def won_by(noise: str, report: Report) -> Report:
+    """The report with a reference noise that was worse than the learned noise of the smallest floor."""
+    rows = tuple(
+        row.model_copy(update={"tally": noise}) if row.with_references and not row.floor else row
+        for row in report.results
     )
-    return (AtRadius(radius=2 / 255, text="2/255", results=kept),)
+    first, *others = report.distributions
+    choice = ReferenceChoice(winner=noise, select_values={"family": 0.2, noise: 0.1})
+    search = first.search.model_copy(update={"references": choice})
+    made = (first.model_copy(update={"search": search}), *others)
+    return report.model_copy(update={"results": rows, "distributions": made})
 
 
 def _report(
     rows: list[Result],
     inputs: int,
     classes: int,
-    names: list[str] | None,
-    radii: tuple[AtRadius, ...],
+    names: tuple[str, ...],
     *,
+    radii: bool,
     learned: bool,
 ) -> Report:
-    flags = (Flag(id="approximate-interval", source="nppr", message="fewer than 400 inputs"),)
+    others = [row for row in rows if row.metric in (Metric.PR, Metric.AR, Metric.NPPR)]
+    smaller = tuple(row.model_copy(update={"radius": 2 / 255}) for row in others)
+    sources = [
+        SourceRecord(name=name, kind=name, metric=Metric.PR, options={"scale": 1.0}, fixed=True)
+        for name in NOISE
+    ]
+    options: dict[str, bool | int | float | str] = {"ratio": "1+10", "reference": "laplace"}
+    sources.append(SourceRecord(name=BOUND, kind="bound", metric=Metric.BOUND, options=options))
     return Report(
-        schema_version=1,
+        schema_version=2,
         nppr_version="0.1.0",
-        classifier={"name": "resnet20", "weights": None, "fingerprint": "ab12"},
-        data={
-            "name": "pictures", "classes": classes, "class_names": names, "shape": [3, 8, 8],
-            "inputs": {"fit": 900, "select": 300, "evaluate": inputs}, "fingerprint": "cd34",
-        },
-        budget={"norm": "linf", "radius": 8 / 255, "text": "8/255"},
+        classifier=ClassifierRecord(
+            name="resnet20", weights=None, mean=None, std=None, fingerprint="ab12", features=None
+        ),
+        data=DataRecord(
+            name="pictures", classes=classes, class_names=names, shape=(3, 8, 8), split=None,
+            resize=None, inputs=SplitSizes(fit=900, select=300, evaluate=inputs),
+            fingerprint="cd34",
+        ),
+        budget=BUDGET,
         seed=0,
-        settings={
-            "fit": {"family": FAMILY} if learned else None, "sources": ["nppr", "gaussian"],
-            "draws": 20, "confidence": 0.95, "quantise": False,
-        },
+        settings=SettingsRecord(
+            sources=tuple(sources), search=SEARCH if learned else None, draws=20, confidence=0.95,
+            radii=("2/255",) if radii else (),
+        ),
         results=tuple(rows),
-        distributions=tuple(_made(floor) for floor in (0.0, 0.5)) if learned else (),
-        flags=flags,
-        grade={"letter": "B", "reason": "the numbers stand, with notes (approximate-interval)"},
-        timing={
-            "seconds": {"clean": 0.014, "a/b~c": 1.25},
-            "total_seconds": 1234.567,
-            "images_per_second": 880.25,
-        },
-        environment={"python": "3.11", "device": "cpu", "form": ["folded", "channels_last"]},
-        radii=radii,
+        other_radii=smaller if radii else (),
+        distributions=tuple(_made(floor) for floor in LEARNED) if learned else (),
+        flags=(Flag(id="approximate-interval", source="nppr", message="fewer than 400 inputs"),),
+        grade=Grade(letter="B", reason="the numbers hold, with notes (approximate-interval)"),
+        timing=Timing(
+            seconds={"clean": 0.014, "a/b~c": 1.25}, total_seconds=1234.567, images_per_second=880.25
+        ),
+        environment=Environment(
+            python="3.11", torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
+            ranks=1, micro_batch=64, form=("folded", "channels_last"),
+        ),
     )  # fmt: skip
 
 
-def _made(floor: float) -> dict[str, Any]:
-    stage = {
-        "stage": "joint", "selected": "joint", "dependency": "joint", "components": 7,
-        "floor": floor, "select_values": {"joint": 0.2}, "fit_calls": 2560, "forward_calls": 128,
-        "loss": [3.0, 2.0, 1.0], "running_pr": [0.9, 0.5, 0.3],
-    }  # fmt: skip
-    return {
-        "source": "nppr:floor=0.5" if floor else "nppr",
-        "budget": {"norm": "linf", "radius": 8 / 255},
-        "family": {**FAMILY, "floor": floor},
-        "rule": "weights",
-        "features": 64,
-        "fit": {
-            "selected": "joint, largest weight", "select_value": 0.1625, "stages": [stage],
-            "with_references": {"winner": "family", "select_values": {"family": 0.1625}},
-            "fit_calls": 7936, "forward_calls": 1824, "settings": {"family": FAMILY},
-        },
-        "diagnostics": {
-            "entropy_ratio": 0.0871, "max_weight": 0.9439, "effective_components": 1.3851,
-            "realised_std": 0.1841, "share_at_edge": 0.4541, "scale": 0.9997, "floor": floor,
-        },
-        "fit_seeds": None,
-    }  # fmt: skip
+def _made(floor: float) -> DistributionRecord:
+    stage = StageRecord(
+        stage="joint", selected="joint", dependency=Dependency.JOINT, components=7, floor=floor,
+        select_values={"joint": 0.2}, fit_calls=2560, forward_calls=128, loss=(3.0, 2.0, 1.0),
+        running_pr=(0.9, 0.5, 0.3),
+    )  # fmt: skip
+    search = SearchRecord(
+        selected="joint, largest weight", select_value=0.1625, stages=(stage,), fit_calls=7936,
+        references=ReferenceChoice(winner=None, select_values={"family": 0.1625}),
+        forward_calls=1824, settings=SEARCH,
+    )  # fmt: skip
+    return DistributionRecord(
+        name=f"nppr:floor={floor:g}" if floor else "nppr",
+        fit_seed=None,
+        budget=BUDGET,
+        family=Family(floor=floor),
+        rule="weights",
+        features=64,
+        search=search,
+        diagnostics=Diagnostics(
+            entropy_ratio=0.0871, max_weight=0.9439, min_weight=0.001, std_weight=0.3,
+            effective_components=1.3851, realised_std=0.1841, share_at_edge=0.4541, scale=0.9997,
+            floor=floor,
+        ),
+    )  # fmt: skip
 
 
 def made_evidence(number: int = 8, classes: int = 10, side: int = 8, channels: int = 3) -> Evidence:
@@ -161,7 +240,7 @@ def made_evidence(number: int = 8, classes: int = 10, side: int = 8, channels: i
     generator = torch.Generator().manual_seed(0)
     clean = torch.rand(number, channels, side, side, generator=generator)
     delta = torch.randn(number, channels, side, side, generator=generator).tanh()
-    perturbed = (clean + 8 / 255 * delta).clamp(0, 1)
+    perturbed = (clean + RADIUS * delta).clamp(0, 1)
     labels = torch.arange(number) % classes
     return Evidence(
         tuple(

@@ -1,4 +1,4 @@
-"""What the page says first: the number, the interval to trust, and all that limits it."""
+"""The answer, the robustness line and the citation: the number, its interval, and its limits."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from nppr.report.page.cite import run_text
-from nppr.report.page.line import lanes_of
-from nppr.report.page.numbers import percent
-from nppr.report.page.render import render
-from nppr.report.quoting import guaranteed, interval_of
-from nppr.report.schema import Report, Result, failed
-from nppr.report.tables import as_text
+from nppr.report import Report, Result
+from nppr.report.findings import guaranteed, interval_of
+from nppr.report.model import SourceRecord
+from nppr.report.numbers import percent
+from nppr.report.page import render
+from nppr.report.page.answer import lanes_of, run_text
+from nppr.report.results_table import as_text
 from nppr.types import Claim, Metric
-from report.page.made_runs import made_report
+from report.page.made_runs import failed, made_report
 
 
 def words(report: Report, section: str = "answer") -> str:
@@ -54,7 +54,9 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert sure is not None
     assert sure.method == "betting"
     text = words(report)
-    assert f"at most {quoted(row, sure)} of the inputs it gets right without noise." in text
+    assert (
+        f"at most {quoted(row, sure)} of the inputs it classifies correctly without noise." in text
+    )
     assert "(betting, guaranteed)" in text
     assert "The normal approximation, outside the regime it was tested in, gives" in text
     assert f"{quoted(row, sure)}, 95 % confidence (betting" in run_text(report)
@@ -75,43 +77,28 @@ def test_an_interval_within_its_regime_is_quoted() -> None:
     assert "Guaranteed with the same confidence: at most" in text
 
 
-def test_what_came_out_lower_is_said() -> None:
+def test_noise_that_came_out_lower_is_named() -> None:
     report, _ = made_report()
     assert "came out lower" not in words(report)
     lowered = changed(report, "gaussian", Metric.PR, value=0.01)
-    assert (
-        "What is quoted was chosen on the select part. On these inputs gaussian came out lower: 1.0 %"
-        in words(lowered)
-    )
+    assert "The noise quoted was chosen on the select split." in words(lowered)
+    assert "On these inputs gaussian came out lower: 1.0 %" in words(lowered)
     assert "the upper bound above is not the lowest one measured" in words(lowered)
-
-
-def test_a_repeated_fit_is_no_lower_noise() -> None:
-    report, _ = made_report()
-    repeated = of(report, "nppr").model_copy(update={"source": "nppr:fit-seed=1", "value": 0.0})
-    more = report.model_copy(update={"results": (*report.results, repeated)})
-    assert "came out lower" not in words(more)
-
-
-def with_reference(report: Report) -> Report:
-    options = {"bound:ratio=1+10": {"reference": "laplace", "ratio": "1+10"}}
-    return report.model_copy(update={"settings": {**report.settings, "options": options}})
 
 
 @pytest.mark.parametrize("only", ["all", "bound"])
 def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
-    report = with_reference(made_report(only=only)[0])
+    report, _ = made_report(only=only)
     [population] = [
         row
         for row in report.results
-        if (row.source, row.metric) == ("bound:ratio=1+10:c=10", Metric.BOUND)
-        and row.claim is Claim.POPULATION
+        if (row.density_ratio, row.metric) == (10, Metric.BOUND) and row.claim is Claim.POPULATION
     ]
     assert population.value is not None
-    said = f"about the population: at least {percent(population.value)} %"
-    assert said in words(report)
-    assert said in words(report, "line")
-    assert "times that of laplace noise" in words(report)
+    expected = f"for the population: at least {percent(population.value)} %"
+    assert expected in words(report)
+    assert expected in words(report, "line")
+    assert "at most 10 times that of laplace noise" in words(report)
     assert "all noise of density up to 10 x that of laplace noise" in words(report, "line")
     assert "laplace" in words(report, "comparison")
     assert "laplace" in as_text(report, 120)
@@ -127,41 +114,39 @@ def test_claims_are_not_mixed() -> None:
     assert line.count(f"{100 * (row.value or 0):.1f}") == 2
 
 
-def test_attacks_are_told_where_no_noise_was_searched_for() -> None:
+def test_attacks_are_reported_where_no_noise_was_searched_for() -> None:
     noise, attack = made_report(only="noise")[0], made_report(only="attack")[0]
     both = noise.model_copy(update={"results": (*noise.results, *attack.results[1:])})
     row = of(both, "merged", Metric.AR)
-    said = f"Attacks within the same budget: at most {quoted(row, row)} of these inputs"
-    assert said in words(both)
+    expected = f"Attacks within the same budget: at most {quoted(row, row)} of these inputs"
+    assert expected in words(both)
     assert "Attacks within" not in words(noise)
 
 
 def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
     report, _ = made_report(only="noise")
-    rows = [row for row in report.results if row.metric is not Metric.ACCURACY]
     other = [
         row.model_copy(update={"source": "weak-adversary", "value": 0.1})
-        for row in rows
+        for row in report.results
         if row.source == "gaussian"
     ]
-    more = report.model_copy(update={"results": (*report.results, *other)})
+    source = SourceRecord(name="weak-adversary", kind="weak", metric=Metric.PR, options={})
+    settings = report.settings.model_copy(update={"sources": (*report.settings.sources, source)})
+    more = report.model_copy(update={"results": (*report.results, *other), "settings": settings})
     assert "Under the worst noise measured (weak-adversary)" in words(more)
     assert "Under the worst fixed noise measured (" in words(report)
     line = words(more, "line")
     assert "weak-adversary, other noise" in line
     assert "gaussian, the worst fixed noise" in line
+    assert "uniform, the mildest" in line
 
 
 def test_a_narrower_set_is_named() -> None:
     report, _ = made_report()
-    kept = [row for row in report.results if not row.source.startswith("nppr")]
-    narrow = [row for row in report.results if row.source == "nppr:floor=0.5"]
-    gone = failed("nppr", Metric.NPPR, 0.95, "no memory.")
+    kept = [row for row in report.results if row.source != "nppr" or row.floor]
+    gone = failed("nppr", Metric.NPPR, "no memory.")
     without = report.model_copy(
-        update={
-            "results": (*kept, *narrow, gone),
-            "distributions": report.distributions[1:],
-        }
+        update={"results": (*kept, gone), "distributions": report.distributions[1:]}
     )
     text = words(without)
     assert "of a narrower admissible set, nppr:floor=0.5: for nppr the worst noise" in text
@@ -169,6 +154,29 @@ def test_a_narrower_set_is_named() -> None:
     assert "narrower" not in words(report)
 
 
+def test_lanes_go_from_attacks_to_bounds() -> None:
+    lanes = lanes_of(made_report()[0])
+    assert [lane.name for lane in lanes] == ["AR", "NPPR", "NPPR", "PR", "PR", *["at least"] * 2]
+    assert [lane.at_most for lane in lanes] == [True] * 3 + [False] * 4
+    assert [lane.at_least for lane in lanes] == [False] * 5 + [True] * 2
+    assert lanes[0].row.source == "merged"
+
+
 def test_the_line_explains_only_what_is_there() -> None:
-    assert "at least" not in words(made_report(only="noise")[0], "line")
-    assert "at most" not in words(made_report(only="bound")[0], "line")
+    for only, absent in (
+        ("noise", "lower bound"),
+        ("noise", "upper bound"),
+        ("bound", "upper bound"),
+    ):
+        assert absent not in words(made_report(only=only)[0], "line")
+
+
+def test_the_citation_holds_the_run() -> None:
+    report, _ = made_report()
+    text = run_text(report)
+    assert "resnet20 on pictures, budget linf 8/255, seed 0, 120 inputs, nppr 0.1.0" in text
+    assert "NPPR nppr: <= " in text
+    assert "the population" in text
+    assert ">= " in run_text(made_report(only="bound")[0])
+    paper = words(report, "cite")
+    assert paper.count("{") == paper.count("}") == 5

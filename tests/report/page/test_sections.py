@@ -1,26 +1,24 @@
-"""What the sections below the answer say in runs of every kind."""
+"""The sections below the answer in runs of every kind."""
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from dataclasses import replace
-from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from nppr.report import Flag, PerInput, Report
 from nppr.report.evidence import Evidence
-from nppr.report.page.render import render
-from nppr.report.per_input import PerInput
-from nppr.report.schema import Report
-from nppr.report.tables import as_text
+from nppr.report.model import PrecisionRecord, Width
+from nppr.report.page import render
+from nppr.report.page.input_sections import LARGEST, amplified, cases_of, classes_of, png
 from nppr.types import Metric
-from report.page.made_runs import made_evidence, made_report
-
-RARE = {
-    "source": "nppr", "unbroken": 9, "looked_at": 1, "largest": 4.4e-7,
-    "status": {"found": 0, "below": 1, "out of calls": 0},
-}  # fmt: skip
+from report.page.made_runs import RARE, made_evidence, made_report, won_by
 
 
 def section(
@@ -32,17 +30,21 @@ def section(
     return re.sub(r"\s+", " ", plain.replace("&nbsp;", " ").replace("&lt;", "<"))
 
 
-def test_a_wanted_precision_says_what_was_measured() -> None:
-    precision: dict[str, Any] = {
-        "asked": 0.05, "reached": True, "rounds": [[40, 8], [60, 32]], "available_inputs": 120,
-        "widths": {"uniform": {"half_width": 0.01}, "nppr": {"half_width": 0.031}},
-    }  # fmt: skip
+def test_a_wanted_precision_reports_what_was_measured() -> None:
+    widths = {
+        name: Width(half_width=half, between=0.1, within=0.1)
+        for name, half in {"uniform": 0.01, "nppr": 0.031}.items()
+    }
+    precision = PrecisionRecord(
+        asked=0.05, reached=True, rounds=((40, 8), (60, 32)), available_inputs=120,
+        needed_inputs=None, widths=widths,
+    )  # fmt: skip
     report, _ = made_report()
-    assert "20 an input of noise" in section("measured", report)
+    assert "20 of noise per input" in section("measured", report)
     text = section("measured", report.model_copy(update={"precision": precision}))
-    assert "32 an input of noise" in text
-    assert "asked for 5.0 points, reached with 60 of 120 inputs" in text
-    assert "known to +-3.1 points or better" in text
+    assert "32 of noise per input" in text
+    assert "a half-width of 5.0 percentage points, reached with 60 of 120 inputs" in text
+    assert "every PR and NPPR is within ±3.1 percentage points" in text
 
 
 def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
@@ -50,12 +52,12 @@ def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
     text = section("comparison", report).partition("At other radii")[2]
     assert "Learned noise is that of radius 8/255, scaled" in text
     assert "merged" not in text.split("Rare")[0].split("Inputs that are")[0]
-    assert re.search(r"ARpgd<= [\d.]+ \(", text)
-    assert re.search(r"NPPRnppr<= [\d.]+ \([\d.-]+\)<= [\d.]+", text)
-    assert not re.search(r"PRgaussian<=", text)
+    assert re.search(r"ARpgd≤ [\d.]+ \(", text)
+    assert re.search(r"NPPRnppr≤ [\d.]+ \([\d.-]+\)≤ [\d.]+", text)
+    assert not re.search(r"PRgaussian≤", text)
 
 
-def test_rare_failures_are_told_without_contradiction() -> None:
+def test_rare_failures_are_reported_without_contradiction() -> None:
     report, _ = made_report()
     report = report.model_copy(update={"rare": (RARE,)})
     text = section("comparison", report)
@@ -64,24 +66,21 @@ def test_rare_failures_are_told_without_contradiction() -> None:
     assert "the other 8 count as never failing" in text
     assert "no failure probability is above 4.4e-07" in text
     assert "no calls were left: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5." in text
-    console = " ".join(as_text(report, 120).split())
-    assert "0 found to fail, 1 too rarely to be found, 0 out of calls" in console
-    assert "the other 8 count as never failing" in console
-    assert "splitting did not follow: gaussian, uniform" in console
 
 
 @pytest.mark.parametrize("even", [True, False])
 def test_classes_that_are_alike_have_no_worst_one(even: bool) -> None:
     report, per_input = made_report()
     if even:
-        right = {**per_input.columns, "rate": per_input["rate"] * 0 + 1}
-        per_input = PerInput(right)
+        per_input = PerInput({**per_input.columns, "rate": per_input["rate"] * 0 + 1})
     text = section("classes", report, per_input)
     assert ("all classes are alike: 100.0 % of the draws" in text) == even
     assert ("The worst class under" in text) != even
 
 
-@pytest.mark.parametrize(("only", "colour"), [("all", "nppr"), ("noise", "pr"), ("attack", "ar")])
+@pytest.mark.parametrize(
+    ("only", "colour"), [("all", "nppr"), ("noise", "pr"), ("attack", "ar"), ("bound", "bound")]
+)
 def test_bars_have_the_colour_of_their_metric(only: str, colour: str) -> None:
     text = render(*made_report(only=only))
     before = text.split('id="class-bars"')[0]
@@ -91,25 +90,81 @@ def test_bars_have_the_colour_of_their_metric(only: str, colour: str) -> None:
 def test_inputs_that_no_draw_broke_are_not_the_worst() -> None:
     report, per_input = made_report()
     evidence = made_evidence()
-    assert "fared worst under nppr" in section("worst", report, per_input, evidence)
+    assert "did worst under nppr" in section("worst", report, per_input, evidence)
     whole = tuple(replace(each, rates=torch.ones(8)) for each in evidence.worst)
     text = section("worst", report, per_input, Evidence(whole))
     assert "No draw under nppr failed" in text
-    assert "fared worst under nppr" not in text
+    assert "did worst under nppr" not in text
 
 
 def test_classes_and_pictures_are_of_the_same_source() -> None:
     report, per_input = made_report()
-    made = [{**each, "fit": {**each["fit"]}} for each in report.distributions]
-    made[0]["fit"]["with_references"] = {"winner": "gaussian"}
-    report = report.model_copy(update={"distributions": tuple(made)})
+    report = won_by("gaussian", report)
     worst = made_evidence().worst
     evidence = Evidence((*worst, replace(worst[0], source="gaussian")))
     assert "under gaussian" in section("classes", report, per_input)
-    assert "fared worst under gaussian" in section("worst", report, per_input, evidence)
+    assert "did worst under gaussian" in section("worst", report, per_input, evidence)
+    assert "For nppr gaussian noise was worse than the family" in section("admissible", report)
 
 
 def test_one_input_is_no_plural() -> None:
     report, _ = made_report(1, 2)
     assert "of 1 input. " in section("answer", report)
     assert report.headline("clean", Metric.ACCURACY) is not None
+
+
+def test_flags_are_listed_once_with_their_sources() -> None:
+    report, _ = made_report()
+    flags = tuple(Flag(id="few-draws", source=name, message="why") for name in ("nppr", "pgd"))
+    text = section("flags", report.model_copy(update={"flags": flags}))
+    assert text.count("few-draws") == text.count("why") == 1
+    assert "Raised for nppr, pgd." in text
+
+
+def test_classes_are_means_of_their_inputs() -> None:
+    report, per_input = made_report()
+    bars = classes_of(report, per_input, "nppr")
+    lines = per_input.of("nppr")
+    assert [bar.rate for bar in bars] == sorted(bar.rate for bar in bars)
+    for bar in bars:
+        own = (lines["label"] == bar.label) & (lines["clean_correct"] == 1)
+        assert bar.inputs == own.sum()
+        assert bar.rate == pytest.approx(lines["rate"][own].astype(float).mean())
+        assert bar.low <= bar.rate <= bar.high
+    assert sum(bar.inputs for bar in bars) == (lines["clean_correct"] == 1).sum()
+
+
+def pixels(uri: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    head, _, body = uri.partition(",")
+    assert head == "data:image/png;base64"
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(body))))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures_keep_their_pixels(channels: int) -> None:
+    image = torch.arange(channels * 12, dtype=torch.uint8).reshape(channels, 3, 4) * 5
+    shown = pixels(png(image))
+    expected = image[0] if channels == 1 else image.permute(1, 2, 0)
+    assert np.array_equal(shown, expected.numpy())
+
+
+def test_large_and_odd_pictures_are_reduced() -> None:
+    assert pixels(png(torch.zeros(3, 300, 150, dtype=torch.uint8))).shape == (LARGEST, 64, 3)
+    assert pixels(png(torch.full((5, 2, 2), 7, dtype=torch.uint8))).tolist() == [[7, 7], [7, 7]]
+
+
+def test_perturbations_are_amplified_around_gray() -> None:
+    image, factor = amplified(torch.tensor([[[-1.0, 0.0, 1.0]]]).half(), "linf")
+    assert image.tolist() == [[[0, 128, 255]]]
+    assert factor == 0.5
+    image, factor = amplified(torch.tensor([[[-0.1, 0.0, 0.1]]]), "l2")
+    assert image.tolist() == [[[0, 128, 255]]]
+    assert factor == pytest.approx(5)
+    assert amplified(torch.zeros(1, 1, 1), "l2")[0].tolist() == [[[128]]]
+
+
+def test_cases_name_what_an_input_was_taken_for() -> None:
+    report, _ = made_report(names=[f"<{i}>" for i in range(10)])
+    case = cases_of(report, made_evidence().worst[0])[1]
+    assert (case.index, case.label, case.taken_for) == (3, "<1>", "<2>")
+    assert case.factor == f"{0.5 * 255 / 8:.3g}"

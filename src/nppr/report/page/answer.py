@@ -1,53 +1,163 @@
-"""The answer in one sentence, and what must be said beside it."""
+"""What a run is quoted for: the answer in one sentence, the robustness line, and how to cite it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from markupsafe import Markup
 
-from nppr.report.page.headline import came_lower, headline_of, is_fixed
-from nppr.report.page.line import attacked
-from nppr.report.page.numbers import Numbers
-from nppr.report.page.shell import rendered
-from nppr.report.quoting import (
+from nppr.report.findings import (
     GUARANTEED,
+    attacked,
     bounds_of,
+    came_lower,
     guaranteed,
+    headline_of,
     interval_of,
+    is_fixed,
     population_bound,
-    ratio_of,
-    reference_of,
+    table_rows,
 )
-from nppr.report.schema import Report
-from nppr.types import Metric
+from nppr.report.model import CLEAN, MERGED, ReportRecord, Result
+from nppr.report.numbers import Numbers, percent
+from nppr.report.page.shell import rendered
+from nppr.report.results_table import subject_of
+from nppr.types import Direction, Metric
 
-__all__ = ["answer"]
+_MOST_LANES = 6
+"""Lanes of learned noise, and of bounds."""
 
 
-def answer(report: Report, numbers: Numbers) -> Markup:
+def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
     found = headline_of(report)
     row = found.row
-    clean = report.headline("clean", Metric.ACCURACY)
+    metric = row.metric if row else None
+    clean = report.headline(CLEAN, Metric.ACCURACY)
     used = interval_of(report, row) if row else None
-    bound = row if row and row.metric is Metric.BOUND else next(iter(bounds_of(report)[-1:]), None)
-    attacks = attacked(report) if found.metric in ("PR", "bound") else []
+    bound = row if metric is Metric.BOUND else next(iter(bounds_of(report)[-1:]), None)
     return rendered(
         "answer.html.j2",
         n=numbers,
         report=report,
-        kind=found.metric,
+        kind=metric.value if metric else "",
         row=row,
-        fixed=row is not None and is_fixed(row),
-        lower=came_lower(report, row) if row and row.metric is Metric.NPPR else [],
+        fixed=row is not None and is_fixed(report, row),
+        lower=came_lower(report, row) if row and metric is Metric.NPPR else [],
         missing=found.missing,
-        skipped=bool(found.missing and found.missing.flags),
         used=used,
         exact=bool(used and used.method in GUARANTEED),
         guaranteed=guaranteed(report, row) if row else None,
         clean=clean if clean and clean.value is not None else None,
-        attacks=attacks,
+        attack=attacked(report) if metric in (Metric.PR, Metric.BOUND) else None,
         bound=bound,
-        ratio=ratio_of(bound) if bound else "",
-        reference=reference_of(report, bound) if bound else "",
+        noise=_bounded_noise(bound, "times") if bound else "",
         population=population_bound(report, bound) if bound else None,
     )
+
+
+def _bounded_noise(bound: Result, times: str) -> str:
+    """The density ratio and the reference noise of a bound."""
+    of = f"that of {bound.reference} noise" if bound.reference else "the reference's"
+    return f"{bound.density_ratio:.15g} {times} {of}"
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One number on the axis from 0 to 100 %: its kind, what it is of, and whose interval is shown.
+
+    A lane is a line of text and a strip of the axis, so that labels never overlap. `population` is the
+    same bound for the population.
+    """
+
+    name: str
+    what: str
+    row: Result
+    interval: Result
+    colour: str
+    population: Result | None = None
+
+    @property
+    def at_most(self) -> bool:
+        """Whether the truth can only be lower."""
+        return self.row.direction is Direction.UPPER_BOUND
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the truth can only be higher."""
+        return self.row.direction is Direction.LOWER_BOUND
+
+
+def robustness_line(report: ReportRecord, numbers: Numbers) -> Markup:
+    """The section's body."""
+    lanes = lanes_of(report)
+    replaced = {str(lane.interval.method) for lane in lanes if lane.interval is not lane.row}
+    return rendered(
+        "line.html.j2",
+        n=numbers,
+        lanes=lanes,
+        claims=sorted({lane.row.claim.value for lane in lanes if lane.row.claim}),
+        replaced=sorted(replaced),
+        at_most=any(lane.at_most for lane in lanes),
+        at_least=any(lane.at_least for lane in lanes),
+    )
+
+
+def lanes_of(report: ReportRecord) -> list[Lane]:
+    """From the lowest kind of number to the highest: AR, NPPR, PR; then the lower bounds."""
+    rows = [row for row in table_rows(report) if row.value is not None]
+    first = headline_of(report).row
+    learned = [row for row in rows if row.metric is Metric.NPPR and not row.is_repeated_fit]
+    learned.sort(key=lambda row: row is not first)
+    noise = [row for row in rows if row.metric is Metric.PR]
+    fixed = [row for row in noise if is_fixed(report, row)]
+    others = [row for row in noise if not is_fixed(report, row)]
+    attack = attacked(report)
+    words = []
+    if attack:
+        together = "all attacks and noise together"
+        words.append(("AR", together if attack.source == MERGED else attack.name, attack))
+    words += [("NPPR", row.name, row) for row in learned[:_MOST_LANES]]
+    words += [("PR", f"{row.name}, other noise", row) for row in others[:1]]
+    words += [("PR", f"{row.name}, the worst fixed noise", row) for row in fixed[:1]]
+    words += [("PR", f"{row.name}, the mildest", row) for row in fixed[1:][-1:]]
+    lanes = [
+        Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words
+    ]
+    for row in bounds_of(report)[:_MOST_LANES]:
+        what = f"all noise of density up to {_bounded_noise(row, 'x')}"
+        lanes.append(Lane("at least", what, row, row, "bound", population_bound(report, row)))
+    return lanes
+
+
+def citation(report: ReportRecord) -> Markup:
+    """The section's body."""
+    return rendered("cite.html.j2", run=run_text(report))
+
+
+def run_text(report: ReportRecord) -> str:
+    """What somebody needs to quote this run, as plain text."""
+    lines = [
+        f"{subject_of(report)}, {report.data.inputs.evaluate:,} inputs, nppr {report.nppr_version}",
+        *_quoted(report),
+        f"classifier {report.classifier.fingerprint}",
+        f"data {report.data.fingerprint}",
+    ]
+    return "\n".join(lines)
+
+
+def _quoted(report: ReportRecord) -> list[str]:
+    row = headline_of(report).row
+    used = interval_of(report, row) if row else None
+    if row is None or used is None or row.value is None or used.low is None or used.high is None:
+        return []
+    ends = f" ({percent(used.low)}-{percent(used.high)} %)"
+    signs = {Direction.UPPER_BOUND: ("<= ", ends), Direction.LOWER_BOUND: (">= ", "")}
+    sign, interval = signs.get(row.direction or Direction.ESTIMATE, ("", ends))
+    claim = f", {row.claim.value}" if row.claim else ""
+    line = (
+        f"{row.metric.value} {row.name}: {sign}{percent(row.value)} %{interval},"
+        f" {100 * row.confidence:g} % confidence ({used.method}{claim}),"
+        f" {row.inputs:,} inputs x {row.draws:,} draws"
+    )
+    return [line]

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from nppr.report.evidence import Evidence
-from nppr.report.figures import figures_of
-from nppr.report.page.admissible import admissible_set
-from nppr.report.page.answer import answer
-from nppr.report.page.cite import how_to_cite
-from nppr.report.page.classes import by_class
-from nppr.report.page.comparison import comparison
-from nppr.report.page.figures import PageFigure, page_figures
-from nppr.report.page.flags import flags_and_grade
-from nppr.report.page.learned import learned
-from nppr.report.page.line import robustness_line
-from nppr.report.page.measured import measured
-from nppr.report.page.numbers import Numbers
-from nppr.report.page.shell import page_shell, rendered
-from nppr.report.page.worst import worst_inputs
+from nppr.report.model import ReportRecord
+from nppr.report.numbers import Numbers
+from nppr.report.page.answer import answer, citation, robustness_line
+from nppr.report.page.input_sections import by_class, worst_inputs
+from nppr.report.page.run_sections import (
+    admissible_set,
+    comparison,
+    flags_and_grade,
+    learned_noise,
+    measured,
+)
+from nppr.report.page.shell import PageFigure, page_shell, rendered
 from nppr.report.per_input import PerInput
-from nppr.report.schema import Report
+from nppr.report.results_table import subject_of
 
-__all__ = ["SECTIONS", "fragment_of", "page_of", "render"]
+if TYPE_CHECKING:
+    from nppr.report.figures import Drawn
 
 SECTIONS = {
     "answer": "The answer",
@@ -40,50 +38,62 @@ SECTIONS = {
 }
 """Ids and headings, in this order."""
 
-COMPARED = ("radii", "rates")
-"""Figures of all sources: they stand below the comparison."""
-
-
-def page_of(
-    report: Report, per_input: PerInput | None = None, evidence: Evidence | None = None
-) -> str:
-    """The page with all its figures."""
-    drawn = figures_of(report, per_input, evidence)
-    return render(report, per_input, evidence, page_figures(drawn))
+_COMPARED = ("radii", "rates")
+"""Figures of all sources: they are below the comparison."""
 
 
 def render(
-    report: Report,
+    report: ReportRecord,
     per_input: PerInput | None = None,
     evidence: Evidence | None = None,
     figures: Sequence[PageFigure] = (),
 ) -> str:
-    """One HTML file that needs nothing else; what is not given is said to be missing."""
+    """One HTML file that needs nothing else; the page reports what is not given as missing."""
     numbers = Numbers(report)
+    compared = [figure for figure in figures if figure.id in _COMPARED]
+    others = [figure for figure in figures if figure.id not in _COMPARED]
     bodies = {
         "answer": answer(report, numbers),
         "line": robustness_line(report, numbers),
         "admissible": admissible_set(report, numbers),
-        "comparison": comparison(report, numbers, [f for f in figures if f.id in COMPARED]),
-        "classes": by_class(report, numbers, per_input),
+        "comparison": comparison(report, numbers, compared),
+        "classes": by_class(report, per_input),
         "worst": worst_inputs(report, evidence, per_input),
-        "learned": learned(report, numbers, [f for f in figures if f.id not in COMPARED]),
+        "learned": learned_noise(report, numbers, others),
         "flags": flags_and_grade(report),
         "measured": measured(report, numbers),
-        "cite": how_to_cite(report),
+        "cite": citation(report),
     }
     body = rendered("page.html.j2", report=report, n=numbers, sections=SECTIONS, bodies=bodies)
-    name, data = report.classifier["name"], report.data["name"]
-    return page_shell(f"Robustness of {name} on {data}", body)
+    return page_shell(f"Robustness of {report.classifier.name} on {report.data.name}", body)
 
 
-def fragment_of(report: Report) -> str:
+def page_of(
+    report: ReportRecord, per_input: PerInput | None = None, evidence: Evidence | None = None
+) -> str:
+    """The page with all its figures."""
+    # Matplotlib takes a second to import, and only figures need it.
+    from nppr.report.figures import figures_of
+
+    drawn = figures_of(report, per_input, evidence)
+    return render(report, per_input, evidence, page_figures(drawn))
+
+
+def page_figures(drawn: Sequence[Drawn]) -> list[PageFigure]:
+    """Figures of a run as those of a page."""
+    from nppr.report.figures import as_svg
+
+    return [PageFigure(each.id, each.title, each.caption, as_svg(each)) for each in drawn]
+
+
+def fragment_of(report: ReportRecord) -> str:
     """The answer and the table for a notebook: no script, no style of the page's."""
     numbers = Numbers(report)
-    body: Markup = rendered(
-        "fragment.html.j2",
-        report=report,
-        answer=answer(report, numbers),
-        comparison=comparison(report, numbers),
+    return str(
+        rendered(
+            "fragment.html.j2",
+            subject=subject_of(report),
+            answer=answer(report, numbers),
+            comparison=comparison(report, numbers),
+        )
     )
-    return str(body)

@@ -1,4 +1,4 @@
-"""The shell of every page: head, style, script, footer, and the policy that lets nothing else in.
+"""The shell of every page: head, style, script, figures, and the policy that admits nothing else.
 
 A page is one file. Its policy admits the style and the script below by their hashes, images from data
 URIs, and nothing from elsewhere. So bodies hold no `style` attributes and no `onclick`: positions are
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -18,14 +20,16 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nppr.report.page.numbers import percent
+from nppr.report.numbers import percent
 
-__all__ = ["page_shell", "rendered", "style_text"]
+_STYLED = re.compile(r'\sstyle="([^"]*)"')
+_DECLARATION = re.compile(r"\s*([a-z-]+)\s*:\s*([^;]+)")
+_FONT = re.compile(r"(?P<before>.*?)(?P<size>[\d.]+(?:px|pt))\s+(?P<family>.+)")
 
 
 def page_shell(title: str, body: Markup) -> str:
     """A whole page around a body; the title is escaped, the body is taken as it is."""
-    style, script = style_text(), _asset("page.js")
+    style, script = _asset("page.css"), _asset("page.js")
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;"
         f" style-src {_hashed(style)}; script-src {_hashed(script)}"
@@ -48,9 +52,29 @@ def rendered(template: str, *, package: str = "nppr.report.page", **values: Any)
     return Markup(_environment(package).get_template(template).render(**values))
 
 
-def style_text() -> str:
-    """The style of all pages."""
-    return _asset("page.css")
+@dataclass(frozen=True)
+class PageFigure:
+    """A figure of a page; `svg` is inline SVG with an id and a text alternative of its own."""
+
+    id: str
+    title: str
+    caption: str
+    svg: str
+
+    @property
+    def markup(self) -> Markup:
+        """The figure, its style attributes, which the policy refuses, as attributes of their own."""
+        return Markup(_STYLED.sub(_attributes, self.svg))
+
+
+def _attributes(styled: re.Match[str]) -> str:
+    """The declarations of a style attribute as attributes."""
+    found: dict[str, str] = dict(_DECLARATION.findall(styled[1]))
+    font = _FONT.fullmatch(found.pop("font", "").strip())
+    if font:
+        weight = {"font-weight": "bold"} if "bold" in font["before"] else {}
+        found |= {"font-size": font["size"], "font-family": font["family"], **weight}
+    return "".join(f' {name}="{value.strip()}"' for name, value in found.items())
 
 
 def _hashed(text: str) -> str:

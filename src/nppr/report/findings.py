@@ -1,0 +1,270 @@
+"""What the results of a report state together.
+
+The interval to print beside a number, the result to quote, bounds, and the means over inputs behind the
+numbers. Everything is read off fields of results, never off their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nppr.errors import RunFolderError
+from nppr.report.model import MERGED, ReportRecord, Result
+from nppr.report.per_input import PerInput
+from nppr.statistics.estimates import APPROXIMATE
+from nppr.statistics.paired import Share
+from nppr.types import Claim, Direction, FloatArray, Metric
+
+ORDER = (
+    Metric.ACCURACY,
+    Metric.AR,
+    Metric.NPPR,
+    Metric.PR,
+    Metric.CORRUPTION,
+    Metric.BOUND,
+    Metric.STRESS,
+)
+"""Metrics in a table, in the order of the theory: AR <= NPPR <= PR."""
+
+SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
+"""Metrics that are fractions of inputs, in the order of a table; more is better in all of them."""
+
+CLEAN_CORRECT = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
+"""Metrics over the clean-correct inputs: those classified correctly without noise."""
+
+GUARANTEED = ("betting", "clopper-pearson", "empirical-bernstein")
+"""Methods whose intervals hold at any sample size, the one to print first."""
+
+Key = tuple[Metric, str]
+"""A metric and the name of a row."""
+
+_ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.BOUND, Metric.CORRUPTION, Metric.ACCURACY)
+_TOLERANCE = 1e-6
+
+
+def headlines(report: ReportRecord, metrics: Iterable[Metric] = SHARES) -> dict[Key, Result]:
+    """The first result of every row and metric: the one a table shows, failed ones too."""
+    found: dict[Key, Result] = {}
+    for row in report.results:
+        if row.metric in metrics:
+            found.setdefault((row.metric, row.name), row)
+    return found
+
+
+def table_rows(report: ReportRecord) -> list[Result]:
+    """The first result of every row, in the order of a table, smallest first.
+
+    Learned noise with the reference noises is left out where it repeats the learned noise alone.
+    """
+    rows = headlines(report, ORDER).values()
+    alone = {row.tally for row in rows if row.metric is Metric.NPPR and not row.with_references}
+    return sorted(
+        (row for row in rows if not (row.with_references and row.tally in alone)),
+        key=lambda row: (ORDER.index(row.metric), 2.0 if row.value is None else row.value),
+    )
+
+
+def guaranteed(report: ReportRecord, row: Result) -> Result | None:
+    """The result of the same number and claim whose interval holds at any sample size."""
+    if row.direction is Direction.LOWER_BOUND:
+        return None
+    same = {
+        other.method: other
+        for other in report.results
+        if (other.name, other.metric, other.claim) == (row.name, row.metric, row.claim)
+        and other.value is not None
+    }
+    return next((same[method] for method in GUARANTEED if method in same), None)
+
+
+def interval_of(report: ReportRecord, row: Result) -> Result:
+    """The result whose interval is printed beside this number.
+
+    It is the guaranteed one where the number's own is approximate and outside its tested regime.
+    """
+    flagged = APPROXIMATE in row.flags
+    return (guaranteed(report, row) if flagged else None) or row
+
+
+def bounds_of(report: ReportRecord) -> list[Result]:
+    """What holds for all noise of bounded density ratio: one result per value of c."""
+    rows = headlines(report, (Metric.BOUND,)).values()
+    return [row for row in rows if row.value is not None]
+
+
+def population_bound(report: ReportRecord, row: Result) -> Result | None:
+    """The same bound for the population, for one that holds for the test set."""
+    for other in report.results:
+        same = (other.name, other.metric) == (row.name, row.metric)
+        if same and other.claim is Claim.POPULATION and other.value is not None:
+            return None if other is row else other
+    return None
+
+
+def is_fixed(report: ReportRecord, row: Result) -> bool:
+    """Whether a result is of noise that sees neither input nor classifier."""
+    return any(source.fixed and source.name == row.source for source in report.settings.sources)
+
+
+def attacked(report: ReportRecord) -> Result | None:
+    """AR of everything in the budget together, else the lowest one; None without attacks."""
+    rows = [r for r in table_rows(report) if r.metric is Metric.AR and r.value is not None]
+    return next((row for row in rows if row.source == MERGED), rows[0] if rows else None)
+
+
+def not_followed(report: ReportRecord) -> list[str]:
+    """Noise that splitting was asked to follow and did not."""
+    if not (report.rare or report.settings.rare_calls):
+        return []
+    followed = {entry.source for entry in report.rare}
+    noise = (Metric.PR, Metric.NPPR, Metric.BOUND)
+    asked = dict.fromkeys(
+        row.tally
+        for row in report.results
+        if row.metric in noise and row.value is not None and not row.with_references
+    )
+    return [tally for tally in asked if tally is not None and tally not in followed]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The result to quote, or None where nothing was measured.
+
+    `missing` is an NPPR that failed: any, or beside an NPPR that of a wider admissible set.
+    """
+
+    row: Result | None
+    missing: Result | None = None
+
+
+def headline_of(report: ReportRecord) -> Headline:
+    """NPPR of the widest admissible set, else the lowest PR, AR, bound or corruption."""
+    rows = table_rows(report)
+    failed = [row for row in rows if row.metric is Metric.NPPR and row.value is None]
+    for metric in _ANSWERS:
+        found = [row for row in rows if row.metric is metric and row.value is not None]
+        if metric is Metric.NPPR:
+            found = _widest_first(report, found)
+        if found:
+            row = found[0]
+            wider = [r for r in failed if metric is not Metric.NPPR or _floor(r) < _floor(row)]
+            return Headline(row, next(iter(wider), None))
+    return Headline(None, next(iter(failed), None))
+
+
+def _widest_first(report: ReportRecord, rows: list[Result]) -> list[Result]:
+    """Smallest floor first, and with the reference noises before without.
+
+    This is what was chosen on the select split, not what came out lowest on the evaluate split.
+    """
+    place = {id(row): number for number, row in enumerate(report.results)}
+    return sorted(
+        rows,
+        key=lambda row: (
+            row.is_repeated_fit, _floor(row), not row.with_references, place[id(row)],
+        ),
+    )  # fmt: skip
+
+
+def _floor(row: Result) -> float:
+    return row.floor or 0.0
+
+
+def came_lower(report: ReportRecord, row: Result) -> list[Result]:
+    """NPPR and PR of other rows that are below this one on the evaluate split."""
+    return [
+        other
+        for other in table_rows(report)
+        if other.metric in (Metric.NPPR, Metric.PR)
+        and not other.is_repeated_fit
+        and other.value is not None
+        and row.value is not None
+        and other.value < row.value
+    ]
+
+
+def measured_source(report: ReportRecord, per_input: PerInput, row: Result) -> str | None:
+    """The lines of `per_input.csv` behind a result, else those of a result of the same metric."""
+    same = [row, *(other for other in table_rows(report) if other.metric is row.metric)]
+    known = per_input.sources
+    return next((each.tally for each in same if each.tally in known), None)
+
+
+def lines_of(per_input: PerInput | None, path: Path) -> dict[str, PerInput]:
+    """The lines of every source, all of the same inputs in the same order."""
+    if per_input is None:
+        return {}
+    lines = {name: _sorted(per_input.of(name)) for name in per_input.sources}
+    first = next(iter(lines.values()), None)
+    for source, each in lines.items():
+        assert first is not None
+        same = all(
+            np.array_equal(each[column], first[column]) for column in ("index", "clean_correct")
+        )
+        if not same or each["draws"].min() < 1:
+            raise RunFolderError(
+                f"`run` must hold a per_input.csv with the same inputs for every source, in"
+                f" {str(path)!r} the lines of {source!r} differ."
+                " Repeat the run's command to write it again."
+            )
+    return lines
+
+
+def shares_of(report: ReportRecord, lines: dict[str, PerInput], path: Path) -> dict[Key, Share]:
+    """The mean over inputs behind every headline whose lines are there; both must agree."""
+    found = {}
+    for key, row in headlines(report).items():
+        share = _share(report, lines, row)
+        if share is None or row.value is None:
+            continue
+        if abs(share.value - row.value) <= _TOLERANCE:
+            found[key] = share
+        elif row.tally in lines or row.metric is Metric.ACCURACY:
+            raise RunFolderError(
+                f"`run` must hold a per_input.csv that belongs to its report.json, in"
+                f" {str(path)!r} the {row.metric.value} of {row.name!r} is"
+                f" {share.value:.6g} in the one and {row.value:.6g} in the other."
+                " Repeat the run's command to write them again."
+            )
+    return found
+
+
+def _share(report: ReportRecord, lines: dict[str, PerInput], row: Result) -> Share | None:
+    """The mean behind a result, or None where its lines are not there."""
+    first = next(iter(lines.values()), None)
+    if first is None or not len(first):
+        return None
+    correct: FloatArray = first["clean_correct"].astype(np.float64)
+    if row.metric is Metric.ACCURACY:
+        return Share(correct, np.ones(len(correct)))
+    rates = _merged(report, lines) if row.source == MERGED else _rates(lines, row)
+    if rates is None or not correct.sum():
+        return None
+    return Share(correct * rates, correct)
+
+
+def _rates(lines: dict[str, PerInput], row: Result) -> FloatArray | None:
+    """Fraction of correct draws per input; of attacks and corruptions, whether all were."""
+    if row.tally not in lines:
+        return None
+    correct, draws = lines[row.tally]["correct"], lines[row.tally]["draws"]
+    every = row.metric in (Metric.AR, Metric.CORRUPTION)
+    rates: FloatArray = (correct == draws).astype(np.float64) if every else correct / draws
+    return rates
+
+
+def _merged(report: ReportRecord, lines: dict[str, PerInput]) -> FloatArray:
+    """Whether an input stayed correct under every draw of every source of the budget."""
+    outside = {row.tally for row in report.results if row.metric is Metric.CORRUPTION}
+    inside = [each for source, each in lines.items() if source not in outside]
+    unbroken = np.all([each["correct"] == each["draws"] for each in inside], axis=0)
+    return np.asarray(unbroken, dtype=np.float64)
+
+
+def _sorted(lines: PerInput) -> PerInput:
+    order = np.argsort(lines["index"], kind="stable")
+    return PerInput({name: column[order] for name, column in lines.columns.items()})

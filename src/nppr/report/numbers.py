@@ -1,0 +1,121 @@
+"""How every number of a report is printed, and where in `report.json` it is.
+
+On a page a number is a `<data>` element whose `data-pointer` is its place in the file (RFC 6901), so
+that a test or a reader's script can compare all of them. Numbers of results also have `data-source`,
+`data-metric`, `data-method`, `data-claim` and `data-field`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from nppr.report.findings import interval_of
+from nppr.report.model import ReportRecord, Result
+from nppr.types import Metric
+
+_FORMS: Mapping[str, Callable[[float], str]] = {
+    "percent": lambda value: f"{100 * value:.1f}",
+    "level": lambda value: f"{100 * value:g}",
+    "count": lambda value: f"{value:,}",
+    "loss": lambda value: f"{value:.3g}",
+    "decimal": lambda value: f"{value:.3f}",
+    "seconds": lambda value: f"{value:,.1f}",
+    "tiny": lambda value: f"{value:.1e}",
+    "plain": lambda value: f"{value:g}",
+}
+"""Ways to print a number: fractions as percent, counts with commas, losses to three digits."""
+
+_FIELD_FORMS = {"confidence": "level", "inputs": "count", "draws": "count", "calls": "count"}
+
+
+def percent(value: float) -> str:
+    """A fraction in percent.
+
+    >>> percent(0.12449)
+    '12.4'
+    """
+    return _FORMS["percent"](value)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of the report: its text, and on a page an element with its place."""
+
+    value: float
+    form: str
+    pointer: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return _FORMS[self.form](self.value)
+
+    def __html__(self) -> str:
+        facts = Markup("").join(
+            Markup(' data-{}="{}"').format(name, fact) for name, fact in self.facts.items()
+        )
+        return Markup('<data value="{}" data-pointer="{}" data-form="{}"{}>{}</data>').format(
+            repr(self.value), self.pointer, self.form, facts, str(self)
+        )
+
+
+class Numbers:
+    """The numbers of one report, ready to print."""
+
+    def __init__(self, report: ReportRecord) -> None:
+        self.report = report
+        tables = {"/results": report.results, "/other_radii": report.other_radii}
+        self._places = {
+            id(row): f"{table}/{i}" for table, rows in tables.items() for i, row in enumerate(rows)
+        }
+
+    def of(self, row: Result, field: str = "value") -> Number | str:
+        """A number of a result, without its unit; empty where the result has none."""
+        value = getattr(row, field)
+        if value is None:
+            return ""
+        losses = row.metric in (Metric.STRESS, Metric.NORMALISED_STRESS)
+        facts = {
+            "source": row.name,
+            "metric": row.metric.value,
+            "method": row.method or "",
+            "claim": row.claim.value if row.claim else "",
+            "field": field,
+        }
+        form = _FIELD_FORMS.get(field, "loss" if losses else "percent")
+        return Number(value, form, f"{self._places[id(row)]}/{field}", facts)
+
+    def at(self, form: str, *keys: str | int) -> Number:
+        """The number at a place of the report, in one of the forms above."""
+        value: Any = self.report
+        for key in keys:
+            keyed = isinstance(value, Mapping | Sequence)
+            value = value[key] if keyed else getattr(value, str(key))
+        place = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+        return Number(value, form, place)
+
+    def range(self, row: Result) -> Markup:
+        """The interval of a result, without its unit."""
+        ends = (self.of(row, "low"), self.of(row, "high"))
+        return Markup('<span class="nowrap">{}-{}</span>').format(*ends)
+
+    def share(self, row: Result, field: str = "value") -> Markup:
+        """A fraction with its unit."""
+        return Markup('<span class="nowrap">{}&nbsp;%</span>').format(self.of(row, field))
+
+    def quoted(self, row: Result) -> Markup:
+        """A fraction with the interval to print, as in a sentence."""
+        return Markup('{} <span class="nowrap">({}&nbsp;%)</span>').format(
+            self.share(row), self.range(interval_of(self.report, row))
+        )
+
+    def words(self, row: Result) -> str:
+        """The same as plain text, for those who hear it."""
+        used = interval_of(self.report, row)
+        if row.value is None or used.low is None or used.high is None:
+            return "no number"
+        ends = f"{percent(used.low)} to {percent(used.high)} %"
+        return f"{percent(row.value)} %, interval {ends}"

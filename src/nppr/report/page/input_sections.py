@@ -1,0 +1,175 @@
+"""What single inputs show: robustness by class, and pictures of the worst inputs."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+from PIL import Image
+from torch import Tensor
+
+from nppr.report.evidence import Evidence, Worst
+from nppr.report.findings import headline_of, measured_source
+from nppr.report.model import ReportRecord
+from nppr.report.page.shell import rendered
+from nppr.report.per_input import PerInput
+from nppr.statistics.betting import betting
+
+_SHOWN_CLASSES = 20
+"""Bars on the page; the other classes are in a table that is folded away."""
+
+_SHOWN_CASES = 6
+_MOST_CASES = 12
+_MOST_SOURCES = 3
+
+LARGEST = 128
+"""Pixels per side to which larger images are reduced."""
+
+
+@dataclass(frozen=True)
+class ClassBar:
+    """One class: its clean-correct inputs and the mean fraction of their draws that are correct."""
+
+    label: int
+    name: str
+    inputs: int
+    rate: float
+    low: float
+    high: float
+
+
+def by_class(report: ReportRecord, per_input: PerInput | None) -> Markup:
+    """The section's body."""
+    row = headline_of(report).row
+    source = measured_source(report, per_input, row) if per_input is not None and row else None
+    bars = classes_of(report, per_input, source) if per_input is not None and source else []
+    counted = {bar.label for bar in bars}
+    return rendered(
+        "classes.html.j2",
+        held=per_input is not None,
+        source=source,
+        bars=bars,
+        shown=bars[:_SHOWN_CLASSES],
+        rest=bars[_SHOWN_CLASSES:],
+        alike=len(bars) > 1 and bars[0].rate == bars[-1].rate,
+        colour=row.metric.value.lower() if row else "other",
+        missing=[class_name(report, c) for c in range(report.data.classes) if c not in counted],
+        confidence=report.settings.confidence,
+    )
+
+
+def classes_of(report: ReportRecord, per_input: PerInput, source: str) -> list[ClassBar]:
+    """All classes with a clean-correct input, the worst first.
+
+    The intervals are guaranteed (betting), each for one class and for the population.
+    """
+    lines = per_input.of(source)
+    correct = lines["clean_correct"] == 1
+    bars = []
+    for label in np.unique(lines["label"][correct]).tolist():
+        rates = lines["rate"][correct & (lines["label"] == label)].astype(np.float64)
+        interval = betting(rates, report.settings.confidence, report.seed)
+        name = class_name(report, label)
+        mean = float(rates.mean())
+        bars.append(ClassBar(label, name, len(rates), mean, interval.low, interval.high))
+    return sorted(bars, key=lambda bar: (bar.rate, bar.high, bar.label))
+
+
+def class_name(report: ReportRecord, label: int) -> str:
+    """The name of a class, or its number where the data have no names."""
+    names = report.data.class_names
+    return names[label] if 0 <= label < len(names) else str(label)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One input as it is shown; `factor` is by how much its perturbation is amplified."""
+
+    index: int
+    label: str
+    taken_for: str
+    broken: bool
+    rate: float
+    factor: str
+    clean: Markup
+    delta: Markup
+    perturbed: Markup
+    width: int
+    height: int
+
+
+def worst_inputs(
+    report: ReportRecord, evidence: Evidence | None, per_input: PerInput | None = None
+) -> Markup:
+    """The section's body: first the source that the answer and the classes are about."""
+    row = headline_of(report).row
+    first = row.tally if row else None
+    if row and per_input is not None:
+        first = measured_source(report, per_input, row) or first
+    worst = sorted(evidence.worst if evidence else (), key=lambda each: each.source != first)
+    groups = [
+        (each.source, cases_of(report, each)) for each in worst[:_MOST_SOURCES] if len(each.indices)
+    ]
+    return rendered(
+        "worst.html.j2",
+        groups=groups,
+        open=_SHOWN_CASES,
+        held=evidence is not None,
+        unbroken=bool(groups) and all(case.rate == 1 for case in groups[0][1]),
+    )
+
+
+def cases_of(report: ReportRecord, worst: Worst) -> list[Case]:
+    """The first inputs of a source, the worst first."""
+    cases = []
+    for i in range(min(_MOST_CASES, len(worst.indices))):
+        shown, scale = amplified(worst.delta[i], report.budget.norm)
+        label, taken = int(worst.labels[i]), int(worst.taken_for[i])
+        height, width = worst.clean.shape[-2:]
+        cases.append(
+            Case(
+                index=int(worst.indices[i]),
+                label=class_name(report, label),
+                taken_for=class_name(report, taken),
+                broken=label != taken,
+                rate=float(worst.rates[i]),
+                factor=f"{scale / report.budget.radius:.3g}",
+                clean=png(worst.clean[i]),
+                delta=png(shown),
+                perturbed=png(worst.perturbed[i]),
+                width=width,
+                height=height,
+            )
+        )
+    return cases
+
+
+def png(image: Tensor) -> Markup:
+    """A data URI of an image `(C, H, W)` of bytes; gray where it has one channel."""
+    pixels = image.numpy()
+    # More than three channels are no colours: their mean is shown.
+    if pixels.shape[0] not in (1, 3):
+        pixels = pixels.mean(axis=0, keepdims=True).round()
+    pixels = pixels.astype(np.uint8)
+    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1))
+    if max(picture.size) > LARGEST:
+        picture.thumbnail((LARGEST, LARGEST))
+    file = io.BytesIO()
+    picture.save(file, format="PNG", optimize=True)
+    text = base64.b64encode(file.getvalue()).decode()
+    return Markup("data:image/png;base64,{}").format(text)
+
+
+def amplified(delta: Tensor, norm: str) -> tuple[Tensor, float]:
+    """A perturbation `(C, H, W)`, in radii, as an image around middle gray, and what 1 radius became.
+
+    linf: the radius is the full range. l2: the largest change is, since single pixels take little of
+    the radius.
+    """
+    shares = delta.float()
+    most = 1.0 if norm == "linf" else max(float(shares.abs().max()), 1e-12)
+    image = ((shares / most).clamp(-1, 1) * 127.5 + 127.5).round()
+    return image.byte(), 0.5 / most

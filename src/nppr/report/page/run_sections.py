@@ -1,0 +1,113 @@
+"""What a run did: the admissible set, all sources, learned noise, flags, how it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
+from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
+from nppr.report.numbers import Numbers
+from nppr.report.page.shell import PageFigure, rendered
+from nppr.report.results_table import legend_of, radius_text, sign_of, table_of
+from nppr.types import Claim, Metric
+
+
+def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
+    """The section's body."""
+    searches = [report.settings.search, *(made.search.settings for made in report.distributions)]
+    return rendered(
+        "admissible.html.j2",
+        n=numbers,
+        report=report,
+        family=next((search.family for search in searches if search), None),
+    )
+
+
+def comparison(
+    report: ReportRecord, numbers: Numbers, figures: Sequence[PageFigure] = ()
+) -> Markup:
+    """The section's body."""
+    nearly = _nearly_always_correct(report)
+    relative = [row for row in report.results if row.metric in CLEAN_CORRECT and row.inputs]
+    return rendered(
+        "comparison.html.j2",
+        n=numbers,
+        report=report,
+        table=table_of(report).to_html("Comparison table", "comparison-table"),
+        legend=legend_of(report),
+        radii=[radius_text(report, radius) for radius, _ in report.at_other_radii()],
+        at_radii=_at_radii(report),
+        sign_of=sign_of,
+        figures=figures,
+        not_followed=not_followed(report),
+        joined=[row for row in report.results if row.method == SPLITTING],
+        nearly=nearly,
+        gammas=[row.gamma for row in next(iter(nearly.values()), [])],
+        relative=next(iter(relative), None),
+    )
+
+
+def _at_radii(report: ReportRecord) -> list[tuple[Result, list[Result | None]]]:
+    """The rows of the table with the same number at the other radii."""
+    shown = [
+        row
+        for row in table_rows(report)
+        if row.metric in (Metric.AR, Metric.NPPR, Metric.PR)
+        and row.source != MERGED
+        and row.value is not None
+    ]
+    tables = [
+        {(row.name, row.metric): row for row in reversed(rows)}
+        for _, rows in report.at_other_radii()
+    ]
+    return [(row, [table.get((row.name, row.metric)) for table in tables]) for row in shown]
+
+
+def _nearly_always_correct(report: ReportRecord) -> dict[str, list[Result]]:
+    """Prob.Acc of every source that has it, in the order of gamma."""
+    found: dict[str, list[Result]] = {}
+    for row in report.results:
+        if row.metric is Metric.PROB_ACC and row.value is not None:
+            found.setdefault(row.name, []).append(row)
+    return found
+
+
+def learned_noise(
+    report: ReportRecord, numbers: Numbers, figures: Sequence[PageFigure] = ()
+) -> Markup:
+    """The section's body."""
+    rows = {made.name: report.headline(made.name, Metric.NPPR) for made in report.distributions}
+    return rendered("learned.html.j2", n=numbers, report=report, rows=rows, figures=figures)
+
+
+def flags_and_grade(report: ReportRecord) -> Markup:
+    """The section's body: each flag once, with all its messages and sources."""
+    raised = {
+        name: {
+            "messages": list(dict.fromkeys(f.message for f in report.flags if f.id == name)),
+            "sources": list(
+                dict.fromkeys(f.source for f in report.flags if f.id == name and f.source)
+            ),
+        }
+        for name in dict.fromkeys(flag.id for flag in report.flags)
+    }
+    return rendered("flags.html.j2", report=report, raised=raised)
+
+
+def measured(report: ReportRecord, numbers: Numbers) -> Markup:
+    """The section's body."""
+    rows = [*report.results, *report.other_radii]
+    claims = {
+        claim.value: list(dict.fromkeys(r.method for r in rows if r.claim is claim and r.method))
+        for claim in Claim
+    }
+    widths = report.precision.widths if report.precision else {}
+    return rendered(
+        "measured.html.j2",
+        n=numbers,
+        report=report,
+        claims={claim: methods for claim, methods in claims.items() if methods},
+        widest=max(widths, key=lambda source: widths[source].half_width, default=None),
+    )

@@ -1,0 +1,46 @@
+"""The report with what renders it."""
+
+from __future__ import annotations
+
+from pydantic import PrivateAttr
+
+from nppr.errors import RunFolderError
+from nppr.report.evidence import Evidence
+from nppr.report.model import ReportRecord
+from nppr.report.page import fragment_of, page_of
+from nppr.report.per_input import PerInput
+from nppr.report.results_table import as_text
+
+
+class Report(ReportRecord):
+    """Everything one assessment found, and how; fields: `docs/report.md`."""
+
+    _per_input: PerInput | None = PrivateAttr(None)
+    _evidence: Evidence | None = PrivateAttr(None)
+
+    def with_inputs(self, per_input: PerInput | None, evidence: Evidence | None) -> Report:
+        """The same report with the other files of its run folder."""
+        report = self.model_copy()
+        report._per_input, report._evidence = per_input, evidence
+        return report
+
+    @property
+    def per_input(self) -> PerInput:
+        """One line per input and source; a report that was read alone has none."""
+        if self._per_input is None:
+            raise RunFolderError(
+                "`per_input` must come with the report, this one was read without its folder."
+                " Read it with nppr.read_run(FOLDER).report"
+            )
+        return self._per_input
+
+    def table(self, width: int = 110) -> str:
+        """The results as plain text."""
+        return as_text(self, width)
+
+    def to_html(self) -> str:
+        """The page for readers: one HTML file that needs no network."""
+        return page_of(self, self._per_input, self._evidence)
+
+    def _repr_html_(self) -> str:
+        return fragment_of(self)

@@ -1,0 +1,356 @@
+"""The table of results, declared once for terminal, page and files, and the notes below it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup
+from rich.console import Console
+
+from nppr.budget import parse_radius
+from nppr.report.findings import (
+    CLEAN_CORRECT,
+    bounds_of,
+    guaranteed,
+    headline_of,
+    not_followed,
+    table_rows,
+)
+from nppr.report.model import SPLITTING, DistributionRecord, ReportRecord, Result
+from nppr.report.numbers import Numbers, percent
+from nppr.report.tables import Cell, Column, Table
+from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
+from nppr.types import Claim, Direction, Metric
+
+_SIGNS = {Direction.UPPER_BOUND: "≤ ", Direction.LOWER_BOUND: "≥ "}
+_EMPTY = Cell(None, "")
+_BAR = 20
+
+_SHORT = {Metric.CORRUPTION: "corrupted"}
+"""Names that would not leave room for the others on a line of 80 letters."""
+
+_LEGEND = {
+    Metric.PR: "fraction of correct draws, mean over the clean-correct inputs",
+    Metric.NPPR: "PR under the worst noise found in the admissible set: an upper bound",
+    Metric.AR: "fraction of the clean-correct inputs that nothing broke: an upper bound",
+    Metric.CORRUPTION: "fraction of the clean-correct inputs that stay correct; no budget",
+    Metric.BOUND: "lower bound, noise of density up to c times {reference}; test set",
+    Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: by the clean loss",
+}
+
+
+def label_of(metric: Metric) -> str:
+    """The name of a metric in a table."""
+    return _SHORT.get(metric, metric.value)
+
+
+def sign_of(row: Result) -> str:
+    """What precedes the number of an upper or lower bound."""
+    return _SIGNS.get(row.direction or Direction.ESTIMATE, "")
+
+
+@dataclass(frozen=True)
+class _FlagLink:
+    """A flag that links to its explanation on the page."""
+
+    flag: str
+
+    def __str__(self) -> str:
+        return self.flag
+
+    def __html__(self) -> str:
+        return Markup('<a href="#flag-{0}">{0}</a>').format(self.flag)
+
+
+def _value(numbers: Numbers, row: Result) -> Cell:
+    if row.value is None:
+        return Cell(None, "skipped" if row.flags else "failed")
+    return Cell.made_of(row.value, sign_of(row), numbers.of(row))
+
+
+def _interval(numbers: Numbers, row: Result) -> Cell:
+    if row.low is None or row.high is None:
+        return _EMPTY
+    ends = numbers.of(row, "low"), "-", numbers.of(row, "high")
+    return Cell.made_of((row.low, row.high), *ends, "*" if APPROXIMATE in row.flags else "")
+
+
+def _guaranteed(numbers: Numbers, row: Result) -> Cell:
+    """The interval of this number that holds at any sample size.
+
+    Under a search for bad noise only its upper end applies to the worst noise.
+    """
+    found = guaranteed(numbers.report, row)
+    if found is None or found.low is None or found.high is None:
+        return _EMPTY
+    if row.direction is Direction.UPPER_BOUND:
+        return Cell.made_of((found.low, found.high), sign_of(row), numbers.of(found, "high"))
+    return _interval(numbers, found)
+
+
+def _normalised(numbers: Numbers, row: Result) -> Cell:
+    """Relative to the clean accuracy; of a loss, to the clean loss."""
+    stress = row.metric is Metric.STRESS
+    metric = Metric.NORMALISED_STRESS if stress else Metric.NORMALISED_ACCURACY
+    found = numbers.report.headline(row.name, metric)
+    if found is None or found.value is None:
+        return _EMPTY
+    return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
+
+
+def _count(field: str) -> Callable[[Numbers, Result], Cell]:
+    def cell(numbers: Numbers, row: Result) -> Cell:
+        if row.value is None:
+            return _EMPTY
+        return Cell.made_of(getattr(row, field), numbers.of(row, field))
+
+    return cell
+
+
+def _flags(_: Numbers, row: Result) -> Cell:
+    links = [part for flag in row.flags for part in (", ", _FlagLink(flag))]
+    return Cell.made_of(" ".join(row.flags), *links[1:])
+
+
+def _bar(_: Numbers, row: Result) -> Cell:
+    """The value as a bar and its interval as a band, on an axis from 0 to 100 %; a loss has none."""
+    if row.value is None or row.low is None or row.high is None or row.metric is Metric.STRESS:
+        return _EMPTY
+    end, first, last = (round(min(1.0, x) * _BAR) for x in (row.value, row.low, row.high))
+    band = range(min(first, _BAR - 1), max(first + 1, last))
+    return Cell.of("".join("▒" if i in band else "█" if i < end else " " for i in range(_BAR)))
+
+
+RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
+    (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, label_of(row.metric))),
+    (Column("source", "source"), lambda _, row: Cell.of(row.name)),
+    (Column("value", "value{unit}", number=True), _value),
+    (Column("interval", "{level} interval", number=True, interval=True), _interval),
+    (Column("guaranteed", "guaranteed", number=True, interval=True), _guaranteed),
+    (Column("normalised", "/ clean", number=True), _normalised),
+    # The page states the inputs once, above the table.
+    (Column("inputs", "inputs", number=True, terminal=None, page=False), _count("inputs")),
+    (Column("draws", "draws", number=True), _count("draws")),
+    (Column("calls", "calls", number=True, terminal=None), _count("calls")),
+    (Column("method", "method", terminal=None), lambda _, row: Cell.of(row.method)),
+    (
+        Column("claim", "applies to", terminal=None),
+        lambda _, row: Cell.of(row.claim and row.claim.value),
+    ),
+    (Column("flags", "flags", terminal=None), _flags),
+    # The page lists errors below the table.
+    (Column("error", "error", terminal=None, page=False), lambda _, row: Cell.of(row.error)),
+    (Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104, files=False, page=False), _bar),
+)
+"""The columns of the table of results, each with its cell: a column added here is shown everywhere."""
+
+
+def table_of(report: ReportRecord) -> Table:
+    """One row per source: clean accuracy first, then from AR up to PR, smallest first.
+
+    Fractions are in %; `stress` is a loss and printed as it is. A source that failed has a row too.
+    """
+    rows, numbers = table_rows(report), Numbers(report)
+    quoted = headline_of(report).row
+    losses = any(row.metric is Metric.STRESS for row in rows)
+    heads = {"level": f"{100 * report.settings.confidence:g} %", "unit": "" if losses else " %"}
+    correct = [row.inputs for row in report.results if row.metric in CLEAN_CORRECT]
+    return Table(
+        f"{subject_of(report)}; {report.data.inputs.evaluate:,} inputs of the evaluate split,"
+        f" {max(correct, default=0):,} of them clean-correct",
+        tuple(replace(each, heading=each.heading.format(**heads)) for each, _ in RESULT_COLUMNS),
+        tuple(tuple(cell(numbers, row) for _, cell in RESULT_COLUMNS) for row in rows),
+        grouped=True,
+        marked=next((number for number, row in enumerate(rows) if row is quoted), None),
+    )
+
+
+def subject_of(report: ReportRecord) -> str:
+    """What was assessed, in a line."""
+    return f"{report.classifier.name} on {report.data.name}, budget {report.budget}, seed {report.seed}"
+
+
+def as_text(report: ReportRecord, width: int) -> str:
+    """The table and its notes as plain text."""
+    text = io.StringIO()
+    console = Console(file=text, width=width, no_color=True, highlight=False)
+    console.print(table_of(report).to_rich(width))
+    console.print(notes_of(report), markup=False)
+    return text.getvalue()
+
+
+def spectrum_table(report: ReportRecord) -> Table:
+    """NPPR against the floor rho, smallest floor first; its JSON is that of `nppr spectrum`."""
+    columns = (
+        Column("floor", "rho", number=True),
+        Column("value", "NPPR %", number=True),
+        Column("", "interval", number=True, interval=True),
+        Column("realised_std", "realised std / radius", number=True),
+        Column("selected", "selected"),
+    )
+    numbers = Numbers(report)
+    rows = []
+    for made in sorted(report.distributions, key=lambda made: made.family.floor):
+        row = report.headline(made.name, Metric.NPPR)
+        if row is not None and made.fit_seed is None:
+            std = made.diagnostics.realised_std
+            rows.append(
+                (
+                    Cell(made.family.floor, f"{made.family.floor:g}"),
+                    _value(numbers, row),
+                    _interval(numbers, row),
+                    Cell(std, f"{std:.3f}"),
+                    Cell.of(made.search.selected),
+                )
+            )
+    return Table("", columns, tuple(rows))
+
+
+def bounds_table(report: ReportRecord) -> Table:
+    """The lower bounds for each density ratio; its JSON is that of `nppr bound`."""
+    headings = {
+        "test_set": "this test set, at least %",
+        "population": "the population, at least %",
+        "estimate": "estimate %",
+        "estimate_with_splitting": "estimate with rare failures %",
+    }
+    found: dict[float, dict[str, Cell]] = {}
+    for row in report.results:
+        if row.density_ratio is not None and row.value is not None:
+            ratio = Cell(row.density_ratio, f"{row.density_ratio:g}")
+            cells = found.setdefault(
+                row.density_ratio, {"ratio": ratio, "draws": Cell.of(row.draws)}
+            )
+            cells[_bound_column(row)] = Cell(row.value, percent(row.value))
+    shown = [name for name in headings if any(name in cells for cells in found.values())]
+    columns = (
+        Column("density_ratio", "c", number=True),
+        Column("draws", "draws", number=True, terminal=None),
+        *(Column(name, headings[name], number=True) for name in shown),
+    )
+    names = ("ratio", "draws", *shown)
+    rows = tuple(tuple(cells.get(name, _EMPTY) for name in names) for cells in found.values())
+    return Table("", columns, rows)
+
+
+def _bound_column(row: Result) -> str:
+    if row.metric is Metric.INFIMUM:
+        return "estimate_with_splitting" if row.method == SPLITTING else "estimate"
+    return "test_set" if row.claim is Claim.TEST_SET else "population"
+
+
+def notes_of(report: ReportRecord) -> str:
+    """What the rows and marks of the table mean, and what else was found."""
+    flags = {flag.id: flag.message for flag in report.flags if flag.id != UNRESOLVED}
+    marks = {APPROXIMATE: "*"}
+    legend = legend_of(report)
+    legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
+    width = max(len(name) for name in legend)
+    return "\n".join(
+        [
+            *(f"{name:{width}}  {words}" for name, words in legend.items()),
+            *(line for made in report.distributions for line in _learned_notes(report, made)),
+            *_rare_notes(report),
+            *_precision_notes(report),
+            *_radius_notes(report),
+            *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items()),
+            f"grade {report.grade.letter}: {report.grade.reason}",
+        ]
+    )
+
+
+def legend_of(report: ReportRecord) -> dict[str, str]:
+    """What the metrics of a report mean, by their names in a table."""
+    present = {row.metric for row in report.results}
+    named = " or ".join(dict.fromkeys(row.reference for row in bounds_of(report) if row.reference))
+    reference = f"that of {named} noise" if named else "the reference's"
+    return {
+        label_of(metric): words.format(reference=reference)
+        for metric, words in _LEGEND.items()
+        if metric in present
+    }
+
+
+def _learned_notes(report: ReportRecord, made: DistributionRecord) -> list[str]:
+    """What learned noise may depend on, how random it is, and what else was tried."""
+    asked = (report.settings.search or made.search.settings).family.dependency
+    std, selected = made.diagnostics.realised_std, made.search.selected
+    line = f"{asked.words}; rho {made.family.floor:g}, realised std {std:.3f} of the radius"
+    lines = [f"{made.name}: {line}; selected {selected!r}"]
+    if made.seeds and made.fit_seed is None:
+        lines.append(
+            f"{made.name}: {len(made.seeds.values)} searches, the lowest"
+            f" {percent(made.seeds.minimum)} %, the highest {percent(made.seeds.spread)} percentage"
+            " points above"
+        )
+    union = [
+        row
+        for row in report.results
+        if row.with_references
+        and (row.floor or 0.0, row.fit_seed) == (made.family.floor, made.fit_seed)
+    ]
+    if made.winner and union:
+        lines.append(
+            f"{union[0].name}: {made.winner} noise was worse than the learned noise on the select split"
+        )
+    return lines
+
+
+def _rare_notes(report: ReportRecord) -> list[str]:
+    """A line for every source under which splitting looked for rare failures."""
+    lines = []
+    for entry in report.rare:
+        line = (
+            f"{entry.source}: splitting followed {entry.followed:,} of {entry.unbroken:,} inputs"
+            f" without a failure: {entry.found:,} found to fail, {entry.below:,} too rarely to be"
+            f" found, {entry.out_of_calls:,} out of calls"
+        )
+        if entry.unbroken > entry.followed:
+            line += f"; the other {entry.unbroken - entry.followed:,} count as never failing"
+        line += f"; no failure probability above {entry.largest:.1e}"
+        for row in report.results:
+            if row.method == SPLITTING and row.name == entry.source and row.value is not None:
+                bound = "at most " if row.direction is Direction.UPPER_BOUND else ""
+                line += (
+                    f"; with them {row.metric.value} {bound}{100 * row.value:.3f} %, {row.claim}"
+                )
+        lines.append(line)
+    if names := not_followed(report):
+        lines.append(f"splitting did not follow: {', '.join(names)}")
+    return lines
+
+
+def _precision_notes(report: ReportRecord) -> list[str]:
+    """What was measured to reach a wanted precision."""
+    found = report.precision
+    if not found or not found.reached:
+        return []
+    widest = max(width.half_width for width in found.widths.values())
+    inputs, draws = found.rounds[-1]
+    line = (
+        f"precision: every PR and NPPR is within ±{100 * widest:.2f} percentage points, with"
+        f" {inputs:,} of {found.available_inputs:,} inputs and {draws} draws each"
+    )
+    return [line]
+
+
+def _radius_notes(report: ReportRecord) -> list[str]:
+    """A line for every other radius: the first number of each source and metric."""
+    lines = []
+    for radius, rows in report.at_other_radii():
+        firsts: dict[tuple[str, Metric], str] = {}
+        for row in rows:
+            value = "failed" if row.value is None else f"{percent(row.value)} %"
+            firsts.setdefault((row.name, row.metric), f"{row.name} {value}")
+        lines.append(f"at radius {radius_text(report, radius)}: {', '.join(firsts.values())}")
+    if lines and report.distributions:
+        lines.append("learned noise is scaled to these radii, not searched for again")
+    return lines
+
+
+def radius_text(report: ReportRecord, radius: float) -> str:
+    """Another radius of the run as people write it."""
+    texts = {parse_radius(text): text for text in report.settings.radii}
+    return texts.get(radius, f"{radius:g}")

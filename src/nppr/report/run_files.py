@@ -1,0 +1,162 @@
+"""The folder of a finished run: reading its files, and writing what is rendered from them.
+
+A file that cannot be read gives one clear line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from nppr.errors import RunFolderError, SpecError
+from nppr.report.evidence import Evidence, read_evidence
+from nppr.report.findings import lines_of, shares_of
+from nppr.report.model import SCHEMA_VERSION, ReportRecord, Result
+from nppr.report.page import page_figures, render
+from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
+from nppr.report.report import Report
+from nppr.report.writing import write_whole
+
+REPORT = "report.json"
+PAGE = "report.html"
+_AGAIN = "Repeat the run's command to write it again."
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, eq=False)
+class RunFiles:
+    """What a run folder holds to be read; only the report must be there."""
+
+    path: Path
+    report: Report
+    per_input: PerInput | None
+    evidence: Evidence | None
+
+
+def read_run(path: str | Path) -> RunFiles:
+    """The files of a finished run, from its folder or its `report.json`."""
+    folder = Path(path)
+    if folder.name == REPORT and folder.is_file():
+        folder = folder.parent
+    if not folder.is_dir():
+        what = "which is a file" if folder.exists() else "which does not exist"
+        raise RunFolderError(
+            f"`run` must be the folder of a run, got {str(path)!r}, {what}."
+            " Example: nppr report runs/mine"
+        )
+    if not (folder / REPORT).exists():
+        raise RunFolderError(_unfinished(folder))
+    report = read_report(folder / REPORT)
+    inputs = folder / PER_INPUT
+    per_input = read_per_input(inputs) if inputs.exists() else None
+    if per_input is not None:
+        _check_lines(per_input, report, inputs)
+    evidence = read_evidence(folder)
+    return RunFiles(folder, report.with_inputs(per_input, evidence), per_input, evidence)
+
+
+def read_report(path: str | Path) -> Report:
+    """Read a `report.json` alone."""
+    report = read_model(path, Report, SCHEMA_VERSION, "report")
+    for field, expected in _result_faults(report):
+        raise RunFolderError(f"`report` field {field!r} in {path} must be {expected}. {_AGAIN}")
+    return report
+
+
+def read_model(path: str | Path, model: type[_Model], version: int, name: str) -> _Model:
+    """The record in a JSON file that nppr wrote, of this schema version; errors call it `name`."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        _check_version(text, version, name, path)
+        return model.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise RunFolderError(_fault(first, name, path)) from error
+    except (OSError, UnicodeDecodeError, SpecError) as error:
+        raise RunFolderError(f"`{name}` must be readable, cannot read {path}: {error}") from error
+
+
+class _Written(BaseModel):
+    """Which version wrote a file."""
+
+    schema_version: Any = None
+    nppr_version: Any = None
+
+
+def _check_version(text: str, version: int, name: str, path: Path) -> None:
+    found = _Written.model_validate_json(text)
+    if found.schema_version != version:
+        raise RunFolderError(
+            f"`{name}` must have schema version {version}, got {found.schema_version!r:.80}: {path} was"
+            f" written by nppr {found.nppr_version!s:.80}. Repeat the run's command to write it anew."
+        )
+
+
+def _fault(first: Any, name: str, path: Path) -> str:
+    """The first error of pydantic as one line; a union adds names of its own to the place."""
+    if first["type"] == "json_invalid":
+        return (
+            f"`{name}` must be a whole file, {path} is cut off or edited: {first['msg']}. {_AGAIN}"
+        )
+    field = ".".join(str(part) for part in first["loc"])
+    got = f", got {first['input']!r:.80}" if first["type"] != "missing" else ""
+    return f"`{name}` field {field!r} in {path} is wrong: {first['msg']}{got}. {_AGAIN}"
+
+
+def _result_faults(report: ReportRecord) -> Iterator[tuple[str, str]]:
+    """Results that cannot be quoted: field and what it must be."""
+    if not report.results:
+        yield "results", "a list of at least one result, got none"
+    tables: dict[str, tuple[Result, ...]] = {
+        "results": report.results,
+        "other_radii": report.other_radii,
+    }
+    for name, rows in tables.items():
+        for place, row in enumerate(rows):
+            for field in ("low", "high", "method", "claim", "direction"):
+                if row.value is not None and getattr(row, field) is None:
+                    yield f"{name}.{place}.{field}", "given beside a `value`, got null"
+
+
+def _check_lines(per_input: PerInput, report: ReportRecord, file: Path) -> None:
+    """Raise unless the lines are whole, in range, and their means are the numbers of the report."""
+    for fault in per_input.faults(report.data.classes, report.data.inputs.evaluate):
+        raise RunFolderError(
+            f"`run` must hold the {PER_INPUT} of its {REPORT}, in {file} {fault}. {_AGAIN}"
+        )
+    shares_of(report, lines_of(per_input, file.parent), file.parent)
+
+
+def _unfinished(folder: Path) -> str:
+    if (folder / "run.json").exists():
+        return (
+            f"`run` must be a finished run, {str(folder)!r} holds one without a {REPORT}."
+            " Repeat its command with --resume to finish it."
+        )
+    return (
+        f"`run` must be a folder that nppr has written, {str(folder)!r} holds no {REPORT}."
+        " Example: nppr report runs/mine"
+    )
+
+
+def write_rendered(
+    files: RunFiles, *, page: bool = True, figures: Sequence[str] = (), out: Path | None = None
+) -> list[Path]:
+    """Write the page (to `out`, by default into the folder), and the figures in these formats."""
+    # Matplotlib takes a second to import, and reading a run needs none of it.
+    from nppr.report.figures import figures_of, save
+
+    drawn = figures_of(files.report, files.per_input, files.evidence)
+    written = []
+    if page:
+        path = out or files.path / PAGE
+        text = render(files.report, files.per_input, files.evidence, page_figures(drawn))
+        write_whole(path, text)
+        written.append(path)
+    return written + (save(drawn, files.path / "figures", tuple(figures)) if figures else [])

@@ -1,0 +1,186 @@
+"""What results state together, read off their fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nppr.errors import RunFolderError
+from nppr.report import PerInput, Report, Result
+from nppr.report.findings import (
+    attacked,
+    bounds_of,
+    came_lower,
+    guaranteed,
+    headline_of,
+    interval_of,
+    is_fixed,
+    lines_of,
+    measured_source,
+    not_followed,
+    population_bound,
+    shares_of,
+    table_rows,
+)
+from nppr.types import Claim, Metric
+from report.page.made_runs import RARE, failed, made_report, won_by
+
+MADE, PER_INPUT = made_report()
+
+
+def of(report: Report, name: str, metric: Metric = Metric.NPPR) -> Result:
+    row = report.headline(name, metric)
+    assert row is not None
+    assert row.value is not None
+    return row
+
+
+def changed(report: Report, name: str, metric: Metric, **values: Any) -> Report:
+    """The report with other values in the first row of a name and metric."""
+    found = report.headline(name, metric)
+    rows = [row.model_copy(update=values) if row is found else row for row in report.results]
+    return report.model_copy(update={"results": tuple(rows)})
+
+
+def quoted(report: Report) -> str:
+    row = headline_of(report).row
+    assert row is not None
+    return row.name
+
+
+def test_rows_go_from_ar_to_pr_smallest_first() -> None:
+    rows = table_rows(MADE)
+    assert [row.name for row in rows] == [
+        "clean", "pgd", "merged", "nppr", "nppr:floor=0.5", "gaussian", "uniform",
+        "bound:ratio=1+10:c=10", "bound:ratio=1+10:c=1",
+    ]  # fmt: skip
+    assert "nppr or noise" in [row.name for row in table_rows(won_by("gaussian", MADE))]
+
+
+def test_the_headline_is_the_widest_set_not_the_lowest_number() -> None:
+    assert quoted(MADE) == "nppr"
+    assert quoted(changed(MADE, "nppr:floor=0.5", Metric.NPPR, value=0.001)) == "nppr"
+    assert quoted(won_by("gaussian", MADE)) == "nppr or noise"
+
+
+@pytest.mark.parametrize(
+    ("only", "name"),
+    [
+        ("noise", "gaussian"),
+        ("attack", "pgd"),
+        ("bound", "bound:ratio=1+10:c=10"),
+        ("clean", "clean"),
+    ],
+)
+def test_without_nppr_the_lowest_number_is_quoted(only: str, name: str) -> None:
+    assert quoted(made_report(only=only)[0]) == name
+
+
+def test_a_failed_search_is_missing() -> None:
+    found = headline_of(made_report(only="failed")[0])
+    assert found.missing is not None
+    assert found.missing.error
+    narrow = [row for row in MADE.results if row.floor or row.source != "nppr"]
+    rows = (*narrow, failed("nppr", Metric.NPPR, "no memory."))
+    found = headline_of(MADE.model_copy(update={"results": rows}))
+    assert (found.row and found.row.name, found.missing) == ("nppr:floor=0.5", rows[-1])
+    assert headline_of(MADE).missing is None
+
+
+def test_guaranteed_intervals_are_of_the_same_number_and_claim() -> None:
+    for row in table_rows(MADE):
+        sure = guaranteed(MADE, row)
+        if row.metric is Metric.BOUND:
+            assert sure is None
+        else:
+            assert sure is not None
+            assert (sure.name, sure.metric, sure.value) == (row.name, row.metric, row.value)
+            assert sure.claim is row.claim
+            assert sure.method in ("betting", "clopper-pearson")
+
+
+def test_an_interval_outside_its_regime_is_replaced() -> None:
+    row = of(MADE, "nppr")
+    assert "approximate-interval" in row.flags
+    assert interval_of(MADE, row).method == "betting"
+    inside = changed(MADE, "nppr", Metric.NPPR, flags=())
+    assert interval_of(inside, of(inside, "nppr")) is of(inside, "nppr")
+
+
+def test_bounds_have_both_claims() -> None:
+    for row in bounds_of(MADE):
+        population = population_bound(MADE, row)
+        assert population is not None
+        assert (row.claim, population.claim) == (Claim.TEST_SET, Claim.POPULATION)
+        assert population.density_ratio == row.density_ratio
+        assert population_bound(MADE, population) is None
+
+
+def test_fixed_noise_is_declared_by_its_source() -> None:
+    row = of(MADE, "gaussian", Metric.PR)
+    assert is_fixed(MADE, row)
+    assert not is_fixed(MADE, row.model_copy(update={"source": "gaussian:scale=2"}))
+    assert not is_fixed(MADE, of(MADE, "nppr"))
+
+
+def test_a_repeated_fit_is_no_lower_noise() -> None:
+    row = of(MADE, "nppr")
+    repeated = row.model_copy(update={"fit_seed": 1, "value": 0.0, "tally": "nppr:fit-seed=1"})
+    more = MADE.model_copy(update={"results": (*MADE.results, repeated)})
+    assert came_lower(more, row) == []
+    assert quoted(more) == "nppr"
+    lowered = changed(MADE, "gaussian", Metric.PR, value=0.01)
+    assert [other.name for other in came_lower(lowered, row)] == ["gaussian"]
+
+
+def test_attacks_are_quoted_together() -> None:
+    found = attacked(MADE)
+    assert found is not None
+    assert found.source == "merged"
+    assert attacked(made_report(only="noise")[0]) is None
+
+
+def test_noise_that_splitting_did_not_follow() -> None:
+    assert not_followed(MADE) == []
+    report = MADE.model_copy(update={"rare": (RARE,)})
+    assert not_followed(report) == ["gaussian", "uniform", "bound:ratio=1+10", "nppr:floor=0.5"]
+
+
+def test_lines_behind_a_result() -> None:
+    assert measured_source(MADE, PER_INPUT, of(MADE, "nppr")) == "nppr"
+    won = won_by("gaussian", MADE)
+    assert measured_source(won, PER_INPUT, of(won, "nppr or noise")) == "gaussian"
+    other = won_by("laplace", MADE)
+    assert measured_source(other, PER_INPUT, of(other, "nppr or noise")) == "nppr"
+    assert measured_source(MADE, PER_INPUT, of(MADE, "merged", Metric.AR)) == "pgd"
+
+
+def test_shares_are_the_numbers_of_the_report(tmp_path: Path) -> None:
+    lines = lines_of(PER_INPUT, tmp_path)
+    shares = shares_of(MADE, lines, tmp_path)
+    expected = {
+        (Metric.ACCURACY, "clean"), (Metric.AR, "pgd"), (Metric.PR, "gaussian"),
+        (Metric.PR, "uniform"), (Metric.NPPR, "nppr"), (Metric.NPPR, "nppr:floor=0.5"),
+        (Metric.NPPR, "nppr or noise"), (Metric.NPPR, "nppr:floor=0.5 or noise"),
+    }  # fmt: skip
+    assert set(shares) == expected
+    for (metric, name), share in shares.items():
+        assert share.value == pytest.approx(of(MADE, name, metric).value)
+    # Nothing else was merged into the attack of this report, whose noise breaks inputs too.
+    broken = np.all([each["correct"] == each["draws"] for each in lines.values()], axis=0)
+    merged = float(broken[lines["pgd"]["clean_correct"] == 1].mean())
+    both = changed(MADE, "merged", Metric.AR, value=merged)
+    assert shares_of(both, lines, tmp_path)[Metric.AR, "merged"].value == pytest.approx(merged)
+
+
+def test_lines_of_another_run_are_refused(tmp_path: Path) -> None:
+    lines = lines_of(PER_INPUT, tmp_path)
+    with pytest.raises(RunFolderError, match="the PR of 'gaussian' is"):
+        shares_of(changed(MADE, "gaussian", Metric.PR, value=0.5), lines, tmp_path)
+    columns = {name: column.copy() for name, column in PER_INPUT.columns.items()}
+    columns["clean_correct"][0] = 0
+    with pytest.raises(RunFolderError, match="the same inputs for every source"):
+        lines_of(PerInput(columns), tmp_path)

@@ -1,0 +1,193 @@
+"""The table of results and its notes: one declaration, the same numbers everywhere."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from nppr import console
+from nppr.report import Report
+from nppr.report.findings import guaranteed, table_rows
+from nppr.report.model import PrecisionRecord, SeedSpread, Width
+from nppr.report.numbers import percent
+from nppr.report.results_table import (
+    RESULT_COLUMNS,
+    as_text,
+    bounds_table,
+    notes_of,
+    spectrum_table,
+    table_of,
+)
+from nppr.report.tables import Cell, Column
+from nppr.types import Claim, Metric
+from report.page.made_runs import RARE, failed, made_report, won_by
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return made_report(radii=True)[0]
+
+
+def with_rows(report: Report, *rows: object) -> Report:
+    return report.model_copy(update={"results": (*report.results, *rows)})
+
+
+def test_values_are_those_of_the_report(report: Report) -> None:
+    table = table_of(report)
+    places = {column.name: place for place, column in enumerate(table.columns)}
+    for row, cells in zip(table_rows(report), table.rows, strict=True):
+        found = {name: cells[place] for name, place in places.items()}
+        assert (found["metric"].value, found["source"].value) == (row.metric.value, row.name)
+        assert found["value"].value == row.value
+        assert found["interval"].value == (row.low, row.high)
+        sure = guaranteed(report, row)
+        assert found["guaranteed"].value == ((sure.low, sure.high) if sure else None)
+        assert (found["inputs"].value, found["draws"].value) == (row.inputs, row.draws)
+        assert found["claim"].text == (row.claim or "")
+        assert found["interval"].text.endswith("*") == ("approximate-interval" in row.flags)
+    assert table.marked == [row.name for row in table_rows(report)].index("nppr")
+
+
+def test_the_terminal_prints_the_numbers_of_the_files(report: Report) -> None:
+    lines = [" ".join(line.split()) for line in as_text(report, 120).splitlines()]
+    for row in table_of(report).rows:
+        texts = [cell.text.replace("≤", "<=").replace("≥", ">=") for cell in row[:6] if cell.text]
+        assert any(line.startswith(" ".join(texts)) for line in lines), texts
+
+
+def test_a_column_that_is_added_is_shown_everywhere(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = (Column("split", "which split"), lambda _, row: Cell.of(row.split))
+    monkeypatch.setattr("nppr.report.results_table.RESULT_COLUMNS", (*RESULT_COLUMNS, added))
+    table = table_of(report)
+    for text in (table.to_md(), table.to_latex(), table.to_html("t"), report.table(130)):
+        assert "which split" in text
+        assert "evaluate" in text
+    assert json.loads(table.to_json())[0]["split"] == "evaluate"
+    assert "split" in table.to_csv().splitlines()[0].split(",")
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_it_fits_the_terminal(report: Report, width: int) -> None:
+    lines = report.table(width).splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert not any("…" in line for line in lines)
+    assert any("nppr:floor=0.5" in line for line in lines)
+    assert any("█" in line for line in lines) == (width == 120)
+    legend = [line for line in lines if re.match(r"(PR|NPPR|AR|bound|/ clean) {2,}[a-zA-Z]", line)]
+    assert len(legend) == 5
+
+
+def test_budget_seed_and_counts_are_named(report: Report) -> None:
+    text = " ".join(report.table(120).split())
+    assert "resnet20 on pictures, budget linf 8/255, seed 0" in text
+    assert "120 inputs of the evaluate split, 103 of them clean-correct" in text
+    assert "* approximate-interval: fewer than 400 inputs" in text
+    assert "grade B" in text
+
+
+def test_a_failed_source_has_a_row_with_its_reason(report: Report) -> None:
+    table = table_of(with_rows(report, failed("broken", Metric.PR, "why | not")))
+    [cells] = [row for row in table.rows if row[1].value == "broken"]
+    texts = [cell.text for cell in cells if cell.text]
+    assert texts == ["PR", "broken", "failed", "why | not"]
+    assert "error" in table.to_md()
+    assert "why" not in table.to_html("t")
+    assert "error" not in table_of(report).to_md()
+    skipped = failed("late", Metric.PR, "no time", flags=("skipped",))
+    assert "skipped" in table_of(with_rows(report, skipped)).to_md()
+
+
+def test_a_stress_is_a_loss(report: Report) -> None:
+    row = report.headline("uniform", Metric.PR)
+    assert row is not None
+    loss = {"source": "stress", "order": 10.0, "value": 2.3456, "low": 2.0, "high": 3.0}
+    rows = [
+        row.model_copy(update={**loss, "metric": Metric.STRESS}),
+        row.model_copy(update={**loss, "metric": Metric.NORMALISED_STRESS, "value": 1.5}),
+    ]
+    table = table_of(with_rows(report, *rows))
+    [cells] = [each for each in table.rows if each[0].value == "stress"]
+    assert [cell.text for cell in cells[1:4]] == ["stress:q=10", "2.35", "2-3*"]
+    assert cells[5].text == "x 1.5"
+    assert cells[-1].text == ""
+    assert table.columns[2].heading == "value"
+
+
+def test_spectrum_and_bounds_as_json(report: Report) -> None:
+    spectrum = json.loads(spectrum_table(report).to_json())
+    assert [entry["floor"] for entry in spectrum] == [0.0, 0.5]
+    row = report.headline("nppr", Metric.NPPR)
+    assert row is not None
+    assert list(spectrum[0]) == ["floor", "value", "low", "high", "realised_std", "selected"]
+    assert (spectrum[0]["value"], spectrum[0]["low"]) == (row.value, row.low)
+    bounds = json.loads(bounds_table(report).to_json())
+    assert [entry["density_ratio"] for entry in bounds] == [1.0, 10.0]
+    found = {
+        (row.density_ratio, row.metric, row.claim): row.value
+        for row in report.results
+        if row.density_ratio
+    }
+    for entry in bounds:
+        ratio = entry["density_ratio"]
+        assert entry["test_set"] == found[ratio, Metric.BOUND, Claim.TEST_SET]
+        assert entry["population"] == found[ratio, Metric.BOUND, Claim.POPULATION]
+        assert "estimate_with_splitting" not in entry
+
+
+def test_the_console_shows_tables_and_failures(
+    report: Report, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out, "file", None)
+    monkeypatch.setattr(console.err, "file", None)
+    console.show_report(with_rows(report, failed("broken", Metric.PR, "why")), "runs/x/report.json")
+    console.show_spectrum(report)
+    console.show_bounds(report, "laplace")
+    console.show_fitted(report.distributions)
+    captured = capsys.readouterr()
+    assert "runs/x/report.json" in captured.out
+    assert "realised std / radius" in captured.out
+    assert "the population, at least %" in captured.out
+    assert "at most c times that of laplace noise" in " ".join(captured.out.split())
+    assert "nppr: chosen: joint, largest weight, realised std 0.184" in captured.out
+    assert "source 'broken' failed: why" in captured.err
+
+
+def test_notes_report_learned_noise(report: Report) -> None:
+    text = notes_of(won_by("gaussian", report))
+    assert "nppr: the noise may depend on the input and its true label; rho 0, realised" in text
+    assert "nppr or noise: gaussian noise was worse than the learned noise" in text
+    assert "or noise: " not in notes_of(report)
+    seeds = SeedSpread(values={"nppr": 0.1, "nppr:fit-seed=1": 0.15}, minimum=0.1, spread=0.05)
+    first, *others = report.distributions
+    made = (first.model_copy(update={"seeds": seeds}), *others)
+    text = notes_of(report.model_copy(update={"distributions": made}))
+    assert "2 searches, the lowest 10.0 %, the highest 5.0 percentage points above" in text
+
+
+def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
+    precision = PrecisionRecord(
+        asked=0.05, reached=True, rounds=((40, 8), (60, 32)), available_inputs=120,
+        needed_inputs=None, widths={"nppr": Width(half_width=0.031, between=0.1, within=0.1)},
+    )  # fmt: skip
+    headline = report.headline("nppr", Metric.NPPR)
+    assert headline is not None
+    joined = headline.model_copy(update={"method": "draws + splitting", "value": 0.167})
+    changes = {"rare": (RARE,), "precision": precision}
+    text = notes_of(with_rows(report, joined).model_copy(update=changes))
+    assert "0 found to fail, 1 too rarely to be found, 0 out of calls" in text
+    assert "the other 8 count as never failing" in text
+    assert "with them NPPR at most 16.700 %, the population" in text
+    assert "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5" in text
+    assert "every PR and NPPR is within ±3.10 percentage points, with 60 of 120 inputs" in text
+    assert f"at radius 2/255: gaussian {percent(row_value(report, 'gaussian'))} %" in text
+
+
+def row_value(report: Report, name: str) -> float:
+    row = report.headline(name, Metric.PR)
+    assert row is not None
+    assert row.value is not None
+    return row.value
