@@ -11,7 +11,7 @@ import torch
 
 from nppr.budget import Budget, parse_radius
 from nppr.classifiers import ModelSpec
-from nppr.data.load import DataSpec
+from nppr.data import DataSpec
 from nppr.distributed import world
 from nppr.errors import BudgetError, SpecError
 from nppr.fit import FitProgress, FitSettings

@@ -9,7 +9,7 @@ import torch
 
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
-from nppr.data.load import DataSpec
+from nppr.data import DataSpec
 from nppr.fit import FitProgress, FitSettings
 from nppr.learned import Fitted, save_fitted
 from nppr.run import Settings

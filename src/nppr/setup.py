@@ -18,8 +18,7 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, ModelSpec, Prepared, frozen, load_classifier, prepare
 from nppr.classifiers.checking import check_classifier
 from nppr.classifiers.prepare import FORMS
-from nppr.data import Data, load_data
-from nppr.data.load import DataSpec
+from nppr.data import Data, DataSpec, load_data
 from nppr.distributed import first, gathered, require_same, world
 from nppr.distributions import Dependency
 from nppr.errors import BudgetError, ClassifierError

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.data import Data
-from nppr.data.base import RANGE_TOLERANCE
+from nppr.data import RANGE_TOLERANCE, Data
 from nppr.flags import CLASS_IMBALANCE, LOOK_SCALED, OUT_OF_RANGE, flag
 from nppr.report.schema import Flag
 from nppr.types import IntArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from nppr.data.base import content_hash
+from nppr.data import content_hash
 from nppr.flags import MODEL_CHANGED, TRAIN_MODE, flag
 from nppr.report.schema import Flag
 

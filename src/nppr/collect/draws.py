@@ -10,7 +10,7 @@ from nppr.classifiers import frozen
 from nppr.classifiers.prepare import FrozenForms
 from nppr.collect.job import Job, small
 from nppr.collect.mixture import described
-from nppr.data.subset import stratified_order
+from nppr.data import stratified_order
 from nppr.distributions import Context
 from nppr.distributions.mixture import Given
 from nppr.draws import DRAWS_PER_BLOCK

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from nppr.classifiers import Classifier, Prepared, frozen
 from nppr.classifiers.wrap import FrozenClassifier
-from nppr.data import Part
-from nppr.data.subset import stratified_order
+from nppr.data import Part, stratified_order
 from nppr.distributed import gathered, joined, span, together
 from nppr.errors import DataError
 from nppr.types import IntArray, Split

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from nppr.checkpoint import Blocks
 from nppr.classifiers import Prepared
-from nppr.data import Part
-from nppr.data.base import PROBE_INPUTS
+from nppr.data import PROBE_INPUTS, Part
 from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.types import Grouping, IntArray, PerturbationSource, Progress, Split
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nppr.data.subset import stratified_order
+from nppr.data import stratified_order
 from nppr.distributed import gathered, span, together, world
 from nppr.rare import (
     MOVABLE,

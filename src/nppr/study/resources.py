@@ -15,8 +15,7 @@ from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
 from nppr.classifiers.load import RANDOM
 from nppr.classifiers.prepare import FORMS
 from nppr.classifiers.zoo import ZOO, shipped_weights
-from nppr.data import Data, load_data
-from nppr.data.load import DATA, HUB
+from nppr.data import DATA, HUB, Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measure import probe
 from nppr.setup import FIT_MICRO_BATCH, FIT_NUMBERS
