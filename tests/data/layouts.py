@@ -33,7 +33,7 @@ def labels(count: int, classes: int) -> NDArray[np.int64]:
 
 
 def whole(data: Data) -> dict[str, torch.Tensor]:
-    """All images of each part: nothing of the data is left unread."""
+    """All images of each split: nothing of the data is left unread."""
     return {
         part.kind.name: part.batch(np.arange(len(part)))[0]
         for part in (data.fit, data.select, data.evaluate)
@@ -41,7 +41,7 @@ def whole(data: Data) -> dict[str, torch.Tensor]:
 
 
 def learned(data: Data) -> tuple[Pixels, NDArray[np.int64]]:
-    """Fit and select put together again, as 8-bit pixels and labels in the order of the train part."""
+    """Fit and select put together again, as 8-bit pixels and labels in the order of the train split."""
     images = whole(data)
     order = np.argsort(np.concatenate([data.fit.indices, data.select.indices]))
     joined = torch.cat([images["fit"], images["select"]])[torch.from_numpy(order)]

@@ -9,7 +9,7 @@ from nppr.data import load_data
 from nppr.errors import DataError
 
 
-def test_one_part_is_split_three_ways(tmp_path: Path) -> None:
+def test_one_split_is_split_three_ways(tmp_path: Path) -> None:
     images = layouts.pixels(40, side=6)
     data = load_data(layouts.image_folder(tmp_path, images, ["dog", "cat"]))
     assert data.class_names == ("cat", "dog")
@@ -25,7 +25,7 @@ def test_one_part_is_split_three_ways(tmp_path: Path) -> None:
     ("first", "second"), [("train", "test"), ("train", "valid"), ("training", "val")]
 )
 @pytest.mark.parametrize("packed", [False, True])
-def test_own_parts(tmp_path: Path, first: str, second: str, packed: bool) -> None:
+def test_own_splits(tmp_path: Path, first: str, second: str, packed: bool) -> None:
     root = tmp_path / "pets"
     train, test = layouts.pixels(10, 1, 6), layouts.pixels(4, 1, 6, seed=1)
     layouts.image_folder(root / first, train, ["cat", "dog"])
@@ -37,7 +37,7 @@ def test_own_parts(tmp_path: Path, first: str, second: str, packed: bool) -> Non
     assert len(data.fit) == 8
 
 
-def test_a_class_that_only_the_test_part_has_keeps_its_number(tmp_path: Path) -> None:
+def test_a_class_that_only_the_test_split_has_keeps_its_number(tmp_path: Path) -> None:
     layouts.image_folder(tmp_path / "train", layouts.pixels(10, side=4), ["b", "c"])
     layouts.image_folder(tmp_path / "test", layouts.pixels(3, side=4), ["a", "b", "c"])
     data = load_data(tmp_path)
@@ -119,5 +119,5 @@ def test_16_bit_images_are_refused(tmp_path: Path) -> None:
     layouts.image_folder(tmp_path, layouts.pixels(10, 1, 4), ["a", "b"])
     wide = np.full((4, 4), 40_000, dtype=np.uint16)
     Image.fromarray(wide).save(tmp_path / "a" / "000.png")
-    with pytest.raises(DataError, match="8 bits a channel, got pillow's mode 'I;16'"):
+    with pytest.raises(DataError, match="8 bits per channel, got pillow's mode 'I;16'"):
         layouts.whole(load_data(tmp_path))

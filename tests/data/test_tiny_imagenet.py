@@ -27,7 +27,7 @@ def test_names_are_numbers_without_words(tmp_path: Path) -> None:
     assert load_data(folder).class_names == ("n01", "n02", "n03")
 
 
-def test_the_train_part_alone_is_split_three_ways(tmp_path: Path) -> None:
+def test_the_train_split_alone_is_divided_three_ways(tmp_path: Path) -> None:
     data = load_data(layouts.tiny_imagenet(tmp_path)[0], split="train", resize=4)
     assert len(data.fit) + len(data.select) + len(data.evaluate) == 15
     assert data.fit.images is data.evaluate.images

@@ -1,8 +1,34 @@
-"""Data: from a spec, a path, arrays or a Dataset to three disjoint parts."""
+"""Data: from a spec, a path, arrays or a Dataset to three disjoint splits."""
 
-from nppr.data.base import Data, Images, Part, TensorImages
-from nppr.data.load import load_data
-from nppr.data.memory import from_arrays
-from nppr.data.overlap import overlaps
+from nppr.data.array_data import from_arrays
+from nppr.data.data_loading import DATA, HUB, DataSpec, load_data
+from nppr.data.data_set import (
+    PROBE_INPUTS,
+    RANGE_TOLERANCE,
+    Data,
+    Images,
+    Part,
+    content_hash,
+    overlaps,
+    stratified_order,
+)
+from nppr.data.file_trees import require
+from nppr.data.image_sets import TensorImages
 
-__all__ = ["Data", "Images", "Part", "TensorImages", "from_arrays", "load_data", "overlaps"]
+__all__ = [
+    "DATA",
+    "HUB",
+    "PROBE_INPUTS",
+    "RANGE_TOLERANCE",
+    "Data",
+    "DataSpec",
+    "Images",
+    "Part",
+    "TensorImages",
+    "content_hash",
+    "from_arrays",
+    "load_data",
+    "overlaps",
+    "require",
+    "stratified_order",
+]

@@ -1,9 +1,9 @@
 """Tiny ImageNet in its official layout: training images by folder, validation images by annotations.
 
-    wnids.txt                        the classes, one WordNet number a line
+    wnids.txt                        the classes, one WordNet number per line
     words.txt                        names of WordNet numbers; may be absent
     train/<wnid>/images/*.JPEG
-    val/val_annotations.txt          file name, WordNet number and a box a line
+    val/val_annotations.txt          file name, WordNet number and a box per line
     val/images/*.JPEG
 
 Classes are numbered in the sorted order of their WordNet numbers, as readers of image folders do, so
@@ -14,65 +14,65 @@ from __future__ import annotations
 
 import numpy as np
 
-from nppr.data.base import Data
-from nppr.data.encoded import EncodedImages, FileBlobs, first_frame, is_image
-from nppr.data.files import Files
-from nppr.data.guard import reading
-from nppr.data.parts import Labelled, assemble, choose_parts
+from nppr.bounded import TEXT
+from nppr.data.data_formats import Format, SplitReaders, find_folders
+from nppr.data.file_trees import Files, reading
+from nppr.data.image_sets import FileImages, is_image
+from nppr.data.splits import Labelled
 from nppr.errors import DataError
 
-__all__ = ["load_tiny_imagenet"]
-
-Listing = tuple[list[str], list[int]]
+ANNOTATIONS = "val/val_annotations.txt"
 
 
-def load_tiny_imagenet(files: Files, name: str, split: str | None, resize: int | None) -> Data:
-    """The train part gives fit and select; the validation part is evaluated."""
-    plan = choose_parts(("train", "val"), split)
+def _open(files: Files) -> SplitReaders:
     wnids = sorted(_lines(files, "wnids.txt"))
-    numbers = {wnid: number for number, wnid in enumerate(wnids)}
-    if len(numbers) != len(wnids):
+    if len(set(wnids)) != len(wnids):
         raise DataError(f"`data` lists a class twice in {files.where('wnids.txt')}.")
-    readers = {"train": _train, "val": _val}
-    listings = {own: readers[own](files, numbers) for own in plan.names}
-    blobs = {own: FileBlobs(files, listing[0]) for own, listing in listings.items()}
-    frame = first_frame(blobs[plan.names[0]], resize)
-    parts = {
-        own: Labelled(EncodedImages(blobs[own], frame), np.array(labels, dtype=np.int64))
-        for own, (_, labels) in listings.items()
+    return {
+        "train": lambda: _read_train(files, wnids),
+        "val": lambda: _read_val(files, wnids),
     }
-    return assemble(name, plan, parts, _class_names(files, wnids))
 
 
-def _train(files: Files, numbers: dict[str, int]) -> Listing:
-    found = [name for name in files.names if name.startswith("train/") and is_image(name)]
-    wnids = [name.split("/")[1] for name in found]
-    _check_known(wnids, numbers, files.where("train/"))
-    missing = sorted(numbers.keys() - set(wnids))
-    if missing:
-        folder = files.where(f"train/{missing[0]}/images/")
+def _read_train(files: Files, wnids: list[str]) -> Labelled:
+    names = _images(files, "train/")
+    found = [name.split("/")[1] for name in names]
+    labelled = _label(files, wnids, names, found, "train/")
+    for missing in sorted(set(wnids) - set(found)):
+        folder = files.where(f"train/{missing}/images/")
         raise DataError(f"`data` is incomplete: {folder} has no images of a class in wnids.txt.")
-    return found, [numbers[wnid] for wnid in wnids]
+    return labelled
 
 
-def _val(files: Files, numbers: dict[str, int]) -> Listing:
-    where = files.where("val/val_annotations.txt")
-    rows = [line.split("\t") for line in _lines(files, "val/val_annotations.txt")]
+def _read_val(files: Files, wnids: list[str]) -> Labelled:
+    where = files.where(ANNOTATIONS)
+    rows = [line.split("\t") for line in _lines(files, ANNOTATIONS)]
     if not all(len(row) >= 2 for row in rows):
         raise DataError(f"`data` must have a file name and a class in every line of {where}.")
-    _check_known([row[1] for row in rows], numbers, where)
     names = [f"val/images/{row[0]}" for row in rows]
-    present = {name for name in files.names if name.startswith("val/images/") and is_image(name)}
+    labelled = _label(files, wnids, names, [row[1] for row in rows], ANNOTATIONS)
+    present = set(_images(files, "val/images/"))
     for lacking in sorted(set(names) - present):
         raise DataError(f"`data` is incomplete: {files.where(lacking)} is missing.")
     for stray in sorted(present - set(names)):
         raise DataError(f"`data` is incomplete: {where} has no line for {files.where(stray)}.")
-    return names, [numbers[row[1]] for row in rows]
+    return labelled
 
 
-def _check_known(wnids: list[str], numbers: dict[str, int], where: str) -> None:
-    for wnid in sorted(set(wnids) - numbers.keys()):
+def _label(
+    files: Files, wnids: list[str], names: list[str], found: list[str], origin: str
+) -> Labelled:
+    """The files of these names, with the classes found for them in `origin`."""
+    numbers = {wnid: number for number, wnid in enumerate(wnids)}
+    for wnid in sorted(set(found) - numbers.keys()):
+        where = files.where(origin)
         raise DataError(f"`data` must have its classes in wnids.txt, got {wnid!r} in {where}.")
+    labels = np.array([numbers[wnid] for wnid in found], dtype=np.int64)
+    return Labelled(FileImages(files, names), labels, _class_names(files, wnids))
+
+
+def _images(files: Files, folder: str) -> list[str]:
+    return [name for name in files.names if name.startswith(folder) and is_image(name)]
 
 
 def _class_names(files: Files, wnids: list[str]) -> tuple[str, ...]:
@@ -85,5 +85,12 @@ def _class_names(files: Files, wnids: list[str]) -> tuple[str, ...]:
 
 def _lines(files: Files, name: str) -> list[str]:
     with reading(files.where(name)):
-        lines = files.read(name).decode().splitlines()
+        lines = files.read(name, TEXT).decode().splitlines()
     return [line.strip() for line in lines if line.strip()]
+
+
+FORMAT = Format(
+    title="Tiny ImageNet",
+    open_splits=_open,
+    find=lambda files: find_folders(files, lambda _, names: "wnids.txt" in names),
+)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nppr.data.extras import require
+from nppr.data import require
 from nppr.errors import DataError, RunFolderError
 from nppr.report.writing import write_whole
 from nppr.statistics import per_input as intervals

@@ -16,8 +16,7 @@ from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.classifiers.load import RANDOM
 from nppr.classifiers.prepare import FORMS
 from nppr.classifiers.zoo import ZOO, shipped_weights
-from nppr.data import Data, load_data
-from nppr.data.load import DATA, HUB
+from nppr.data import DATA, HUB, Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measurement import probe
 from nppr.options import ModelOptions

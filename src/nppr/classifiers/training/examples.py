@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from nppr.classifiers.wrap import Classifier, frozen
-from nppr.data import Data
-from nppr.data.base import Part
+from nppr.data import Data, Part
 from nppr.errors import DataError
 from nppr.types import Fit, IntArray, Select
 

@@ -1,0 +1,163 @@
+"""Reads that stop: a small archive can unpack to more than memory holds.
+
+A directory or header may announce anything, so what it announces is checked first, and the read itself
+stops one byte past the limit. The limits follow from what a file has to be:
+
+    text of a layout      8 MiB; words.txt of Tiny ImageNet has 2.6 MB
+    labels                64 MiB: 8 million at 8 bytes each
+    an encoded image      64 MiB, whatever its format; its pixels have a limit of their own
+    a pickle of CIFAR     256 MiB; the largest has 155 MB. All of an archive: 1 GiB
+    arrays of a file      2 GiB, or 32 times the file where that is more, within 3/4 of the memory
+    a program (.pt2)      64 MiB, or 4 times the file where that is more; 32 MiB of JSON each
+
+Arrays have both an amount and a ratio because neither is enough alone: zeros pack 1000 to 1, so a
+ratio alone would refuse 50,000 blank CIFAR images in 150 kB, and an amount alone would refuse large
+files that hardly pack. Photographs pack 3 to 1 and drawings 20 to 1. A file of 28 MiB may therefore
+take 2 GiB and not the 28 GiB that deflate can put into it, on every machine. Programs and state dicts
+are stored without compression by PyTorch, so theirs are small.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+__all__ = [
+    "CIFAR_ARCHIVE",
+    "CIFAR_PICKLE",
+    "ENCODED_IMAGE",
+    "LABELS",
+    "PROGRAM_JSON",
+    "TEXT",
+    "Limit",
+    "OversizeError",
+    "array_limit",
+    "open_member",
+    "program_limit",
+    "read_bounded",
+    "read_member",
+    "read_up_to",
+    "require_unpacked",
+]
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+CHUNK = MIB
+ARRAYS, ARRAY_GROWTH = 2 * GIB, 32
+PROGRAM, PROGRAM_GROWTH = 64 * MIB, 4
+BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class OversizeError(Exception):
+    """What a file holds is larger than its limit; the message ends with the fix."""
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most bytes that something may take, what it is, and what to do where it takes more."""
+
+    size: int
+    what: str
+    fix: str
+
+    def require(self, size: int, subject: str = "it") -> None:
+        """Raise `OversizeError` for a size above the limit."""
+        if size > self.size:
+            raise OversizeError(
+                f"{subject} takes more than the {_readable(self.size)} of {self.what}. {self.fix}"
+            )
+
+
+TEXT = Limit(8 * MIB, "a text file", "Fetch the data again from its authors.")
+LABELS = Limit(64 * MIB, "labels", "Store one whole number per image.")
+ENCODED_IMAGE = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")
+CIFAR_PICKLE = Limit(256 * MIB, "a file of CIFAR", "Fetch the data again from its authors.")
+CIFAR_ARCHIVE = Limit(GIB, "all files of CIFAR", "Fetch the data again from its authors.")
+PROGRAM_JSON = Limit(32 * MIB, "a description", "Export the network again with torch.export.save.")
+
+
+def array_limit(packed: int) -> Limit:
+    """The limit for the arrays of a file that takes `packed` bytes on the disk."""
+    allowed, usable = max(ARRAYS, ARRAY_GROWTH * packed), _physical_memory() // 4 * 3
+    if usable < allowed:
+        return Limit(usable, "memory this machine has for arrays", "Store images in a folder.")
+    size = _readable(packed)
+    return Limit(
+        allowed,
+        f"arrays in a file of {size}",
+        "Store them without compression (numpy.savez), or images in a folder.",
+    )
+
+
+def program_limit(packed: int, fix: str) -> Limit:
+    """The limit for the tensors of a file of PyTorch that takes `packed` bytes on the disk."""
+    size = max(PROGRAM, PROGRAM_GROWTH * packed)
+    return Limit(size, f"tensors in a file of {_readable(packed)}", fix)
+
+
+def read_up_to(stream: Readable, most: int) -> bytes:
+    """The next `most` bytes, fewer at the end; memory is taken for what is there, not for `most`."""
+    buffer = io.BytesIO()  # its value is not copied, so a large array is in memory once
+    while (left := most - buffer.tell()) > 0 and (chunk := stream.read(min(CHUNK, left))):
+        buffer.write(chunk)
+    return buffer.getvalue()
+
+
+def read_bounded(stream: Readable, limit: Limit) -> bytes:
+    """All that is left of a stream, or `OversizeError` after one byte more than the limit."""
+    content = read_up_to(stream, limit.size + 1)
+    limit.require(len(content))
+    return content
+
+
+def read_member(archive: zipfile.ZipFile, name: str, limit: Limit) -> bytes:
+    """One member of a zip archive; a size that is announced is believed only where it is too large."""
+    limit.require(archive.getinfo(name).file_size)
+    with open_member(archive, name) as stream:
+        return read_bounded(stream, limit)
+
+
+def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """A member as a stream whose reads are bounded.
+
+    Of the methods of compression only deflate stops where it is asked to: `zipfile` unpacks all that
+    a few kilobytes of bzip2 or LZMA hold at once, which is gigabytes.
+    """
+    if archive.getinfo(name).compress_type not in BOUNDED_METHODS:
+        raise OversizeError(
+            "it is not compressed with deflate. Pack the archive again with deflate."
+        )
+    return archive.open(name)
+
+
+def require_unpacked(file: str | os.PathLike[str] | IO[bytes], limit: Limit) -> None:
+    """Raise `OversizeError` where the members of a zip archive announce more than the limit in all.
+
+    For readers that take as much memory as is announced, and then fail where that is false.
+    """
+    with zipfile.ZipFile(file) as archive:
+        limit.require(sum(member.file_size for member in archive.infolist()))
+
+
+def _readable(size: int) -> str:
+    unit, name = (GIB, "GiB") if size >= GIB else (MIB, "MiB") if size >= MIB else (KIB, "KiB")
+    return f"{size / unit:.3g} {name}"
+
+
+def _physical_memory() -> int:
+    """Bytes of memory of the machine; where the system does not report them, no limit."""
+    ask: Callable[[str], int] | None = getattr(os, "sysconf", None)
+    try:
+        return sys.maxsize if ask is None else ask("SC_PAGE_SIZE") * ask("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return sys.maxsize

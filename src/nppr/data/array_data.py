@@ -1,0 +1,67 @@
+"""Data in memory: tensors or arrays of the caller, and the handwritten digits of scikit-learn."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from nppr.data.data_set import Data, check_range
+from nppr.data.image_sets import TensorImages
+from nppr.data.splits import THREE_WAY, divide
+from nppr.errors import DataError
+
+
+def from_arrays(
+    images: Tensor | ArrayLike,
+    labels: Tensor | ArrayLike,
+    *,
+    name: str = "arrays",
+    classes: int | None = None,
+    class_names: tuple[str, ...] | None = None,
+    shares: tuple[float, float] = THREE_WAY,
+) -> Data:
+    """Images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
+
+    `classes` or `class_names` give the number of classes where the labels do not show them all.
+    `shares` are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
+    sources that need no fit. The division is fixed: it does not depend on the seed of an assessment.
+    """
+    x = torch.as_tensor(images).detach()
+    y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    if not x.is_floating_point():
+        raise DataError(f"`images` must be floats in [0, 1], got {x.dtype}. Divide by 255.")
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise DataError(f"`labels` must be whole numbers (N,), got {y.dtype} {y.shape}.")
+    if len(x) != len(y):
+        raise DataError(
+            f"`images` and `labels` must have the same length, got {len(x)} and {len(y)}."
+        )
+    if not len(y):
+        raise DataError("`data` must hold at least one input, got none.")
+    check_range(x, "whole")
+    y = y.astype(np.int64)
+    number = max(2, int(y.max()) + 1) if classes is None else classes
+    names = class_names or tuple(str(label) for label in range(number))
+    return divide(name, names, (TensorImages(x.float()), y), shares=shares)
+
+
+@functools.cache
+def load_digits() -> Data:
+    """The 1,797 digits of scikit-learn `(1, 8, 8)`: 900 fit, 300 select and 597 evaluate inputs.
+
+    Reference: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
+    """
+    from sklearn import datasets  # slow to import
+
+    bunch = datasets.load_digits()
+    return from_arrays(
+        torch.from_numpy(bunch.images / 16.0).float()[:, None],
+        bunch.target.astype(np.int64),
+        name="digits",
+        class_names=tuple(str(name) for name in bunch.target_names),
+        shares=(900 / 1797, 300 / 1797),
+    )

@@ -1,0 +1,226 @@
+"""Arrow tables in the layout of Hugging Face image data: Parquet files, and data sets of the hub.
+
+    train.parquet  test.parquet
+    data/train-00000-of-00002.parquet  data/train-00001-of-00002.parquet  data/test-...
+    train/0000.parquet  test/0000.parquet
+
+A table has a column of images, encoded as `{bytes, path}` or as plain bytes, and a column of labels.
+The schema's metadata name these columns and the classes; without them, the column types decide. Encoded
+images of Parquet files stay in memory; the Arrow files of `datasets` are mapped, not read.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nppr.bounded import ENCODED_IMAGE, read_bounded
+from nppr.data.data_formats import Format, SplitReaders
+from nppr.data.file_trees import Files, FolderFiles, check_magic, one_line, reading, require
+from nppr.data.image_sets import EncodedImages
+from nppr.data.splits import TRAIN, Labelled
+from nppr.errors import DataError
+
+LABEL_NAMES = ("label", "labels", "fine_label", "class", "target")
+"""The column that is taken where several could hold the labels, in order of preference."""
+
+SHARD = re.compile(r"(?P<split>.+?)(-(?P<number>\d{5})-of-(?P<total>\d{5}))?(-[0-9a-f]{16})?")
+SAVED = ("dataset_dict.json", "dataset_info.json")
+"""Files that only a folder written by `save_to_disk` has at its root."""
+
+ADVICE = (
+    "Give a folder, or the name of a data set of the hub that this machine can reach or has cached."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowImages(EncodedImages):
+    """Encoded images of a column; where a row has a path only, the file is read."""
+
+    column: Any
+    origin: str
+    folder: Path
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def read(self, position: int) -> bytes:
+        with reading(self.where(position)):
+            row = self.column[position].as_py()
+            content = row["bytes"] if isinstance(row, dict) else row
+            if content is None and isinstance(row, dict) and row.get("path"):
+                with (self.folder / row["path"]).open("rb") as file:
+                    content = read_bounded(file, ENCODED_IMAGE)
+            if content is None:
+                raise ValueError("there is no image in this row")
+            return bytes(content)
+
+    def where(self, position: int) -> str:
+        return f"{self.origin}: row {position}"
+
+
+def open_parquet(files: Files) -> SplitReaders:
+    """One Parquet file, or all that a folder contains at any depth."""
+    require("pyarrow", "parquet")
+    root = files.path
+    shards: dict[str, list[Path]] = {}
+    for path in [root] if root.is_file() else map(root.joinpath, _parquets(files)):
+        shards.setdefault(_split_of(path), []).append(path)
+    if root.is_dir():
+        for split, paths in shards.items():
+            _check_complete(split, paths)
+    return {split: functools.partial(_read_parquet, root, split, shards[split]) for split in shards}
+
+
+def _parquets(files: Files) -> list[str]:
+    """Names of the Parquet files in a folder; those in an archive cannot be read in place."""
+    found = [name for name in files.names if name.endswith(".parquet")]
+    return found if isinstance(files, FolderFiles) else []
+
+
+def _split_of(path: Path) -> str:
+    """The split that a file belongs to, from its name or, where that is a number, its folder's."""
+    match = SHARD.fullmatch(path.stem)
+    split = match["split"] if match else path.stem
+    return path.parent.name if split.isdigit() else split
+
+
+def _check_complete(split: str, paths: list[Path]) -> None:
+    """Raise `DataError` unless all files of a split are there, in one folder."""
+    if len({path.parent for path in paths}) > 1:
+        raise DataError(
+            f"`data` must have the files of the {split} split in one folder, got {paths[0]} and"
+            f" {paths[-1]}. Give the folder of one of them."
+        )
+    matches = [match for path in paths if (match := SHARD.fullmatch(path.stem)) and match["total"]]
+    total = max((int(match["total"]) for match in matches), default=0)
+    for missing in sorted(set(range(total)) - {int(match["number"]) for match in matches}):
+        raise DataError(
+            f"`data` is incomplete: file {missing:05d} of {total:05d} beside {paths[0]} is missing."
+        )
+
+
+def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
+    """The two columns of all files of a split."""
+    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    for path in paths:
+        check_magic(path, b"PAR1", "a parquet file")
+    with reading(str(paths[0])):
+        image, label, class_names = _find_columns(parquet.read_schema(paths[0]), str(root))
+    tables = []
+    for path in paths:
+        with reading(str(path)), parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read(columns=[image, label])
+            table.validate(full=True)
+            tables.append(table.select([image, label]).replace_schema_metadata())
+    with reading(str(paths[0].parent)):
+        table = arrow.concat_tables(tables)
+    folder = root if root.is_dir() else root.parent
+    images = ArrowImages(table[image], f"{root.name}, {split} split", folder)
+    return _label(images, table[label], class_names)
+
+
+FORMAT = Format(
+    title="parquet files with images",
+    open_splits=open_parquet,
+    find=lambda files: [""] if _parquets(files) else [],
+    fallback=True,
+    suffixes=(".parquet",),
+)
+
+
+def open_hub(name: str) -> SplitReaders:
+    """A data set of the Hugging Face hub, of its cache, or of a local folder, through `datasets`."""
+    library = require("datasets", "hf")
+    saved = any((Path(name) / file).is_file() for file in SAVED)
+    with reading(f"hf:{name}", ADVICE), _without_progress_bars(library):
+        try:
+            found = (library.load_from_disk if saved else library.load_dataset)(name)
+        except FileNotFoundError as error:
+            raise DataError(f"`data` was not found: hf:{name}. {ADVICE}") from error
+        sets = dict(found) if isinstance(found, dict) else {str(found.split or TRAIN[0]): found}
+    return {split: functools.partial(_read_hub, name, split, sets[split]) for split in sets}
+
+
+def _read_hub(name: str, split: str, dataset: Any) -> Labelled:
+    image, label, class_names = _find_columns(dataset.features.arrow_schema, f"hf:{name}")
+    with reading(f"hf:{name}", ADVICE):
+        table = dataset.with_format("arrow")[:]
+    images = ArrowImages(table[image], f"hf:{name}, {split} split", Path())
+    return _label(images, table[label], class_names)
+
+
+@contextmanager
+def _without_progress_bars(library: Any) -> Iterator[None]:
+    """Progress belongs to the command line, not to another library."""
+    enabled = not library.are_progress_bars_disabled()
+    library.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if enabled:
+            library.enable_progress_bars()
+
+
+def _find_columns(schema: Any, where: str) -> tuple[str, str, tuple[str, ...] | None]:
+    """Names of the image and the label column, and of the classes where they are known."""
+    types = require("pyarrow", "parquet").types
+    features = _read_features(schema)
+
+    def find(feature: str, fits: Callable[[Any], bool]) -> list[str]:
+        marked = [name for name, kind in features.items() if kind.get("_type") == feature]
+        return [
+            name
+            for name in marked or [field.name for field in schema if fits(field.type)]
+            if name in schema.names
+        ]
+
+    images = find("Image", _holds_bytes)
+    labels = find("ClassLabel", lambda kind: types.is_integer(kind) or types.is_string(kind))
+    if not images or not labels:
+        raise DataError(
+            "`data` must have a column of encoded images and a column of labels,"
+            f" got {one_line(schema.names) or 'no columns'} in {where}."
+        )
+    label = next((name for name in LABEL_NAMES if name in labels), labels[0])
+    names = features.get(label, {}).get("names")
+    known = tuple(str(name) for name in names) if isinstance(names, list) else None
+    return images[0], label, known
+
+
+def _read_features(schema: Any) -> dict[str, dict[str, Any]]:
+    """What the metadata of Hugging Face record about each column; nothing where there are none."""
+    content = (schema.metadata or {}).get(b"huggingface")
+    if content is None:
+        return {}
+    with reading("the Hugging Face metadata of the schema"):
+        found = json.loads(content)["info"]["features"]
+        return {field: kind for field, kind in found.items() if isinstance(kind, dict)}
+
+
+def _holds_bytes(kind: Any) -> bool:
+    types = require("pyarrow", "parquet").types
+    if types.is_struct(kind):
+        return any(kind.field(number).name == "bytes" for number in range(kind.num_fields))
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _label(images: ArrowImages, column: Any, class_names: tuple[str, ...] | None) -> Labelled:
+    with reading("the column of labels"):
+        labels = column.to_pylist()
+    if labels and all(isinstance(label, str) for label in labels):
+        return Labelled(images, labels)
+    if not all(type(label) is int and abs(label) < 2**62 for label in labels):
+        raise DataError(
+            "`labels` must be whole numbers or words in every row, got something else in"
+            f" {images.origin}."
+        )
+    return Labelled(images, np.array(labels, dtype=np.int64), class_names)

@@ -1,0 +1,175 @@
+"""From what the caller gives to a `Data` object, and the registry of formats of stored data."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from nppr.data.array_data import from_arrays, load_digits
+from nppr.data.data_formats import Format, SplitReaders
+from nppr.data.data_set import Data
+from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_line
+from nppr.data.image_sets import resize_data
+from nppr.data.splits import assemble, choose_splits
+from nppr.errors import DataError, SpecError, unknown
+
+REGISTRY = (
+    "nppr.data.cifar_files",
+    "nppr.data.tiny_imagenet",
+    "nppr.data.idx_files",
+    "nppr.data.npz_files",
+    "nppr.data.arrow_tables",
+    "nppr.data.image_folder",
+)
+"""Modules with a `FORMAT`; a new format is a new module and a line here. They are imported when a file
+or folder is loaded, which keeps the start fast. Of several fallbacks that match, the first is taken."""
+
+DataSpec = (
+    str
+    | Path
+    | Data
+    | tuple[Tensor | ArrayLike, Tensor | ArrayLike]
+    | Dataset[Any]
+    | DataLoader[Any]
+)
+
+DATA = ("digits",)
+"""Names of the data sets that need no download."""
+
+HUB = "hf:"
+TAR_SUFFIXES = (".tar.gz", ".tgz")
+SHOWN = 4
+
+
+def load_data(spec: DataSpec, *, split: str | None = None, resize: int | None = None) -> Data:
+    """A name, a file or folder, `hf:NAME`, an `(images, labels)` pair, a Dataset or a `Data` object.
+
+    `split` names the split of the data set to evaluate, where it has several; `resize` makes all images
+    that many pixels high and wide.
+
+    >>> load_data("digits").classes
+    10
+    >>> load_data("digits", resize=16).evaluate.batch(np.arange(2))[0].shape
+    torch.Size([2, 1, 16, 16])
+    """
+    if resize is not None and (not isinstance(resize, int) or resize is True or resize < 1):
+        raise SpecError(
+            f"`resize` must be a whole number of pixels >= 1, got {resize}. Example: 32"
+        )
+    if isinstance(spec, str | Path) and spec not in DATA:
+        data = _load_stored(spec, split, resize)
+    elif split is None:
+        data = _load_object(spec, resize)
+    else:
+        raise SpecError(
+            "`split` must not be given for digits, arrays, a Dataset or a Data object: their splits"
+            f" are fixed, got {split!r}."
+        )
+    return data if split is None and resize is None else replace(data, split=split, resize=resize)
+
+
+def _load_object(spec: DataSpec, resize: int | None) -> Data:
+    match spec:
+        case "digits":
+            return resize_data(load_digits(), resize)
+        case Data():
+            return resize_data(spec, resize)
+        case Dataset() | DataLoader():
+            from nppr.data.torch_datasets import from_dataset  # pillow is slow to import
+
+            return from_dataset(spec, resize)
+        case (images, labels):
+            return resize_data(from_arrays(images, labels), resize)
+    raise DataError(
+        "`data` must be a name, a path, a pair (images, labels), a Dataset, a DataLoader or a Data"
+        f" object, got {type(spec).__name__}."
+    )
+
+
+def _load_stored(spec: str | Path, split: str | None, resize: int | None) -> Data:
+    """Data of the hub, or of a file or folder."""
+    if isinstance(spec, str) and spec.startswith(HUB):
+        from nppr.data.arrow_tables import open_hub
+
+        name, splits = spec, open_hub(spec.removeprefix(HUB))
+    else:
+        path = Path(os.path.expanduser(spec))  # `Path.expanduser` raises for unknown users
+        if not str(spec) or not os.path.exists(path):
+            raise SpecError(
+                f"{unknown('data', str(spec), DATA)} No file or folder of that name was found."
+            )
+        path = path.absolute() if path.name == "" else path
+        name, splits = path.name, _open_path(path)
+    chosen = choose_splits(splits, split)
+    data = assemble(name, {own: splits[own]() for own in chosen}, resize)
+    _check_shapes(data)
+    return data
+
+
+def _open_path(path: Path) -> SplitReaders:
+    """The splits of the data set in a folder or file, by its name or by the names of its files."""
+    if path.is_dir():
+        return _open_tree(FolderFiles.of(path))
+    name = path.name.lower()
+    if name.endswith(".zip"):
+        files = ZipFiles.of(path)
+        return _open_tree(files.below(_wrapper(files.names)))
+    if name.endswith(TAR_SUFFIXES):
+        members = frozenset[str]().union(*(each.members for each in _formats()))
+        return _open_tree(TarFiles.of(path, members))
+    for each in _formats():
+        if name.endswith(each.suffixes):
+            return each.open_splits(FolderFiles(path, ("",)))
+    suffixes = [suffix for each in _formats() for suffix in each.suffixes]
+    raise DataError(
+        f"`data` must be a folder or a file that ends with {', '.join(suffixes)}, .zip or .tar.gz,"
+        f" got {path}. Of data in several files, give the folder."
+    )
+
+
+def _open_tree(files: Files) -> SplitReaders:
+    formats = _formats()
+    layouts = [each for each in formats if not each.fallback]
+    found = [(each, folder) for each in layouts for folder in each.find(files)]
+    if len(found) > 1:
+        places = ", ".join(files.where(folder) for _, folder in found)
+        raise DataError(f"`data` must be one data set, got several: {places}. Give one of them.")
+    found = found or [(each, root) for each in formats for root in each.find(files)]
+    for each, folder in found:
+        return each.open_splits(files.below(folder))
+    titles = ", ".join(each.title for each in formats)
+    names = one_line(files.names[:SHOWN]) or "no files that can be read"
+    raise DataError(f"`data` must be one of: {titles}; got {names} in {files.path}.")
+
+
+def _formats() -> tuple[Format, ...]:
+    return tuple(importlib.import_module(module).FORMAT for module in REGISTRY)
+
+
+def _wrapper(names: tuple[str, ...]) -> str:
+    """The one folder that contains everything in an archive, or nothing."""
+    tops = {name.partition("/")[0] for name in names}
+    top = f"{tops.pop()}/" if len(tops) == 1 else ""
+    return top if any(name.startswith(top) for name in names) else ""
+
+
+def _check_shapes(data: Data) -> None:
+    """Raise `DataError` unless the first images of all splits have one shape."""
+    shapes = {
+        part.kind.name: tuple(part.batch(np.arange(1))[0].shape[1:])
+        for part in data.splits
+        if len(part)
+    }
+    if len(set(shapes.values())) > 1:
+        found = ", ".join(f"{shape} in {split}" for split, shape in shapes.items())
+        raise DataError(
+            f"`data` must hold images of one shape, got {found}. Give a size for all: --resize 32."
+        )

@@ -1,0 +1,211 @@
+"""Data as the library uses it: images by position, in three splits that never share an input."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.errors import DataError, SpecError
+from nppr.types import Evaluate, Fit, IntArray, Select, Split
+
+S = TypeVar("S", bound=Split, covariant=True)
+
+RANGE_TOLERANCE = 1e-6
+PROBE_INPUTS = 64
+
+
+class Images(Protocol):
+    """An image set that is read by position, so that it need not fit into memory."""
+
+    def __len__(self) -> int: ...
+
+    def load(self, positions: IntArray) -> Tensor:
+        """The images at these positions as floats in [0, 1], `(B, C, H, W)`."""
+
+    def digest(self, position: int) -> bytes:
+        """A hash of the image as it is stored, so that identical images are found without decoding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part(Generic[S]):
+    """The inputs of one split.
+
+    `indices` are positions in the image set and key the random draws of an input; `labels` has one
+    label for each of them.
+    """
+
+    kind: type[S]
+    images: Images
+    indices: IntArray
+    labels: IntArray
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def batch(self, positions: IntArray) -> tuple[Tensor, Tensor]:
+        """Images `(B, C, H, W)` and labels `(B,)` at these positions of the split."""
+        x = self.images.load(self.indices[positions]).float()
+        check_range(x, self.kind.name)
+        return x.clamp(0.0, 1.0), torch.from_numpy(self.labels[positions])
+
+    def limit(self, inputs: int | None, seed: int, argument: str) -> Part[S]:
+        """A seeded subset, stratified by class; a smaller subset is contained in a larger one."""
+        if inputs is None:
+            return self
+        if inputs < 1:
+            raise SpecError(f"`{argument}` must be a whole number >= 1, got {inputs}.")
+        keep = np.sort(stratified_order(self.labels, self.indices, seed)[:inputs])
+        return replace(self, indices=self.indices[keep], labels=self.labels[keep])
+
+    def fingerprint(self) -> str:
+        """A hash of the indices, the labels and all the images of the split."""
+        digest = hashlib.sha256()
+        digest.update(self.indices.tobytes())
+        digest.update(self.labels.tobytes())
+        for index in self.indices.tolist():
+            digest.update(self.images.digest(index))
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A data set with its three disjoint splits.
+
+    `split` and `resize` are the arguments it was loaded with.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    fit: Part[Fit]
+    select: Part[Select]
+    evaluate: Part[Evaluate]
+    split: str | None = None
+    resize: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.class_names) < 2:
+            raise DataError(f"`data` must have at least 2 classes, got {len(self.class_names)}.")
+        for part in self.splits:
+            check_labels(part.labels, self.classes, part.kind.name)
+        if not len(self.evaluate):
+            raise DataError("`data` must have at least one input to evaluate, got none.")
+
+    @property
+    def splits(self) -> tuple[Part[Fit], Part[Select], Part[Evaluate]]:
+        """The three splits: fit, select and evaluate."""
+        return self.fit, self.select, self.evaluate
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (C, H, W) of an image."""
+        x, _ = self.evaluate.batch(np.arange(1))
+        return tuple(x.shape[1:])
+
+    def with_classes(self, classes: int) -> Data:
+        """The same data with more classes than its labels show; the new ones are named by number."""
+        if classes < self.classes:
+            raise DataError(
+                f"`classes` must be at least the {self.classes} of {self.name!r}, got {classes}."
+            )
+        more = tuple(str(number) for number in range(self.classes, classes))
+        return replace(self, class_names=self.class_names + more)
+
+    def limit(
+        self,
+        *,
+        inputs: int | None = None,
+        fit_inputs: int | None = None,
+        select_inputs: int | None = None,
+        seed: int = 0,
+    ) -> Data:
+        """Limit the number of inputs per split, before misclassified inputs are set aside."""
+        return replace(
+            self,
+            fit=self.fit.limit(fit_inputs, seed, "fit-inputs"),
+            select=self.select.limit(select_inputs, seed, "select-inputs"),
+            evaluate=self.evaluate.limit(inputs, seed, "inputs"),
+        )
+
+
+def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray:
+    """Positions in an order of which every prefix has nearly the class shares of the whole.
+
+    Within a class, inputs are ranked by a hash of (seed, dataset index), which is the same on every
+    machine and with every library; the input of rank r among n is placed at (r + 1/2) / n.
+
+    >>> labels = np.array([0, 0, 0, 0, 1, 1])
+    >>> sorted(labels[stratified_order(labels, np.arange(6), seed=0)[:3]].tolist())
+    [0, 0, 1]
+    """
+    hashes = [
+        hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8) for index in indices.tolist()
+    ]
+    scores = np.array([int.from_bytes(each.digest(), "little") / 2.0**64 for each in hashes])
+    place = np.empty(len(labels), dtype=np.float64)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        ranks = np.argsort(np.argsort(scores[members], kind="stable"), kind="stable")
+        place[members] = (ranks + 0.5) / len(members)
+    order: IntArray = np.lexsort((scores, place)).astype(np.int64)
+    return order
+
+
+def overlaps(data: Data) -> dict[tuple[str, str], int]:
+    """For each pair of splits, how many inputs of the second are also in the first.
+
+    Images are identical when their stored bytes are; nothing is decoded.
+
+    >>> from nppr.data import load_data
+    >>> overlaps(load_data("digits"))
+    {('fit', 'select'): 0, ('fit', 'evaluate'): 0, ('select', 'evaluate'): 0}
+    """
+    digests = {
+        part.kind.name: [part.images.digest(index) for index in part.indices.tolist()]
+        for part in data.splits
+    }
+    return {
+        (first, second): sum(map(set(digests[first]).__contains__, digests[second]))
+        for first, second in itertools.combinations(digests, 2)
+    }
+
+
+def content_hash(content: bytes) -> bytes:
+    """16 bytes, equal for different contents with a probability of about 2^-128."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def check_range(x: Tensor, split: str) -> None:
+    """Raise `DataError` unless all pixels `(N, C, H, W)` are finite and in [0, 1] up to rounding."""
+    if x.ndim != 4:
+        raise DataError(f"`images` must have shape (N, C, H, W), got {tuple(x.shape)}.")
+    if not len(x):
+        return
+    low, high = (float(bound) for bound in torch.aminmax(x))  # NaN anywhere makes both NaN
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise DataError(f"`images` must be finite, got NaN or Inf in the {split} split.")
+    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
+        raise DataError(
+            f"`images` must lie in [0, 1], got [{low:.4g}, {high:.4g}] in the {split} split."
+            " Divide 8-bit images by 255; give the normalisation as mean and std instead."
+        )
+
+
+def check_labels(labels: IntArray, classes: int, split: str) -> None:
+    """Raise `DataError` unless all labels are class numbers."""
+    if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
+        raise DataError(
+            f"`labels` must lie in 0..{classes - 1}, got {labels.min()}..{labels.max()}"
+            f" in the {split} split."
+        )

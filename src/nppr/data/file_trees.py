@@ -1,0 +1,275 @@
+"""Files of others: trees of named files in a folder, a zip or a tar archive, read one at a time.
+
+Names are relative, with forward slashes, and sorted, so that a layout is recognised and read in the
+same way wherever it is stored. Hidden files and what macOS adds to archives are left out. Every read
+is bounded, and whatever a decoder raises becomes a `DataError` of one line.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib
+import os
+import re
+import tarfile
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from nppr.bounded import (
+    CHUNK,
+    CIFAR_ARCHIVE,
+    CIFAR_PICKLE,
+    Limit,
+    OversizeError,
+    read_bounded,
+    read_member,
+)
+from nppr.errors import DataError, NpprError
+
+DAMAGED = "It is incomplete or damaged: fetch it again."
+REASON_LENGTH = 200
+GZIP_MAGIC = b"\x1f\x8b"
+OPEN_ZIPS = 4
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters, and bytes of a name that are not text."""
+
+MOST_MEMBERS = 1000
+"""A tar archive of CIFAR has ten; `tarfile` keeps the headers of all of them."""
+
+HEADERS = 1 << 16
+"""Bytes that the headers of one tar member may take: `tarfile` reads names of any length whole."""
+
+
+@dataclass(frozen=True)
+class Files(ABC):
+    """A tree of files below `prefix` of a folder or archive; names of folders end with a slash."""
+
+    path: Path
+    names: tuple[str, ...]
+    prefix: str = ""
+
+    @abstractmethod
+    def read(self, name: str, limit: Limit) -> bytes:
+        """The content of one file; `DataError` where it is missing or larger than the limit."""
+
+    @abstractmethod
+    def stored_size(self, name: str) -> int:
+        """The number of bytes that the file takes as it is stored, compressed or not."""
+
+    def where(self, name: str) -> str:
+        """The name of the file in messages."""
+        member = self.prefix + name
+        return f"{self.path}: member {member}" if member else str(self.path)
+
+    def below(self, prefix: str) -> Self:
+        """The files whose names start with `prefix`, named without it."""
+        names = tuple(
+            name[len(prefix) :] for name in self.names if name.startswith(prefix) and name != prefix
+        )
+        return replace(self, names=names, prefix=self.prefix + prefix)
+
+
+class FolderFiles(Files):
+    """Files of a folder."""
+
+    @classmethod
+    def of(cls, path: Path) -> FolderFiles:
+        """All files of a folder, symbolic links followed, each folder entered once."""
+        found: list[str] = []
+        entered: set[str] = set()
+        with reading(str(path)):
+            for folder, children, files in os.walk(path, followlinks=True):
+                real = os.path.realpath(folder)
+                if real in entered:
+                    children.clear()
+                    continue
+                entered.add(real)
+                inner = Path(folder).relative_to(path)
+                found += [f"{(inner / child).as_posix()}/" for child in children]
+                found += [(inner / file).as_posix() for file in files]
+        return cls(path, _visible(found))
+
+    def read(self, name: str, limit: Limit) -> bytes:
+        with reading(self.where(name)), Path(self.where(name)).open("rb") as file:
+            return read_bounded(file, limit)
+
+    def stored_size(self, name: str) -> int:
+        with reading(self.where(name)):
+            return Path(self.where(name)).stat().st_size
+
+    def where(self, name: str) -> str:
+        return str(self.path / self.prefix / name)
+
+
+class ZipFiles(Files):
+    """Members of a zip archive, decompressed as they are read."""
+
+    @classmethod
+    def of(cls, path: Path) -> ZipFiles:
+        """All members of an archive."""
+        check_magic(path, b"PK", "a zip archive")
+        with reading(str(path)):
+            return cls(path, _visible(_open_zip(path).namelist()))
+
+    def read(self, name: str, limit: Limit) -> bytes:
+        with reading(self.where(name)):
+            archive = _open_zip(self.path)
+            if self.prefix + name not in archive.NameToInfo:
+                raise FileNotFoundError
+            return read_member(archive, self.prefix + name, limit)
+
+    def stored_size(self, name: str) -> int:
+        with reading(self.where(name)):
+            announced = _open_zip(self.path).getinfo(self.prefix + name).compress_size
+            return min(announced, self.path.stat().st_size)
+
+
+@dataclass(frozen=True)
+class TarFiles(Files):
+    """Members of a `.tar.gz`, read in one pass: compressed archives cannot be read out of order."""
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: Path, wanted: Collection[str]) -> TarFiles:
+        """The members whose last name is in `wanted`; the archive is read and checked to its end."""
+        check_magic(path, GZIP_MAGIC, "a gzip-compressed tar archive")
+        contents: dict[str, bytes] = {}
+        last = "the start"
+        try:
+            with _BoundedGzip(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+                for number, member in enumerate(archive):
+                    last = f"member {member.name}"
+                    if number >= MOST_MEMBERS:
+                        raise OversizeError(
+                            "it has more than 1000 members. Fetch the archive again."
+                        )
+                    if member.isfile() and PurePosixPath(member.name).name in wanted:
+                        taken = sum(map(len, contents.values())) + member.size
+                        CIFAR_ARCHIVE.require(taken, "the archive up to here")
+                        contents[member.name.removeprefix("./")] = stream.extract(archive, member)
+                    stream.left = HEADERS
+                stream.finish()
+        except Exception as error:  # only now is it known which member it was
+            with reading(f"{path}, at {last}"):
+                raise error
+        return cls(path, _visible(contents), contents=contents)
+
+    def read(self, name: str, limit: Limit) -> bytes:
+        with reading(self.where(name)):
+            if self.prefix + name not in self.contents:
+                raise FileNotFoundError
+            content = self.contents[self.prefix + name]
+            limit.require(len(content))
+            return content
+
+    def stored_size(self, name: str) -> int:
+        return len(self.contents[self.prefix + name])
+
+
+class _BoundedGzip(gzip.GzipFile):
+    """A stream that fails where it is asked for more than `left` bytes."""
+
+    left = HEADERS
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= self.left:
+            raise OversizeError("its headers take more than 64 KiB. Fetch the archive again.")
+        content = super().read(size)
+        self.left -= len(content)
+        return content
+
+    def extract(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+        CIFAR_PICKLE.require(member.size)
+        self.left = CIFAR_PICKLE.size + HEADERS
+        file = archive.extractfile(member)
+        content = b"" if file is None else read_bounded(file, CIFAR_PICKLE)
+        if len(content) != member.size:
+            raise EOFError("the member ends early")
+        return content
+
+    def finish(self) -> None:
+        """Read what is left, without keeping it: the checksum comes last."""
+        self.left = CHUNK
+        while self.read(CHUNK):
+            self.left = CHUNK
+
+
+def _visible(names: Iterable[str]) -> tuple[str, ...]:
+    names = sorted(names)
+    for name in filter(UNPRINTABLE.search, names):
+        raise DataError(f"`data` has a file whose name cannot be shown: {name!r}. Rename it.")
+    hidden = re.compile(r"(^|/)(\.|__MACOSX)")
+    return tuple(name for name in names if not hidden.search(name))
+
+
+def _open_zip(path: Path) -> zipfile.ZipFile:
+    """An open archive, kept open because its directory takes long to read.
+
+    A forked process must not share the file's position with its parent, hence the process number.
+    """
+    return _kept_zip(path, path.stat().st_mtime_ns, path.stat().st_size, os.getpid())
+
+
+@functools.lru_cache(maxsize=OPEN_ZIPS)
+def _kept_zip(path: Path, modified: int, size: int, process: int) -> zipfile.ZipFile:  # noqa: ARG001
+    return zipfile.ZipFile(path)
+
+
+@contextmanager
+def reading(where: str, advice: str = DAMAGED) -> Iterator[None]:
+    """Turn every failure inside the block into a `DataError` that names `where`.
+
+    Decoders of damaged files raise almost anything (zlib's own errors, `struct.error`, `IndexError`,
+    `MemoryError`, ...), so this catches all of it. Errors of the operating system, such as a missing
+    permission, are passed on without the advice.
+    """
+    try:
+        yield
+    except NpprError:
+        raise
+    except OversizeError as error:
+        raise DataError(f"`data` is refused: {where}: {error}") from error
+    except FileNotFoundError as error:
+        named = str(error.filename or where)
+        other = "" if named in where else f": no file {named}"
+        raise DataError(f"`data` is incomplete: {where} is missing{other}.") from error
+    except Exception as error:
+        system = getattr(error, "strerror", None)
+        if system is not None:
+            raise DataError(f"`data` cannot be read: {where}: {system}.") from error
+        reason = one_line([str(error)]).rstrip(".") or type(error).__name__
+        raise DataError(f"`data` cannot be read: {where}: {reason}. {advice}") from error
+
+
+def check_magic(path: Path, magic: bytes, kind: str) -> None:
+    """Raise `DataError` unless the file starts with the bytes that identify its kind."""
+    with reading(str(path)), path.open("rb") as file:
+        start = file.read(len(magic))
+    if start != magic:
+        raise DataError(
+            f"`data` must be {kind}, which starts with {magic!r}, got {start!r} in {path}."
+        )
+
+
+def one_line(names: Iterable[str]) -> str:
+    """Names from a file that may be damaged, as one line of limited length."""
+    return " ".join(", ".join(names).split())[:REASON_LENGTH]
+
+
+def require(module: str, extra: str) -> Any:
+    """An optional module, or a `DataError` that names the extra which installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise DataError(
+            f"`data` of this kind needs the package {package}, which cannot be imported."
+            f" Install it: pip install 'nppr[{extra}]'"
+        ) from error

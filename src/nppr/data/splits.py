@@ -1,0 +1,154 @@
+"""From a data set's own splits to the three of an assessment.
+
+A data set's own train split is divided into fit and select (80 to 20); its test split is evaluated, or
+its validation split where it has no test split. A data set of one split is divided three ways (50, 20
+and 30). Every division is stratified by class and fixed: it depends on no seed of an assessment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nppr.data.data_set import Data, Images, Part, check_labels, stratified_order
+from nppr.data.image_sets import in_one_frame
+from nppr.errors import DataError, unknown
+from nppr.types import Evaluate, Fit, IntArray, Select
+
+TRAIN = ("train", "training")
+HELD_OUT = ("test", "testing", "val", "validation", "valid", "dev")
+"""Names of a split to evaluate, in order of preference."""
+
+ONLY_SPLIT = "all"
+"""The name of the split of data that come in one."""
+
+THREE_WAY = (0.5, 0.2)
+"""Shares of fit and select where data come in one split."""
+
+FIT_SHARE = 0.8
+SPLIT_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """N images and their labels: class numbers `(N,)`, or words.
+
+    `class_names` are given where the stored data name their classes. Words without them are numbered
+    in sorted order; numbers without them must be 0..C-1.
+    """
+
+    images: Images
+    labels: IntArray | list[str]
+    class_names: tuple[str, ...] | None = None
+
+
+def choose_splits(available: Iterable[str], split: str | None) -> tuple[str, ...]:
+    """The splits to read by the rule at the top of this file: train and evaluate, or one for all three.
+
+    >>> choose_splits(["test", "train"], None)
+    ('train', 'test')
+    >>> choose_splits(["test", "train"], "train")
+    ('train',)
+    """
+    names = sorted(available)
+    if not names:
+        raise DataError("`data` must hold at least one image with a label, got none.")
+    if split is not None and split not in names:
+        raise unknown("split", split, names)
+    learn = next((name for name in TRAIN if name in names), None)
+    held_out = next((name for name in HELD_OUT if name in names), learn)
+    if split is None and learn is None and len(names) > 1:
+        raise DataError(
+            f"`data` must have a train split or one split only, got {', '.join(names)}."
+            f" Name the one to evaluate: --split {held_out or names[0]}."
+        )
+    evaluate = split or held_out or names[0]
+    return (evaluate,) if learn in (None, evaluate) else (learn, evaluate)
+
+
+def assemble(name: str, splits: Mapping[str, Labelled], resize: int | None = None) -> Data:
+    """One split, to divide three ways, or the train split and then the split to evaluate."""
+    for split, labelled in splits.items():
+        _check_counts(split, labelled)
+    labels, class_names = _number_labels(splits)
+    for split in splits:
+        check_labels(labels[split], len(class_names), split)
+    images = in_one_frame([labelled.images for labelled in splits.values()], resize)
+    learn, *held_out = zip(images, labels.values(), strict=True)
+    return divide(name, class_names, learn, held_out[0] if held_out else None)
+
+
+def divide(
+    name: str,
+    class_names: tuple[str, ...],
+    learn: tuple[Images, IntArray],
+    held_out: tuple[Images, IntArray] | None = None,
+    shares: tuple[float, float] = THREE_WAY,
+) -> Data:
+    """Images and labels to learn from as fit and select; all held out are evaluated.
+
+    Without any held out, `shares` go to fit and select, and evaluate takes the rest.
+    """
+    images, labels = learn
+    if held_out is None:
+        fit, select, evaluate = three_way(labels, shares)
+        held_out = learn
+    else:
+        fit, _, select = three_way(labels, (FIT_SHARE, 0.0))
+        evaluate = np.arange(len(held_out[1]))
+    return Data(
+        name=name,
+        class_names=class_names,
+        fit=Part(Fit, images, fit, labels[fit]),
+        select=Part(Select, images, select, labels[select]),
+        evaluate=Part(Evaluate, held_out[0], evaluate, held_out[1][evaluate]),
+    )
+
+
+def three_way(labels: IntArray, shares: tuple[float, float]) -> tuple[IntArray, IntArray, IntArray]:
+    """Three disjoint sets of positions, stratified by class; the third takes what is left."""
+    order = stratified_order(labels, np.arange(len(labels)), SPLIT_SEED)
+    first = round(len(labels) * shares[0])
+    second = first + round(len(labels) * shares[1])
+    return np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:])
+
+
+def _check_counts(name: str, split: Labelled) -> None:
+    images, labels = len(split.images), len(split.labels)
+    if images != labels:
+        raise DataError(
+            f"`data` must have a label for every image, got {images} images and {labels} labels"
+            f" in the {name} split."
+        )
+    if not labels:
+        raise DataError(f"`data` must hold images, got none in the {name} split.")
+
+
+def _number_labels(splits: Mapping[str, Labelled]) -> tuple[dict[str, IntArray], tuple[str, ...]]:
+    """The labels of each split as class numbers, and the names of the classes."""
+    given = next((split.class_names for split in splits.values() if split.class_names), None)
+    labels = {own: split.labels for own, split in splits.items()}
+    numbers = {own: each for own, each in labels.items() if isinstance(each, np.ndarray)}
+    words = {own: each for own, each in labels.items() if isinstance(each, list)}
+    if not words:
+        return numbers, given or _name_numbers(np.concatenate(list(numbers.values())))
+    if numbers:
+        raise DataError(
+            f"`labels` must be numbers in all splits or words in all splits, got numbers in"
+            f" {', '.join(numbers)} and words in {', '.join(words)}."
+        )
+    names = given or tuple(sorted({word for split in words.values() for word in split}))
+    order = {name: number for number, name in enumerate(names)}
+    return {own: np.array([order[word] for word in split]) for own, split in words.items()}, names
+
+
+def _name_numbers(labels: IntArray) -> tuple[str, ...]:
+    found = np.unique(labels)
+    if found[0] != 0 or found[-1] != len(found) - 1:
+        raise DataError(
+            f"`labels` must be 0..C-1 with no number left out, got {len(found)} different ones"
+            f" in {found[0]}..{found[-1]}. Number the classes from 0."
+        )
+    return tuple(str(label) for label in found)

@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+import torch
+
+from nppr.data import from_arrays, load_data
+from nppr.errors import DataError
+
+
+def test_splits_are_disjoint_and_hold_everything() -> None:
+    data = from_arrays(torch.rand(100, 3, 4, 4), torch.arange(100) % 5)
+    splits = [data.fit.indices, data.select.indices, data.evaluate.indices]
+    assert [len(part) for part in splits] == [50, 20, 30]
+    assert sorted(np.concatenate(splits).tolist()) == list(range(100))
+    assert data.classes == 5
+
+
+def test_classes_that_the_labels_do_not_show() -> None:
+    data = from_arrays(torch.rand(10, 1, 2, 2), np.arange(10) % 2, classes=7)
+    assert data.classes == 7
+    with pytest.raises(DataError, match=r"0\.\.1"):
+        from_arrays(torch.rand(10, 1, 2, 2), np.arange(10) % 3, classes=2)
+
+
+def test_everything_can_be_evaluated() -> None:
+    data = from_arrays(torch.rand(10, 1, 2, 2), np.arange(10) % 2, shares=(0, 0))
+    assert len(data.evaluate) == 10
+    assert len(data.fit) == len(data.select) == 0
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (torch.rand(0, 1, 2, 2), [], "`labels` must be whole numbers|at least one input"),
+        (torch.rand(0, 1, 2, 2), torch.zeros(0, dtype=torch.long), "at least one input"),
+        (torch.rand(3, 1, 2, 2), [0, 1], "same length, got 3 and 2"),
+        (torch.rand(3, 2, 2), [0, 1, 0], r"shape \(N, C, H, W\)"),
+        (torch.rand(3, 1, 2, 2), [0.5, 1.0, 0.0], "whole numbers"),
+        (torch.rand(3, 1, 2, 2), [0, -1, 1], r"0\.\.1"),
+        (torch.zeros(3, 1, 2, 2, dtype=torch.uint8), [0, 1, 0], "Divide by 255"),
+    ],
+)
+def test_bad_arrays_are_named(images: torch.Tensor, labels: list[int], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        from_arrays(images, labels)
+
+
+def test_labels_beyond_the_class_names() -> None:
+    with pytest.raises(DataError, match=r"0\.\.1, got .*7"):
+        from_arrays(torch.rand(9, 1, 2, 2), [0, 1, 7] * 3, class_names=("a", "b"))
+
+
+def test_fixed_disjoint_stratified_splits() -> None:
+    data = load_data("digits")
+    splits = [data.fit.indices, data.select.indices, data.evaluate.indices]
+    assert [len(part) for part in splits] == [900, 300, 597]
+    assert sorted(np.concatenate(splits).tolist()) == list(range(1797))
+    for part in (data.fit, data.select, data.evaluate):
+        shares = np.bincount(part.labels, minlength=10) / len(part)
+        assert np.abs(shares - 0.1).max() < 0.01
+
+
+def test_images_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    data = load_data("digits")
+    x, y = data.evaluate.batch(np.array([0, 100]))
+    truth = load_digits()
+    for row, position in enumerate((0, 100)):
+        index = data.evaluate.indices[position]
+        assert np.allclose(x[row, 0].numpy() * 16, truth.images[index])
+        assert int(y[row]) == truth.target[index]

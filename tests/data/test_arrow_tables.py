@@ -1,0 +1,188 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data import layouts
+from nppr.data import load_data
+from nppr.errors import DataError, SpecError
+
+pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+
+IMAGES = layouts.pixels(20, side=6)
+CONTENTS = [layouts.encode(image) for image in IMAGES]
+LABELS = layouts.labels(20, 2).tolist()
+
+
+def test_files_named_by_split(tmp_path: Path) -> None:
+    test = layouts.pixels(6, side=6, seed=1)
+    layouts.parquet(tmp_path / "train.parquet", CONTENTS, LABELS)
+    layouts.parquet(
+        tmp_path / "test.parquet", [layouts.encode(image) for image in test], LABELS[:6]
+    )
+    data = load_data(tmp_path)
+    assert data.class_names == ("cat", "dog")
+    found, known = layouts.learned(data)
+    assert np.array_equal(found, IMAGES)
+    assert known.tolist() == LABELS
+    assert np.array_equal(layouts.eight_bit(layouts.whole(data)["evaluate"]), test)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("data/train-00000-of-00002", "data/train-00001-of-00002", "data/validation-00000-of-00001"),
+        ("data/train-00000-of-00002-0123456789abcdef", "data/train-00001-of-00002-0123456789abcdee",
+         "data/test-00000-of-00001"),
+        ("plain/train/0000", "plain/train/0001", "plain/test/0000"),
+    ],
+)  # fmt: skip
+def test_splits_in_several_files(tmp_path: Path, names: tuple[str, str, str]) -> None:
+    for name, rows in zip(names, (slice(0, 8), slice(8, 16), slice(16, 20)), strict=True):
+        layouts.parquet(tmp_path / f"{name}.parquet", CONTENTS[rows], LABELS[rows])
+    data = load_data(tmp_path)
+    assert np.array_equal(layouts.learned(data)[0], IMAGES[:16])
+    assert np.array_equal(layouts.eight_bit(layouts.whole(data)["evaluate"]), IMAGES[16:])
+
+
+def test_one_file_is_one_split(tmp_path: Path) -> None:
+    data = load_data(layouts.parquet(tmp_path / "train-00000-of-00009.parquet", CONTENTS, LABELS))
+    assert [len(data.fit), len(data.select), len(data.evaluate)] == [10, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("classes", "names"), [(LABELS, ("0", "1")), (["b", "a"] * 10, ("a", "b"))]
+)
+def test_without_metadata(tmp_path: Path, classes: list[Any], names: tuple[str, ...]) -> None:
+    data = load_data(layouts.parquet(tmp_path / "a.parquet", CONTENTS, classes, None))
+    assert data.class_names == names
+
+
+def test_plain_bytes_and_paths(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for number, content in enumerate(CONTENTS):
+        layouts.write(tmp_path / "files" / f"{number}.png", content)
+    rows = [{"bytes": None, "path": f"files/{number}.png"} for number in range(20)]
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    for name, column in (("plain", pa.array(CONTENTS)), ("paths", pa.array(rows, kind))):
+        table = pa.table({"image": column, "label": LABELS})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        data = load_data(tmp_path / f"{name}.parquet")
+        found, _ = data.evaluate.batch(np.arange(6))
+        assert np.array_equal(layouts.eight_bit(found), IMAGES[data.evaluate.indices])
+
+
+@pytest.mark.parametrize(
+    ("contents", "classes", "names", "message"),
+    [
+        (CONTENTS, [0, 2] * 10, ("a", "b"), r"0\.\.1, got 0\.\.2 in the a split"),
+        (CONTENTS, [-1, 0] * 10, ("a", "b"), r"0\.\.1, got -1\.\.0"),
+        (CONTENTS, [1, 2] * 10, None, r"0\.\.C-1"),
+        (CONTENTS, [0] * 20, None, "at least 2 classes"),
+        (CONTENTS, [0, None] * 10, None, "whole numbers or words"),
+        ([], [0][:0], ("a", "b"), "got none"),
+        ([*CONTENTS[:-1], None], LABELS, None, "row 19: there is no image"),
+        ([*CONTENTS[:-1], b"x"], LABELS, None, "row 19: cannot identify"),
+        ([None, *CONTENTS[1:]], LABELS, None, "row 0: there is no image"),
+        (CONTENTS, [0.5] * 20, None, "a column of labels, got img, label"),
+    ],
+)
+def test_bad_rows_are_named(
+    tmp_path: Path, contents: list[Any], classes: list[Any], names: Any, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        layouts.whole(load_data(layouts.parquet(tmp_path / "a.parquet", contents, classes, names)))
+
+
+def test_missing_and_ambiguous_files_are_named(tmp_path: Path) -> None:
+    layouts.parquet(tmp_path / "a" / "train-00001-of-00002.parquet", CONTENTS, LABELS)
+    with pytest.raises(DataError, match=r"file 00000 of 00002 .* is missing"):
+        load_data(tmp_path)
+    layouts.parquet(tmp_path / "b" / "train-00000-of-00002.parquet", CONTENTS, LABELS)
+    with pytest.raises(DataError, match="in one folder"):
+        load_data(tmp_path)
+
+
+def test_splits_without_a_train_split_must_be_chosen(tmp_path: Path) -> None:
+    for name in ("north", "south"):
+        layouts.parquet(tmp_path / f"{name}.parquet", CONTENTS, LABELS)
+    with pytest.raises(DataError, match="--split north"):
+        load_data(tmp_path)
+    assert len(load_data(tmp_path, split="south").evaluate) == 6
+    with pytest.raises(SpecError, match="north, south"):
+        load_data(tmp_path, split="test")
+
+
+def test_wrong_magic(tmp_path: Path) -> None:
+    path = layouts.write(tmp_path / "a.parquet", b"CSV,1")
+    with pytest.raises(DataError, match=r"must be a parquet file.*got b'CSV,'"):
+        load_data(path)
+
+
+def test_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = layouts.parquet(tmp_path / "a.parquet", CONTENTS, LABELS)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"pyarrow.*pip install 'nppr\[parquet\]'"):
+        load_data(path)
+
+
+hub = pytest.mark.filterwarnings("ignore")
+"""Marks tests of `datasets`, which warns of its own dependencies."""
+
+
+@pytest.fixture
+def datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The library, offline and with a cache of its own."""
+    datasets = pytest.importorskip("datasets", reason="the extra hf is not installed")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    return datasets
+
+
+@hub
+@pytest.mark.usefixtures("datasets")
+def test_hub_a_local_folder_of_parquet_files(tmp_path: Path) -> None:
+    root = tmp_path / "pets"
+    train, test = layouts.pixels(10, side=6), layouts.pixels(4, side=6, seed=1)
+    for name, images in (("train", train), ("test", test)):
+        contents = [layouts.encode(image) for image in images]
+        layouts.parquet(root / f"{name}.parquet", contents, [0, 1] * (len(images) // 2))
+    data = load_data(f"hf:{root}")
+    assert data.class_names == ("cat", "dog")
+    assert np.array_equal(layouts.learned(data)[0], train)
+    assert np.array_equal(layouts.eight_bit(layouts.whole(data)["evaluate"]), test)
+
+
+@hub
+@pytest.mark.usefixtures("datasets")
+def test_hub_a_local_folder_of_images(tmp_path: Path) -> None:
+    images = layouts.pixels(20, side=6)
+    layouts.image_folder(tmp_path / "pets" / "train", images, ["cat", "dog"])
+    data = load_data(f"hf:{tmp_path / 'pets'}", resize=3)
+    assert data.class_names == ("cat", "dog")
+    assert layouts.whole(data)["evaluate"].shape == (6, 3, 3, 3)
+
+
+@hub
+def test_hub_a_folder_that_datasets_saved(tmp_path: Path, datasets: Any) -> None:
+    path = layouts.parquet(
+        tmp_path / "a.parquet", [layouts.encode(x) for x in layouts.pixels(10, side=4)], [0, 1] * 5
+    )
+    saved = datasets.Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache"))
+    saved.save_to_disk(str(tmp_path / "saved"))
+    data = load_data(f"hf:{tmp_path / 'saved'}")
+    assert [len(data.fit), len(data.select), len(data.evaluate)] == [5, 2, 3]
+    layouts.whole(data)
+
+
+@hub
+@pytest.mark.usefixtures("datasets")
+def test_hub_what_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        DataError, match=r"not found: hf:.*nothing.* Give a folder, or the"
+    ) as caught:
+        load_data(f"hf:{tmp_path / 'nothing'}")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,93 @@
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data import layouts
+from nppr.data import load_data
+from nppr.data.image_sets import PixelImages
+from nppr.errors import DataError
+
+IMAGES = layouts.pixels(20, side=6)
+LABELS = layouts.labels(20, 4)
+
+
+def save(path: Path, **arrays: Any) -> Path:
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "NHW"])
+@pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64, ">f4"])
+def test_one_split(tmp_path: Path, layout: str, kind: Any) -> None:
+    pixels = IMAGES if layout != "NHW" else IMAGES[:, :1]
+    x = {"NCHW": pixels, "NHWC": np.moveaxis(pixels, 1, -1), "NHW": pixels[:, 0]}[layout]
+    stored = x if kind is np.uint8 else (x / 255).astype(kind)
+    data = load_data(save(tmp_path / "a.npz", x=stored, y=LABELS))
+    assert [len(data.fit), len(data.select), len(data.evaluate)] == [10, 4, 6]
+    for part in (data.fit, data.select, data.evaluate):
+        found, _ = part.batch(np.arange(len(part)))
+        assert np.array_equal(layouts.eight_bit(found), pixels[part.indices])
+        assert np.array_equal(part.labels, LABELS[part.indices])
+
+
+def test_own_splits_and_column_labels(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    test = layouts.pixels(8, side=6, seed=1)
+    y = LABELS[:, None].astype(np.uint8)
+    np.savez_compressed(
+        path, x_train=np.asfortranarray(IMAGES), y_train=y, x_test=test, y_test=y[:8]
+    )
+    data = load_data(path)
+    assert np.array_equal(layouts.learned(data)[0], IMAGES)
+    assert np.array_equal(layouts.eight_bit(layouts.whole(data)["evaluate"]), test)
+
+
+def test_pixels_stay_as_they_are_stored(tmp_path: Path) -> None:
+    data = load_data(save(tmp_path / "a.npz", x=IMAGES, y=LABELS))
+    assert isinstance(data.fit.images, PixelImages)
+    assert data.fit.images.pixels.dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": IMAGES}, "must have arrays x and y.*got a in"),
+        ({"x": IMAGES}, "member y.npy is missing"),
+        ({"x": IMAGES, "y": LABELS[:19]}, "20 images and 19 labels"),
+        ({"x": IMAGES, "y": LABELS + 1}, r"0\.\.C-1.* 1\.\.4"),
+        ({"x": IMAGES, "y": LABELS - 1}, r"0\.\.C-1.* -1\.\.2"),
+        ({"x": IMAGES, "y": LABELS * 2}, r"4 different ones in 0\.\.6"),
+        ({"x": IMAGES, "y": LABELS * 0}, "at least 2 classes, got 1"),
+        ({"x": IMAGES, "y": LABELS / 2}, "whole numbers"),
+        ({"x": IMAGES[:0], "y": LABELS[:0]}, "got none in the all split"),
+        ({"x": IMAGES.astype(int), "y": LABELS}, "8-bit .* got int64"),
+        ({"x": IMAGES.reshape(20, -1), "y": LABELS}, r"shape \(N, C, H, W\)"),
+        ({"x": IMAGES.astype(float), "y": LABELS}, r"must lie in \[0, 1\]"),
+        ({"x": np.array([{}] * 20), "y": LABELS}, "pickled objects"),
+    ],
+)
+def test_bad_arrays_are_named(tmp_path: Path, arrays: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_data(save(tmp_path / "a.npz", **arrays))
+
+
+def test_a_header_that_announces_too_much_takes_no_memory(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", x=IMAGES, y=LABELS)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["x.npy"] = members["x.npy"].replace(b"(20, 3, 6, 6), ", b"(2000000000000,)")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(DataError, match="2000000000000"):
+        load_data(path)
+
+
+def test_another_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"\x93NUMPY")
+    with pytest.raises(DataError, match="must be a zip archive, which starts with b'PK', got"):
+        load_data(path)
