@@ -15,9 +15,16 @@ import numpy as np
 import torch
 
 from nppr.budget import Budget
-from nppr.classifiers import Classifier, ModelSpec, Prepared, frozen, load_classifier, prepare
-from nppr.classifiers.checking import check_classifier
-from nppr.classifiers.prepare import FORMS
+from nppr.classifiers import (
+    FORMS,
+    Classifier,
+    ModelSpec,
+    Prepared,
+    check_classifier,
+    frozen,
+    load_classifier,
+    prepare,
+)
 from nppr.data import Data, load_data
 from nppr.data.load import DataSpec
 from nppr.distributed import first, gathered, require_same, world

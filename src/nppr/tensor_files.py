@@ -9,8 +9,9 @@ from pathlib import Path
 
 from safetensors.torch import save
 from torch import Tensor
+from torch.optim import Optimizer
 
-__all__ = ["write_tensors"]
+__all__ = ["load_optimiser", "optimiser_tensors", "write_tensors"]
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -35,3 +36,25 @@ def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + content[8 + length :]
+
+
+def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
+    """What an optimiser remembers, as `optimiser/NUMBER/NAME` by parameter number and name."""
+    return {
+        f"optimiser/{number}/{name}": tensor
+        for number, memory in optimiser.state_dict()["state"].items()
+        for name, tensor in memory.items()
+        if isinstance(tensor, Tensor)
+    }
+
+
+def load_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser of the same parameters the memory among `tensors`; others are left out."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        if kind == "optimiser":
+            number, _, own = rest.partition("/")
+            state.setdefault(int(number), {})[own] = tensor
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nppr.classifiers import FrozenClassifier
-from nppr.classifiers.prepare import AGREEMENT
+from nppr.classifiers import AGREEMENT, FrozenClassifier
 from nppr.flags import BATCH_DEPENDENT, NOT_LOGITS, RANDOMISED, flag
 from nppr.report.schema import Flag
 

@@ -9,8 +9,7 @@ from nppr.checks.answers import check_answers
 from nppr.checks.gradients import check_gradients
 from nppr.checks.inputs import check_inputs, probe_positions
 from nppr.checks.state import check_kept, check_mode, remember
-from nppr.classifiers import Classifier, frozen
-from nppr.classifiers.checking import check_classifier
+from nppr.classifiers import Classifier, check_classifier, frozen
 from nppr.data import Data
 from nppr.flags import OUT_OF_RANGE
 from nppr.report.schema import Flag

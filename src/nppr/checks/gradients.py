@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nppr.budget import Budget, perturbed
-from nppr.classifiers import FrozenClassifier
-from nppr.classifiers.wrap import is_out_of_memory
+from nppr.classifiers import FrozenClassifier, is_out_of_memory
 from nppr.draws import DrawBlock
 from nppr.errors import ClassifierError, GradientError
 from nppr.flags import (

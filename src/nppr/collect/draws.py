@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.classifiers import frozen
-from nppr.classifiers.prepare import FrozenForms
+from nppr.classifiers import FrozenForms, frozen
 from nppr.collect.job import Job, small
 from nppr.collect.mixture import described
 from nppr.data.subset import stratified_order

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.classifiers import Classifier, Prepared, frozen
-from nppr.classifiers.wrap import FrozenClassifier
+from nppr.classifiers import Classifier, FrozenClassifier, Prepared, frozen
 from nppr.data import Part
 from nppr.data.subset import stratified_order
 from nppr.distributed import gathered, joined, span, together

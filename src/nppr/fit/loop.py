@@ -23,8 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nppr.budget import Budget
-from nppr.classifiers import Prepared
-from nppr.classifiers.wrap import FrozenClassifier, is_out_of_memory
+from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
 from nppr.distributed import LostRank, gathered, joined, span, together, world
 from nppr.distributions import Context, Distribution
 from nppr.draws import DrawBlock, key

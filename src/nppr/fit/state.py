@@ -16,11 +16,10 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from nppr.classifiers.training.checkpoint import optimiser_tensors
 from nppr.distributed import first, world
 from nppr.errors import RunFolderError
 from nppr.fit.loop import History, Step
-from nppr.tensor_files import write_tensors
+from nppr.tensor_files import optimiser_tensors, write_tensors
 
 __all__ = ["FitFile"]
 

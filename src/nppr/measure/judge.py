@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from nppr.budget import perturbed
-from nppr.classifiers.checking import check_finite
-from nppr.classifiers.prepare import AGREEMENT, FrozenForms
+from nppr.classifiers import AGREEMENT, FrozenForms, check_finite
 from nppr.draws import DrawBlock
 from nppr.errors import DataError
 from nppr.measure.job import Job

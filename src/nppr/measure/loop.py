@@ -19,9 +19,7 @@ import torch
 from torch import Tensor
 
 from nppr.checkpoint import Blocks, Store
-from nppr.classifiers import Classifier, Prepared, prepare
-from nppr.classifiers.prepare import FrozenForms
-from nppr.classifiers.wrap import is_out_of_memory
+from nppr.classifiers import Classifier, FrozenForms, Prepared, is_out_of_memory, prepare
 from nppr.data import Part
 from nppr.distributed import gathered, together, world
 from nppr.errors import DataError, SpecError

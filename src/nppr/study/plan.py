@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from nppr.budget import Budget
-from nppr.classifiers.prepare import usable_device
+from nppr.classifiers import usable_device
 from nppr.distributions import Dependency
 from nppr.errors import SpecError
 from nppr.sources import Universal, parse_sources

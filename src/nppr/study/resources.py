@@ -11,9 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
-from nppr.classifiers.load import RANDOM
-from nppr.classifiers.prepare import FORMS
+from nppr.classifiers import FORMS, RANDOM, Classifier, Prepared, load_classifier, prepare
 from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import Data, load_data
 from nppr.data.load import DATA, HUB

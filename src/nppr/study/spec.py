@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nppr.budget import NORMS, parse_radius
-from nppr.classifiers.training.settings import Method, Optimiser
+from nppr.classifiers.training import Method, Optimiser
 from nppr.distributions import Dependency, Family
 from nppr.errors import NpprError, unknown
 from nppr.fit import PRESETS
