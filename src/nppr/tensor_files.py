@@ -7,11 +7,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 from torch.optim import Optimizer
 
-__all__ = ["load_optimiser", "optimiser_tensors", "write_tensors"]
+__all__ = ["load_optimiser", "optimiser_tensors", "read_tensors", "write_tensors"]
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -22,6 +23,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     partial = path.with_name(path.name + ".partial")
     partial.write_bytes(_with_metadata(content, metadata))
     os.replace(partial, path)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and text by name."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, dict(file.metadata() or {})
 
 
 def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:

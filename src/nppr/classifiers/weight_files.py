@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from nppr.classifiers.classifier import reason_of
 from nppr.errors import WeightsError
+from nppr.tensor_files import read_tensors
 
 CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.")
@@ -102,9 +103,7 @@ def load_into(module: nn.Module, weights: Weights) -> None:
 
 def _read_safetensors(path: Path) -> Weights:
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return Weights(tensors, dict(file.metadata() or {}))
+        return Weights(*read_tensors(path))
     except (SafetensorError, OSError, ValueError) as error:
         raise WeightsError(
             f"`weights` must be a safetensors file or a PyTorch state dict, got {str(path)!r}:"

@@ -7,8 +7,8 @@ from torch import nn
 
 from nppr.classifiers.training import EpochResult, Optimiser, Outputs, TrainSettings
 from nppr.classifiers.training.training_files import Checkpoint, Standing
-from nppr.classifiers.training.training_loop import build_optimiser
 from nppr.classifiers.training.training_settings import Value
+from nppr.classifiers.training.training_updates import build_optimiser
 from nppr.errors import RunFolderError
 from nppr.tensor_files import optimiser_tensors, write_tensors
 

@@ -2,3 +2,5 @@
 
 Running a user's Python file is running code. Every other format runs none.
 """
+
+__all__: list[str] = []

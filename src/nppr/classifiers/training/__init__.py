@@ -1,9 +1,8 @@
 """Training of the zoo's networks: standard or adversarial, reproducible by seed, resumable."""
 
-from nppr.classifiers.training.train_network import Trained, train
+from nppr.classifiers.training.train_network import Trained, TrainProgress, train
 from nppr.classifiers.training.training_examples import accuracy, image_shape
 from nppr.classifiers.training.training_files import EpochResult, Outputs
-from nppr.classifiers.training.training_loop import TrainProgress
 from nppr.classifiers.training.training_settings import (
     Adversary,
     Method,

@@ -18,13 +18,13 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, Field
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from nppr.classifiers.classifier import reason_of
 from nppr.classifiers.training.training_settings import Value
 from nppr.errors import RunFolderError
-from nppr.tensor_files import load_optimiser, write_tensors
+from nppr.tensor_files import load_optimiser, read_tensors, write_tensors
 
 SUFFIX = ".safetensors"
 
@@ -99,9 +99,8 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True):
     def load(cls, path: Path) -> Checkpoint:
         """Read a checkpoint file; one that cannot be continued from raises `RunFolderError`."""
         try:
-            with safe_open(path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                content = json.loads((file.metadata() or {})["training"])
+            tensors, metadata = read_tensors(path)
+            content = json.loads(metadata["training"])
             if content["checksum"] != _checksum(tensors):
                 raise ValueError("its checksum is wrong")
             return cls(**content, tensors=tensors)

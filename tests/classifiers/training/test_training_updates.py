@@ -8,7 +8,7 @@ from helpers import Linear
 from nppr.budget import Budget
 from nppr.classifiers import Classifier
 from nppr.classifiers.training import Adversary, Optimiser, TrainSettings
-from nppr.classifiers.training.training_loop import (
+from nppr.classifiers.training.training_updates import (
     adversarial,
     build_optimiser,
     relative_rate,
