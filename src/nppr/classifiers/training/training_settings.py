@@ -17,9 +17,9 @@ CROP_SHARE = 8
 """Images are shifted by up to an eighth of their side: 1 pixel of 8, 4 of 32, 8 of 64."""
 
 
-def _require(holds: bool, name: str, expected: str, value: object) -> None:
+def _require(holds: bool, name: str, expected: str, value: object, fix: str = "") -> None:
     if not holds:
-        raise SpecError(f"`{name.replace('_', '-')}` must be {expected}, got {value}.")
+        raise SpecError(f"`{name.replace('_', '-')}` must be {expected}, got {value}.{fix}")
 
 
 class Method(StrEnum):
@@ -49,7 +49,9 @@ class Adversary:
 
     def __post_init__(self) -> None:
         _require(self.steps >= 1, "attack-steps", "a whole number >= 1", self.steps)
-        _require(0 < self.step < math.inf, "attack-step", "a number > 0", self.step)
+        _require(
+            0 < self.step < math.inf, "attack-step", "a number > 0", self.step, " Example: 0.25"
+        )
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ class TrainSettings:
             value = getattr(self, name)
             _require(value is None or value >= least, name, f"a whole number >= {least}", value)
         rate, decay = self.learning_rate, self.weight_decay
-        _require(0 < rate < math.inf, "learning_rate", "a number > 0, such as 0.1", rate)
-        _require(0 <= decay < math.inf, "weight_decay", "a number >= 0, such as 5e-4", decay)
+        _require(0 < rate < math.inf, "learning_rate", "a number > 0", rate, " Example: 0.1")
+        _require(0 <= decay < math.inf, "weight_decay", "a number >= 0", decay, " Example: 5e-4")
         for name in ("momentum", "warm_up", "label_smoothing"):
             share = getattr(self, name)
             _require(0 <= share < 1, name, "a number >= 0 and < 1", share)
