@@ -6,7 +6,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr.classifiers import AGREEMENT, FORMS, Classifier, frozen, load_classifier, prepare
+from nppr.classifiers import (
+    AGREEMENT,
+    FORMS,
+    Classifier,
+    frozen,
+    load_classifier,
+    prepare,
+    prepare_classifier,
+)
+from nppr.classifiers.prepare_classifier import MICRO_BATCHES, _best_micro_batch, _folded
 from nppr.data import from_arrays
 from nppr.errors import ClassifierError, SpecError
 
@@ -76,8 +85,6 @@ def test_a_randomised_model_is_left_as_it_is() -> None:
 
 
 def test_folding_removes_the_batch_normalisation_and_keeps_features() -> None:
-    from nppr.classifiers.prepare_classifier import _folded
-
     torch.manual_seed(0)
     classifier = Classifier(Residual(), mean=[0.5], std=[0.2])
     classifier.module.norm.running_mean.uniform_()  # type: ignore[union-attr,operator]
@@ -122,3 +129,37 @@ def test_a_named_feature_layer_still_runs_in_the_fast_form() -> None:
     with ready.frozen() as models, torch.inference_mode():
         found, expected = models.fast.features(probe), models.reference.features(probe)
     assert torch.allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "chosen", "tried"),
+    [
+        ((10, 20, 30, 40, 50, 60, 70), 1024, 7),
+        ((10, 20, 20.5, 20.1, 90, 90, 90), 32, 4),  # two sizes in a row gain nothing
+        ((10, 20, 20, 40, 15, 90, 90), 128, 5),  # one is slow
+        ((10, 10.2, 10.4, 90, 90, 90, 90), 32, 3),  # the smallest within 3 % of the best
+    ],
+)
+def test_the_search_for_a_micro_batch_ends_when_nothing_is_gained(
+    speeds: tuple[float, ...], chosen: int, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def speed(_: Classifier, __: Tensor, size: int) -> float:
+        asked.append(size)
+        return 1000 * speeds[MICRO_BATCHES.index(size)]
+
+    monkeypatch.setattr(prepare_classifier, "_speed", speed)
+    found, _ = _best_micro_batch(Classifier(Residual()), PROBE, None)
+    assert found == chosen
+    assert len(asked) == tried
+
+
+def test_a_micro_batch_that_does_not_fit_is_halved() -> None:
+    def small(x: Tensor) -> Tensor:
+        if len(x) > 9:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return x.flatten(1)[:, :4]
+
+    assert prepare(Classifier(small), PROBE, classes=4).micro_batch == 8
+    assert prepare(Classifier(small), PROBE, classes=4, micro_batch=36).micro_batch == 9
