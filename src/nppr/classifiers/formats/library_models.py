@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,8 @@ class LibraryModel:
     """A model and the normalisation its library keeps for it, if it states one."""
 
     module: nn.Module
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
     states_normalisation: bool = True
 
 
@@ -47,9 +47,7 @@ def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> Lib
     settings = _preprocessor(transformers, name)
     if settings is None:
         return LibraryModel(module.eval(), states_normalisation=False)
-    return LibraryModel(
-        module.eval(), _numbers(settings.get("image_mean")), _numbers(settings.get("image_std"))
-    )
+    return LibraryModel(module.eval(), settings.get("image_mean"), settings.get("image_std"))
 
 
 def load_timm(name: str, pretrained: bool, classes: int | None) -> LibraryModel:
@@ -59,9 +57,7 @@ def load_timm(name: str, pretrained: bool, classes: int | None) -> LibraryModel:
     with _loading(f"timm:{name}"):
         module = timm.create_model(name, pretrained=pretrained, **options)
     settings = getattr(module, "pretrained_cfg", None) or {}
-    return LibraryModel(
-        module.eval(), _numbers(settings.get("mean")), _numbers(settings.get("std"))
-    )
+    return LibraryModel(module.eval(), settings.get("mean"), settings.get("std"))
 
 
 def load_torchvision(name: str, pretrained: bool, classes: int | None) -> LibraryModel:
@@ -71,11 +67,8 @@ def load_torchvision(name: str, pretrained: bool, classes: int | None) -> Librar
     with _loading(f"torchvision:{name}"):
         module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
         transforms = models.get_model_weights(name).DEFAULT.transforms() if pretrained else None
-    return LibraryModel(
-        module.eval(),
-        _numbers(getattr(transforms, "mean", None)),
-        _numbers(getattr(transforms, "std", None)),
-    )
+    mean, std = (getattr(transforms, name, None) for name in ("mean", "std"))
+    return LibraryModel(module.eval(), mean, std)
 
 
 def _library(module: str, prefix: str, need: str) -> Any:
@@ -108,7 +101,3 @@ def _preprocessor(transformers: Any, name: str) -> dict[str, Any] | None:
     if not isinstance(settings, dict):
         return None
     return settings if settings.get("do_normalize", True) else {}
-
-
-def _numbers(values: Any) -> tuple[float, ...] | None:
-    return None if values is None else tuple(float(value) for value in values)
