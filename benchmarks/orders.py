@@ -19,8 +19,7 @@ import numpy as np
 import scipy.stats
 
 from nppr.budget import Budget
-from nppr.classifiers import load_classifier, prepare
-from nppr.classifiers.prepare import FORMS
+from nppr.classifiers import FORMS, load_classifier, prepare
 from nppr.data import load_data
 from nppr.measure import measure, probe
 from nppr.noise import Dependency, Family

@@ -15,8 +15,7 @@ import torch
 from torch import nn
 
 from nppr.budget import Budget, perturbed
-from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
-from nppr.classifiers.wrap import frozen
+from nppr.classifiers import Classifier, Prepared, frozen, load_classifier, prepare
 from nppr.data import load_data
 from nppr.draws import DrawBlock
 from nppr.measure import measure

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from nppr.data import Data, from_arrays, load_data
     from nppr.errors import NpprError
     from nppr.learn import learn
-    from nppr.measure import measure
+    from nppr.measurement import measure
     from nppr.noise import Dependency, Family
     from nppr.noise.distribution import Distribution
     from nppr.report import Report, read_report, read_run
     from nppr.search import SearchSettings, default_settings, paper_settings
     from nppr.search.learned_noise import LearnedNoise, load_learned
     from nppr.sources import CW, PGD, CustomAttack, CustomNoise, Gaussian, Laplace, Learned, Uniform
-    from nppr.types import Estimate, PerturbationSource, Tally
+    from nppr.types import Estimate, Source, Tally
 
 __all__ = [
     "CW",
@@ -48,9 +48,9 @@ __all__ = [
     "Learned",
     "LearnedNoise",
     "NpprError",
-    "PerturbationSource",
     "Report",
     "SearchSettings",
+    "Source",
     "Tally",
     "Uniform",
     "assess",
@@ -97,7 +97,7 @@ _HOMES = {
     "Learned": "nppr.sources",
     "Uniform": "nppr.sources",
     "Estimate": "nppr.types",
-    "PerturbationSource": "nppr.types",
+    "Source": "nppr.types",
     "Tally": "nppr.types",
 }
 

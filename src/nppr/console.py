@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from nppr.assess import Plan
     from nppr.classifiers.training import TrainProgress
     from nppr.fit import FitProgress
-    from nppr.measure import ProgressCallback
+    from nppr.measurement import ProgressCallback
     from nppr.report.model import DistributionRecord, ReportRecord
     from nppr.types import Progress
 

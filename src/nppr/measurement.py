@@ -21,12 +21,16 @@ from torch import Tensor
 
 from nppr.budget import perturbed
 from nppr.checkpoint import Blocks, Store
-from nppr.classifiers import Classifier, Prepared, prepare
-from nppr.classifiers.checking import check_finite
-from nppr.classifiers.prepare import AGREEMENT, FrozenForms
-from nppr.classifiers.wrap import is_out_of_memory
-from nppr.data import Part
-from nppr.data.base import PROBE_INPUTS
+from nppr.classifiers import (
+    AGREEMENT,
+    Classifier,
+    FrozenForms,
+    Prepared,
+    check_finite,
+    is_out_of_memory,
+    prepare,
+)
+from nppr.data import PROBE_INPUTS, Part
 from nppr.distributed import gathered, joined, share, together, world
 from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.errors import DataError, SpecError

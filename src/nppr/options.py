@@ -26,7 +26,7 @@ from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import BudgetError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import (
-    LOSS_NAMES,
+    LOSSES,
     PRESETS,
     Recipe,
     SearchSettings,
@@ -307,7 +307,7 @@ class SearchOptions(FamilyOptions):
         " (grids of all sizes). Default: none; bicubic in --preset paper.",
         Panel.NOISE,
     )
-    loss: str = option(Recipe.loss, f"{' or '.join(LOSS_NAMES)}.", Panel.SEARCH)
+    loss: str = option(Recipe.loss, f"{' or '.join(LOSSES)}.", Panel.SEARCH)
     fit_calls: int | None = option(
         None,
         "Budget of a search: forward and backward passes of one image, for the whole walk."

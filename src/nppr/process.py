@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-
 TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
 """Numbers of the parameters in malloc.h."""

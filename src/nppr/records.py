@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from nppr.errors import RecordError
+from nppr.errors import RecordError, RunFolderError
 
 UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, MemoryError,
@@ -39,9 +39,7 @@ def write_record(
 def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors by name and their record, or `RecordError` with the reason in one line."""
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors, metadata = read_tensors(path)
         if metadata["checksum"] != _checksum(tensors, metadata["record"]):
             raise ValueError("its checksum does not match")
         return tensors, dict(json.loads(metadata["record"]))
@@ -94,13 +92,36 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimiser.load_state_dict({"state": state, "param_groups": groups})
 
 
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and text by name, of any safetensors file."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, dict(file.metadata() or {})
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write tensors and text by name, without a record or checksum; whole or not at all."""
     # Clones, because safetensors refuses tensors that share storage.
     content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
+    _write(path, _with_metadata(content, metadata))
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file of a result whole or not at all, or raise `RunFolderError`."""
+    try:
+        _write(Path(path), content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunFolderError(
+            f"`out` must be a place that can be written, got {str(path)!r}: {reason}."
+        ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    """An interrupted write leaves the file that was there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(_with_metadata(content, metadata))
+    partial.write_bytes(content)
     os.replace(partial, path)
 
 

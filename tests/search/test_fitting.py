@@ -286,7 +286,7 @@ def test_scales_move_by_a_tenth_and_layers_that_see_have_a_rate_of_their_own(
 def test_where_memory_runs_out_the_micro_batch_is_halved(
     fitting: Fitting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from nppr.classifiers.wrap import FrozenClassifier
+    from nppr.classifiers import FrozenClassifier
 
     whole = fit(fitting, fresh(fitting))
     gradient = FrozenClassifier.gradient

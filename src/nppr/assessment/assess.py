@@ -14,13 +14,14 @@ from nppr.assessment.run import complete_run
 from nppr.assessment.run_settings import RunSettings, require_budget
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
-from nppr.data import Data, load_data
-from nppr.data.load import DataSpec
+from nppr.data import Data, DataSpec, load_data
 from nppr.distributed import world
 from nppr.errors import BudgetError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.report import Report
-from nppr.search import FitProgress, LearnedNoise, SearchSettings
+from nppr.search.fitting import FitProgress
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search_settings import SearchSettings
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
 

@@ -19,12 +19,10 @@ from nppr.classifiers import Prepared
 from nppr.data import Part
 from nppr.draws import key
 from nppr.errors import SpecError
-from nppr.measure import measure
-from nppr.sources import Clean, Universal
+from nppr.measurement import measure
+from nppr.sources import Clean, Source
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
-from nppr.types import Claim, Evaluate, IntArray, Metric, PerturbationSource, Progress
-
-__all__ = ["Certificate", "ClassVerdict", "certify"]
+from nppr.types import Claim, Evaluate, IntArray, Metric, Progress
 
 AT_ONCE = 64
 """Inputs of a block."""
@@ -75,7 +73,7 @@ class Certificate:
 
 
 def certify(
-    source: PerturbationSource,
+    source: Source,
     classifier: Prepared,
     part: Part[Evaluate],
     at_least: float,
@@ -100,8 +98,10 @@ def certify(
             f"`source` must be noise, an attack or a corruption, whose answers are right or wrong, got"
             f" {source.name!r}."
         )
-    if isinstance(source, Universal):
-        raise SpecError("`source` must not be universal, which is fitted on other inputs first.")
+    if source.needs_fit_split:
+        raise SpecError(
+            f"`source` must not be {source.kind}, which is fitted on other inputs first."
+        )
     test = BernoulliTest(at_least, confidence)
     names = class_names or ()
     share = 1 - (1 - confidence) / max(1, len(names))
@@ -184,7 +184,7 @@ class _Block:
 
 
 def _blocks(
-    source: PerturbationSource,
+    source: Source,
     classifier: Prepared,
     part: Part[Evaluate],
     about: Claim,
@@ -229,7 +229,7 @@ def _clean(
 
 
 def _drawn(
-    source: PerturbationSource,
+    source: Source,
     classifier: Prepared,
     part: Part[Evaluate],
     positions: IntArray,

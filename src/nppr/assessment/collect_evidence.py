@@ -15,13 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nppr.budget import Budget, perturbed
-from nppr.classifiers import Prepared, frozen
-from nppr.classifiers.prepare import FrozenForms
-from nppr.data import Data
-from nppr.data.subset import stratified_order
-from nppr.distributions import Context
-from nppr.distributions.mixture import Given
+from nppr.classifiers import FrozenForms, Prepared, frozen
+from nppr.data import Data, stratified_order
 from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.noise.mixture import Context, Given
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.sources import Source
 from nppr.sources.learned import Learned, learned_name
@@ -72,6 +69,7 @@ WORST_SIDE = 96
 MOST_COST = 200.0
 """Forward passes a draw of a source may take to be drawn from again."""
 
+DIRECTIONS = 16
 MOST_SHARE = 6e4
 """Radii that a pixel of a corruption may move: more do not fit into 16 bits."""
 
@@ -174,7 +172,7 @@ def _draws(job: _Job, source: Learned, correct: IntArray) -> Draws:
         weights = torch.cat(
             [_given(job, source, models, some)[0] for some in job.chunks(chosen, 1)]
         )
-        mixture = described(*_given(job, source, models, chosen[:1]))
+        mixture = _describe_components(*_given(job, source, models, chosen[:1]))
     return Draws(
         source=source.name,
         indices=torch.from_numpy(split.indices[chosen]),
@@ -263,3 +261,35 @@ def _small(images: Tensor, side: int) -> Tensor:
         return images
     height, width = (max(1, round(length * side / longest)) for length in images.shape[-2:])
     return F.adaptive_avg_pool2d(images, (height, width))
+
+
+def _describe_components(weights: Tensor, given: Given) -> dict[str, Tensor]:
+    """Means, deviations and covariances of the components of one input with weights `(1, K)`.
+
+    Directions: those in which the means differ, then those in which the components vary most.
+    """
+    component = given.covariance.component(given.means, given.raw, given.growth)
+    means, stds = component.mean[0], component.variance[0].sqrt()
+    centred = means - means.mean(0)
+    raw, growth = given.raw[0], given.growth[0]
+    varying = given.covariance.principal(weights[0], raw, growth, DIRECTIONS)
+    directions = _orthonormal(centred, varying)
+    return {
+        "means": means,
+        "stds": stds,
+        "covariances": given.covariance.along(directions, raw, growth),
+        "projected": centred @ directions.T,
+    }
+
+
+def _orthonormal(centred: Tensor, varying: Tensor) -> Tensor:
+    """At most `DIRECTIONS` orthonormal rows `(d, D)`: of the centred means `(K, D)`, then the others.
+
+    Each points where its largest entry is positive.
+    """
+    wanted = min(DIRECTIONS, centred.shape[1])
+    _, sizes, rows = torch.linalg.svd(centred, full_matrices=False)
+    kept = rows[sizes > 1e-5 * sizes.max().clamp_min(1e-6)]
+    found: Tensor = torch.linalg.qr(torch.cat([kept, varying]).T).Q.T[:wanted]
+    largest = found.gather(1, found.abs().argmax(1, keepdim=True))
+    return found * torch.where(largest < 0, -1.0, 1.0)

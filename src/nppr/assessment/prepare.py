@@ -17,13 +17,20 @@ import torch
 from nppr.assessment.run_folder import Division, RunFolder
 from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
-from nppr.classifiers import Classifier, ModelSpec, Prepared, frozen, load_classifier, prepare
-from nppr.classifiers.prepare import FORMS
+from nppr.classifiers import (
+    FORMS,
+    Classifier,
+    ModelSpec,
+    Prepared,
+    frozen,
+    load_classifier,
+    prepare,
+)
 from nppr.data import Data
 from nppr.distributed import first, gathered, require_same, world
-from nppr.distributions import Dependency
 from nppr.errors import ClassifierError
 from nppr.measurement import probe
+from nppr.noise.family import Dependency
 from nppr.report.model import (
     BudgetRecord,
     ClassifierRecord,
@@ -33,8 +40,11 @@ from nppr.report.model import (
     SourceRecord,
     SplitSizes,
 )
-from nppr.search import FitProgress, LearnedNoise, Search, SearchSettings
-from nppr.sources import Source
+from nppr.search.fitting import FitProgress
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import Search
+from nppr.search.search_settings import SearchSettings
+from nppr.sources import Source, references
 
 FIT_MICRO_BATCH = 64
 FIT_NUMBERS = 2**22
@@ -75,7 +85,9 @@ class Setup:
             quantise=self.settings.quantise,
             folder=self.folder.path / "fit" if self.folder else None,
             identity=self.folder.identity if self.folder else "",
+            before_write=self.folder.manifest.add if self.folder else None,
             progress=progress,
+            references=references(self.budget),
         )
 
     def lacks_features(self, settings: SearchSettings | None) -> bool:
@@ -107,7 +119,7 @@ class Records:
 
 
 def prepare_run(
-    model: ModelSpec,
+    model: ModelSpec | Prepared,
     data: Data,
     budget: Budget,
     settings: RunSettings,
@@ -122,8 +134,12 @@ def prepare_run(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Setup:
-    """Make everything ready for these sources and this search; with `out`, take the run's folder."""
-    classifier = load_classifier(model, data=data)
+    """Make everything ready for these sources and this search; with `out`, take the run's folder.
+
+    A model that is prepared already runs as it is.
+    """
+    known = model if isinstance(model, Prepared) else None
+    classifier = known.reference if known else load_classifier(model, data=data)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
     division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
     threads = division.threads or gathered(torch.get_num_threads())[0]
@@ -131,7 +147,7 @@ def prepare_run(
         torch.set_num_threads(threads)
     if batch_size is not None:
         division = replace(division, micro_batch=batch_size)
-    ready = _prepare_on_ranks(classifier, data, device, division)
+    ready = known or _prepare_on_ranks(classifier, data, device, division)
     records = Records(
         classifier=_describe_classifier(classifier, features, data),
         data=_describe_data(data),

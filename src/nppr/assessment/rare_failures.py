@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.assessment.session import Session, result_of
-from nppr.data.subset import stratified_order
+from nppr.data import stratified_order
 from nppr.distributed import gathered, span, together, world
 from nppr.rare import (
     Combined,

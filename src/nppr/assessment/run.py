@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 
 import numpy as np
@@ -35,7 +35,8 @@ from nppr.report.model import (
     SeedSpread,
     Timing,
 )
-from nppr.search import LearnedNoise, Search
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import Search
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.types import BoolArray, Evaluate, Metric, Tally

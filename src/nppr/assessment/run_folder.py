@@ -1,6 +1,7 @@
 """The folder of a run: its settings, finished blocks, and at the end the report.
 
-run.json         what determines the numbers, and how the run was divided
+run.json         what determines the numbers, and how the run was divided; marks the folder as a run's
+manifest.json    the files that the run has written: what --overwrite removes
 blocks/          finished blocks of each source, for --resume
 rare/            finished groups of inputs of splitting, for --resume
 fit/             the state of a fit and its finished stages, for --resume
@@ -15,28 +16,37 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nppr.checkpoint import FileStore
 from nppr.distributed import first, world
 from nppr.errors import RunFolderError
+from nppr.manifest import MANIFEST, Manifest
 from nppr.rare import Rare, rare_csv
-from nppr.report.evidence import FILE as EVIDENCE
-from nppr.report.evidence import Evidence, write_evidence
-from nppr.report.per_input import FILE as PER_INPUT
-from nppr.report.per_input import PerInput
-from nppr.report.schema import Report
-
-__all__ = ["RunFolder"]
+from nppr.records import write_whole
+from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
+from nppr.report.model import ReportRecord
+from nppr.report.per_input import PER_INPUT, PerInput
+from nppr.search.learned_noise import LearnedNoise, save_learned
 
 FORMAT = 1
+RUN = "run.json"
 RARE = "rare.csv"
-RESULTS = ("report.json", PER_INPUT, RARE, EVIDENCE, "report.html")
+BEGUN = (f"{RUN}.partial", f"{MANIFEST}.partial")
+"""What a run that was killed while it took its folder can leave there."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a run is divided, which a resume repeats: micro-batch, the classifier's form, threads."""
+
+    micro_batch: int | None = None
+    form: tuple[str, ...] | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,65 +58,91 @@ class RunFolder:
 
     @classmethod
     def open(
-        cls, path: str | Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool
+        cls,
+        path: str | Path,
+        settings: Mapping[str, object],
+        division: Division | None = None,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
     ) -> RunFolder:
-        """Take a folder for a run with these settings, or say why it cannot be had."""
+        """Take a folder for a run with these settings, or raise `RunFolderError`.
+
+        The folder must be new, empty or that of a run. With `overwrite` the files that the manifest
+        of the run lists are removed, and no others.
+        """
         known = json.loads(json.dumps(settings))
         folder = cls(Path(path), _hash(json.dumps(known, sort_keys=True)))
-        held = None if overwrite and not resume else _held(folder.path)
-        if held is not None:
+        held = _held(folder.path)
+        if held is not None and (resume or not overwrite):
             folder._check_held(held, known, resume=resume)
-        elif not overwrite and folder._strangers():
-            raise RunFolderError(
-                f"`out` must be free or hold a run, {str(path)!r} holds {folder._strangers()[0]}"
-                " without a run.json. Choose another folder, or add --overwrite to replace it."
-            )
         try:
+            if held is None:
+                folder._require_empty()
+            elif not resume:
+                folder.manifest.clear()
             if held is None or not resume:
-                folder._clear()
-                (folder.path / "blocks").mkdir(parents=True, exist_ok=True)
-                folder._write("run.json", _text({"format": FORMAT, "settings": known}))
+                folder.manifest.begin()
+                write_whole(folder.path / RUN, _text({"format": FORMAT, "settings": known}))
+                (folder.path / "blocks").mkdir(exist_ok=True)
         except OSError as error:
             reason = error.strerror or str(error)
             raise RunFolderError(
                 f"`out` must be a folder that can be written, got {str(path)!r}: {reason}."
             ) from error
+        if division is not None:
+            folder.note("division", asdict(division))
         return folder
 
     @staticmethod
-    def division(path: str | Path) -> dict[str, Any]:
-        """How the run in a folder was divided: its micro-batch and the classifier's form."""
-        division = (_held(Path(path)) or {}).get("division")
-        return division if isinstance(division, dict) else {}
+    def division(path: str | Path) -> Division:
+        """How the run in a folder was divided."""
+        held = (_held(Path(path)) or {}).get("division")
+        if not isinstance(held, dict):
+            return Division()
+        return Division(**{**held, "form": tuple(held["form"])})
+
+    @property
+    def manifest(self) -> Manifest:
+        """The list of the files that the run has written."""
+        return Manifest(self.path, "run")
+
+    def place(self, name: str) -> Path:
+        """The path of a file that is about to be written, which the manifest lists from now on."""
+        path = self.path / name
+        self.manifest.add(path)
+        return path
 
     @property
     def report_path(self) -> Path:
         """Where the report is."""
         return self.path / "report.json"
 
-    def record_division(self, division: Mapping[str, Any]) -> None:
-        """Keep how the run is divided, for a resume."""
-        self.note("division", dict(division))
-
-    def note(self, name: str, value: Any) -> None:
-        """Keep a fact of a run under way, for a resume."""
+    def note(self, name: str, value: object) -> None:
+        """Keep something of a run under way, for a resume."""
         if world().is_first:
             held = _held(self.path) or {}
-            self._write("run.json", _text({**held, name: value}))
+            write_whole(self.path / RUN, _text({**held, name: value}))
 
     def noted(self, name: str) -> Any:
-        """A fact that was kept, or None."""
+        """What was noted, or None."""
         return first(lambda: (_held(self.path) or {}).get(name))
 
     def store(self, source: str) -> FileStore:
         """Where a source keeps its finished blocks."""
         slug = re.sub(r"[^a-z0-9.=-]+", "_", source.lower())[:60]
         path = self.path / "blocks" / f"{slug}-{_hash(source)[:8]}.safetensors"
-        return FileStore(path, identity=f"{self.identity} {source}")
+        store = FileStore(path, identity=f"{self.identity} {source}")
+        self.manifest.add(store.own)
+        return store
+
+    def save_learned(self, learned: Sequence[LearnedNoise]) -> None:
+        """Write learned noise to distributions/, each under its name."""
+        save_learned(self.path / "distributions", learned, self.manifest.add)
 
     def write(
         self,
-        report: Report,
+        report: ReportRecord,
         per_input: PerInput,
         evidence: Evidence | None = None,
         rare: Mapping[str, Rare] | None = None,
@@ -114,16 +150,18 @@ class RunFolder:
         """Write the inputs' results and what is shown of them, then the report; the first rank does."""
 
         def write() -> None:
-            self._write(PER_INPUT, per_input.to_csv())
+            names = (PER_INPUT, EVIDENCE, RARE, self.report_path.name)
+            self.manifest.add(*(self.path / name for name in names))
+            write_whole(self.path / PER_INPUT, per_input.to_csv())
             if evidence is not None:
                 write_evidence(self.path, evidence)
             if rare:
-                self._write(RARE, rare_csv(rare))
-            self._write("report.json", report.to_json())
+                write_whole(self.path / RARE, rare_csv(rare))
+            write_whole(self.report_path, report.to_json())
 
         first(write)
 
-    def _check_held(self, held: dict[str, Any], settings: Any, *, resume: bool) -> None:
+    def _check_held(self, held: dict[str, Any], settings: object, *, resume: bool) -> None:
         before = held.get("settings", {})
         if before != settings:
             names = _differences(before, settings)
@@ -138,61 +176,45 @@ class RunFolder:
                 " Add --resume to continue it, or --overwrite to start again."
             )
 
-    def _strangers(self) -> list[str]:
-        """Results that are in the folder and of which no run.json says whose they are."""
-        found = [name for name in RESULTS if (self.path / name).exists()]
-        return found + [str(path.relative_to(self.path)) for path in self._block_files()]
-
-    def _block_files(self) -> list[Path]:
-        """What a run leaves beside its results."""
-        patterns = (
-            "blocks/*.safetensors",
-            "fit/*.safetensors",
-            "rare/*.safetensors",
-            "distributions/nppr*.*",
-            *(f"figures/*.{kind}" for kind in ("svg", "png", "pdf")),
-            "*/*.partial",
-        )
-        return sorted(path for pattern in patterns for path in self.path.glob(pattern))
-
-    def _clear(self) -> None:
-        """Remove what a run of ours leaves, and nothing else."""
-        for path in self._block_files():
-            path.unlink()
-        for name in (*RESULTS, "run.json"):
-            (self.path / name).unlink(missing_ok=True)
-            (self.path / f"{name}.partial").unlink(missing_ok=True)
+    def _require_empty(self) -> None:
+        """Raise unless the folder is new, or holds at most what a run writes before its run.json."""
+        if not self.path.exists():
+            return
+        begun = {*BEGUN, MANIFEST} if self.manifest.exists else set(BEGUN)
+        found = sorted({path.name for path in self.path.iterdir()} - begun)
+        if found:
+            raise RunFolderError(
+                f"`out` must be a new or empty folder or that of a run, {str(self.path)!r} holds"
+                f" {found[0]} and no {RUN}. Choose another folder."
+            )
 
     def clear_rank(self) -> None:
         """Remove what a rank other than the first has left of another run, on a disk of its own."""
-        if world().is_first:
-            return
-        patterns = (f"blocks/*.rank{world().rank}.safetensors", "rare/*.safetensors")
-        for path in [path for pattern in patterns for path in self.path.glob(pattern)]:
-            path.unlink(missing_ok=True)
-
-    def _write(self, name: str, text: str) -> None:
-        partial = self.path / (name + ".partial")
-        partial.write_text(text, encoding="utf-8", newline="")
-        os.replace(partial, self.path / name)
+        if not world().is_first and self.manifest.exists:
+            self.manifest.clear()
 
 
 def _held(folder: Path) -> dict[str, Any] | None:
-    """What run.json says, or None where there is no run."""
-    path = folder / "run.json"
+    """The content of run.json, or None where there is none; one that is not ours is an error."""
+    path = folder / RUN
+    advice = "Choose another folder, or delete this one yourself."
     try:
+        if path.is_symlink():
+            raise ValueError("it is a link")
         held = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise RunFolderError(
-            f"`out` must hold a readable run.json, got {path}: {error}."
-            " Choose another folder, or add --overwrite to replace it."
+            f"`out` must hold a readable {RUN}, got {path}: {error}. {advice}"
         ) from error
-    if not isinstance(held, dict) or held.get("format") != FORMAT:
+    if (
+        not isinstance(held, dict)
+        or held.get("format") != FORMAT
+        or not isinstance(held.get("settings"), dict)
+    ):
         raise RunFolderError(
-            f"`out` must hold a run of this version of nppr, {path} is of another one."
-            " Choose another folder, or add --overwrite to replace it."
+            f"`out` must hold a run of this version of nppr, {path} is of something else. {advice}"
         )
     return held
 

@@ -1,15 +1,37 @@
-"""Classifiers: wrapping, loading, the zoo and its training."""
+"""Classifiers: wrapping, loading, preparing, the zoo and its training."""
 
-from nppr.classifiers.load import ModelSpec, load_classifier
-from nppr.classifiers.prepare import Prepared, prepare
-from nppr.classifiers.wrap import Classifier, FrozenClassifier, frozen
+from nppr.classifiers.classifier import (
+    Classifier,
+    FrozenClassifier,
+    check_classifier,
+    check_finite,
+    frozen,
+    is_out_of_memory,
+)
+from nppr.classifiers.load_model import RANDOM, ModelSpec, load_classifier
+from nppr.classifiers.prepare_classifier import (
+    AGREEMENT,
+    FORMS,
+    FrozenForms,
+    Prepared,
+    prepare,
+    usable_device,
+)
 
 __all__ = [
+    "AGREEMENT",
+    "FORMS",
+    "RANDOM",
     "Classifier",
     "FrozenClassifier",
+    "FrozenForms",
     "ModelSpec",
     "Prepared",
+    "check_classifier",
+    "check_finite",
     "frozen",
+    "is_out_of_memory",
     "load_classifier",
     "prepare",
+    "usable_device",
 ]

@@ -73,7 +73,7 @@ def certify(
     if not 0 < at_least < 1:
         raise SpecError(f"`at-least` must lie in (0, 1), got {at_least}. Example: 0.9")
     folder = distribution.distribution
-    if source.split(":")[0] in (NPPR, ALL) and source != NPPR or "," in source:
+    if (source.split(":")[0] in (NPPR, ALL) and source != NPPR) or "," in source:
         raise SpecError(f"`source` must name one source, got {source!r}. Example: uniform")
     if source != NPPR and folder is not None:
         raise SpecError(
@@ -90,7 +90,7 @@ def certify(
     from nppr.assessment.load import load_images, load_models
     from nppr.assessment.prepare import prepare_run
     from nppr.assessment.run_settings import require_budget
-    from nppr.search import load_learned
+    from nppr.search.learned_noise import load_learned
     from nppr.sources import Source, parse_sources
     from nppr.types import Claim
 

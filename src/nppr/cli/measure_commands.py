@@ -249,7 +249,7 @@ def _assessed(
 
     from nppr.assessment.assess import assess_with
     from nppr.assessment.load import load_images, load_models
-    from nppr.search import load_learned
+    from nppr.search.learned_noise import load_learned
 
     loaded = load_images(data, settings, model.classes)
     classifier, feature_model = load_models(model, loaded, features)

@@ -78,7 +78,7 @@ def report(
         raise unknown("format", form, FORMATS)
     kinds = console.figure_formats(figures)
 
-    from nppr.records import write_text
+    from nppr.records import write_whole
     from nppr.report.render import readable, results_table, write_rendered
     from nppr.report.run_files import read_run
 
@@ -91,7 +91,7 @@ def report(
         elif form != "html":
             text = results_table(files.report).render(form)
             if out is not None:
-                write_text(out, text)
+                write_whole(out, text)
             sys.stdout.write(text if out is None else f"{out}\n")
         if form == "html" or kinds:
             page = form == "html"

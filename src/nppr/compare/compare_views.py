@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
-from nppr.assessment.manifest import Manifest
 from nppr.compare.comparison import Compared, Comparison, Difference, Standing
 from nppr.errors import RunFolderError
-from nppr.records import write_text
+from nppr.manifest import Manifest
+from nppr.records import write_whole
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.types import Direction, Metric
@@ -361,13 +361,11 @@ def write_comparison(
             f"`out` must be free or hold this comparison, {str(folder)!r} holds {held[0]} of another."
             " Choose another folder, or add --overwrite to replace it."
         )
-    manifest.clear()
-    manifest.begin()
     names = [name for name in FORMATS if name in formats or name == "json"]
     written = [folder / FORMATS[name][0] for name in names]
-    manifest.add(*written)
+    manifest.replace(*written)
     for path, name in zip(written, names, strict=True):
-        write_text(path, FORMATS[name][1](comparison))
+        write_whole(path, FORMATS[name][1](comparison))
     return written
 
 

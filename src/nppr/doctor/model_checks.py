@@ -13,12 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from nppr.budget import Budget, perturbed
-from nppr.classifiers import Classifier, FrozenClassifier, frozen
-from nppr.classifiers.checking import check_classifier
-from nppr.classifiers.prepare import AGREEMENT
-from nppr.classifiers.wrap import is_out_of_memory
-from nppr.data import Data
-from nppr.data.base import RANGE_TOLERANCE, content_hash
+from nppr.classifiers import (
+    AGREEMENT,
+    Classifier,
+    FrozenClassifier,
+    check_classifier,
+    frozen,
+    is_out_of_memory,
+)
+from nppr.data import RANGE_TOLERANCE, Data, content_hash
 from nppr.doctor.flags import (
     ATTACK_FAILS,
     BATCH_DEPENDENT,

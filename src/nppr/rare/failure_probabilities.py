@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,18 +21,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from scipy.special import logsumexp
 
 from nppr.classifiers import Prepared
 from nppr.data import Part
-from nppr.errors import RunFolderError, SpecError
-from nppr.measure import ProgressCallback
+from nppr.errors import RecordError, RunFolderError, SpecError
+from nppr.measurement import ProgressCallback
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, split
-from nppr.statistics.intervals import check_confidence, student_quantile
-from nppr.tensor_files import write_tensors
+from nppr.records import one_line, read_record, write_record
 from nppr.sources import Source
+from nppr.statistics.intervals import check_confidence, student_quantile
 from nppr.types import BoolArray, FloatArray, IntArray, Progress, Split, Tally
 
 REPLICATES = 5
@@ -281,14 +279,15 @@ def rare_csv(found: Mapping[str, Rare]) -> str:
 def write_rare(path: Path, rare: Rare, identity: str) -> None:
     """Write the file whole or not at all; `identity` is that of the run."""
     tensors = {name: torch.from_numpy(np.array(getattr(rare, name))) for name in ARRAYS}
-    others = {
+    record = {
+        "identity": identity,
         "source": rare.source,
         "status": [status.value for status in rare.status],
         "particles": rare.particles,
         "replicates": rare.replicates,
         "confidence": rare.confidence,
     }
-    write_tensors(path, tensors, {"identity": identity, "facts": json.dumps(others)})
+    write_record(path, tensors, record)
 
 
 def read_rare(path: Path, identity: str) -> Rare | None:
@@ -296,16 +295,14 @@ def read_rare(path: Path, identity: str) -> Rare | None:
     if not path.exists():
         return None
     try:
-        with safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in ARRAYS}
-            others = json.loads(metadata["facts"])
-        if metadata.get("identity") != identity:
-            raise ValueError("it is of another run")
-        status = tuple(Status(each) for each in others.pop("status"))
-        return Rare(**arrays, status=status, **others)
-    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+        tensors, record = read_record(path)
+        if record.pop("identity") != identity:
+            raise ValueError("it belongs to another run")
+        status = tuple(Status(each) for each in record.pop("status"))
+        arrays = {name: tensors[name].numpy() for name in ARRAYS}
+        return Rare(**arrays, status=status, **record)
+    except (RecordError, KeyError, ValueError, TypeError) as error:
         raise RunFolderError(
-            f"`resume` must find whole files of this run, got {path}: {error}."
+            f"`resume` must find whole files of this run, got {path}: {one_line(error)}."
             " Delete it to look for rare failures again."
         ) from error

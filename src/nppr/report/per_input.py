@@ -13,7 +13,7 @@ import numpy as np
 
 from nppr.data import require
 from nppr.errors import DataError, RunFolderError
-from nppr.report.writing import write_whole
+from nppr.records import write_whole
 from nppr.statistics import per_input as intervals
 from nppr.types import Evaluate, Tally
 

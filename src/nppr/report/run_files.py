@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nppr.errors import RunFolderError, SpecError
+from nppr.records import write_whole
 from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
 from nppr.report.model import SCHEMA_VERSION, ReportRecord, Result
 from nppr.report.page import page_figures, render
 from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
 from nppr.report.report import Report
-from nppr.report.writing import write_whole
 
 REPORT = "report.json"
 PAGE = "report.html"

@@ -27,14 +27,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.budget import Budget
-from nppr.classifiers import Prepared
-from nppr.classifiers.wrap import FrozenClassifier, is_out_of_memory
+from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
 from nppr.distributed import LostRank, first, gathered, joined, span, together, world
 from nppr.draws import DrawBlock, key
 from nppr.errors import FitError, RecordError, RunFolderError
-from nppr.interrupts import Interrupt, held_back
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context, Given
+from nppr.process import Interrupt, held_back
 from nppr.records import (
     UNREADABLE,
     add_prefix,

@@ -6,10 +6,9 @@ classifier, classes, the history of the search. Nothing in it is run or unpickle
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -21,9 +20,14 @@ from nppr.distributed import first
 from nppr.errors import DistributionError, NpprError
 from nppr.noise.distribution import Distribution
 from nppr.records import UNREADABLE, checksum, one_line, read_record, write_record
-from nppr.search.search_record import FAMILY, FORMAT, LawRecord, LearnedNoiseRecord
-from nppr.sources import Gaussian, Laplace, Learned, Uniform
-from nppr.types import PerturbationSource
+from nppr.search.search_record import (
+    FORMAT,
+    DistributionRecord,
+    LawRecord,
+    LearnedNoiseRecord,
+    SeedSpread,
+)
+from nppr.sources.learned import Learned
 
 SUFFIX = ".safetensors"
 
@@ -39,7 +43,7 @@ class LearnedNoise:
         """The same with features of inputs that were looked at before, by dataset index."""
         return replace(self, source=replace(self.source, known=features))
 
-    def compared(self, fingerprint: str) -> bool:
+    def was_compared(self, fingerprint: str) -> bool:
         """Whether it was compared with reference noises on this classifier and in this budget."""
         classifier = self.record.classifier
         return (
@@ -59,31 +63,27 @@ class LearnedNoise:
         """A hash of all tensors and of the record, which its file holds."""
         return checksum(self.source.distribution.state_dict(), self.record)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self, seeds: SeedSpread | None = None) -> DistributionRecord:
         """Its entry in the report."""
-        record = self.record.model_dump(mode="json")
-        search, references = record["search"], record["search"].pop("references")
-        if references is not None:
-            references["winner"] = references["winner"] or FAMILY
-        kept = {name: record[name] for name in ("family", "rule", "features", "diagnostics")}
-        return {
-            "source": self.source.name,
-            "budget": {name: record["budget"][name] for name in ("norm", "radius")},
-            **kept,
-            "fit": {**search, "with_references": references or {}},
-        }
+        record = self.record
+        kept = {name: getattr(record, name) for name in DistributionRecord.model_fields}
+        return DistributionRecord(**{**kept, "seeds": seeds})
 
 
-def reference_noises(budget: Budget) -> tuple[PerturbationSource, ...]:
-    """The noises that learned noise is compared with while it is chosen."""
-    return (Gaussian(budget), Uniform(budget), Laplace(budget))
+def save_learned(
+    folder: Path,
+    learned: Sequence[LearnedNoise],
+    before: Callable[..., None] | None = None,
+) -> list[Path]:
+    """Write each distribution to a file under its name; of several ranks the first does.
 
-
-def save_learned(folder: Path, learned: Sequence[LearnedNoise]) -> list[Path]:
-    """Write each distribution to a file under its name; of several ranks the first does."""
+    `before` is given the paths before they are written.
+    """
 
     def write() -> list[Path]:
         paths = [folder / (each.source.name.replace(":", "_") + SUFFIX) for each in learned]
+        if before:
+            before(*paths)
         for path, each in zip(paths, learned, strict=True):
             write_record(path, each.source.distribution.state_dict(), each.record)
         return paths
@@ -109,7 +109,13 @@ def load_learned(
     learned = []
     for each in paths:
         distribution, record = read_distribution(each)
-        source = Learned(budget or _budget(record), distribution, feature_model, label=record.name)
+        source = Learned(
+            budget or _budget(record),
+            distribution,
+            feature_model,
+            record.search.settings.family.dependency,
+            record.fit_seed,
+        )
         learned.append(LearnedNoise(source, record))
     return learned
 

@@ -60,8 +60,9 @@ from nppr.search.selection import (
     diagnose,
     find_clean_inputs,
 )
-from nppr.sources import Learned, learned_name
-from nppr.types import Fit, PerturbationSource, Select
+from nppr.sources import Source
+from nppr.sources.learned import Learned
+from nppr.types import Fit, Select
 
 FORWARD_SHARE = 0.2
 """Forward-only calls (clean predictions, features, selection) over the calls of the fit, at most."""
@@ -95,7 +96,8 @@ class Search:
     """One search on one classifier and its data; inputs are found once and shared by all seeds.
 
     `inputs` are the clean-correct inputs of the fit and select splits, if they are known already: it
-    then costs no calls to find them. `described` goes into the records of what is found.
+    then costs no calls to find them. `described` goes into the records of what is found;
+    `before_write` is given the paths of files in `folder` before they are written.
     """
 
     settings: SearchSettings
@@ -107,8 +109,9 @@ class Search:
     quantise: bool = False
     folder: Path | None = None
     identity: str = ""
+    before_write: Callable[..., None] | None = None
     progress: Callable[[FitProgress], None] | None = None
-    references: Sequence[PerturbationSource] = ()
+    references: Sequence[Source] = ()
     described: ClassifierRecord | None = None
     inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
     clean_calls: int = 0
@@ -129,7 +132,7 @@ class Search:
                 same = [each for each in walks if each[1][-1].selected.family.floor == floor]
                 same.sort(key=lambda each: (each[1][-1].select_value or 0.0, each[0]))
                 for rank, (number, finished) in enumerate(same):
-                    learned.append(self._learned(finished, number if rank else None))
+                    learned.append(self.learned(finished, number if rank else None))
         return learned
 
     def find_inputs(self) -> tuple[CleanInputs[Fit], CleanInputs[Select]]:
@@ -163,6 +166,8 @@ class Search:
             if self.folder:
                 name = f"{slug}.state.safetensors"
                 file = StateFile(self.folder / name, f"{self.identity} {name}")
+                if self.before_write and world().is_first:
+                    self.before_write(file.path, path)
             state = self._fit(stage, parents, seed, file)
             done = self._choose(stage, state, parents)
             if path and file and world().is_first:
@@ -256,7 +261,7 @@ class Search:
         references = _compare(noises, winner.value)
         return FinishedStage(record, winner.value, references, fitted, winner.distribution)
 
-    def _references(self, stage: Stage) -> Sequence[PerturbationSource]:
+    def _references(self, stage: Stage) -> Sequence[Source]:
         return self.references if stage.last else ()
 
     def _judge(self, stage: Stage, parents: int) -> Judge:
@@ -270,15 +275,15 @@ class Search:
         chosen = select.limit(inputs, self.seed)
         return Judge(self.classifier, chosen, self.budget, draws, self.seed, quantise=self.quantise)
 
-    def _learned(self, finished: Sequence[FinishedStage], fit_seed: int | None) -> LearnedNoise:
+    def learned(
+        self, finished: Sequence[FinishedStage], fit_seed: int | None = None
+    ) -> LearnedNoise:
         """What the last stage selected, as a source with its record."""
-        last = finished[-1]
-        name = learned_name(last.selected.family.floor)
-        if fit_seed is not None:
-            name = f"{name}:fit-seed={fit_seed}"
-        budget = self.budget
+        last, budget = finished[-1], self.budget
+        dependency = self.settings.family.dependency
+        source = Learned(budget, last.selected, self.feature_model, dependency, fit_seed)
         record = LearnedNoiseRecord(
-            name=name,
+            name=source.name,
             fit_seed=fit_seed,
             budget=BudgetRecord(
                 norm=budget.norm.name, radius=budget.radius, text=budget.radius_text
@@ -292,7 +297,6 @@ class Search:
             seed=self.seed,
             **dict(law_of(last.selected)),
         )
-        source = Learned(self.budget, last.selected, self.feature_model, label=name)
         return LearnedNoise(source, record)
 
     def _search_record(self, finished: Sequence[FinishedStage]) -> SearchRecord:

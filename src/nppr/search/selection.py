@@ -20,20 +20,19 @@ import torch
 from torch import Tensor
 
 from nppr.budget import Budget
-from nppr.classifiers import Classifier, Prepared, frozen
-from nppr.classifiers.wrap import FrozenClassifier
-from nppr.data import Part
-from nppr.data.subset import stratified_order
+from nppr.classifiers import Classifier, FrozenClassifier, Prepared, frozen
+from nppr.data import Part, stratified_order
 from nppr.distributed import gathered, joined, span, together
 from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.errors import DataError
-from nppr.measure import measure
+from nppr.measurement import measure
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Rule
 from nppr.noise.mixture import Context
 from nppr.search.search_record import Diagnostics
-from nppr.sources import Learned
-from nppr.types import FloatArray, IntArray, PerturbationSource, Select, Split
+from nppr.sources import Source
+from nppr.sources.learned import Learned
+from nppr.types import FloatArray, IntArray, Select, Split
 
 IN_MEMORY = 2**29
 """Bytes of images that are kept in memory; more are read from the data at every step."""
@@ -185,7 +184,7 @@ class Judge:
     quantise: bool = False
     calls: int = 0
 
-    def rates(self, source: PerturbationSource) -> FloatArray:
+    def rates(self, source: Source) -> FloatArray:
         """PR of every input: the fraction of its draws classified correctly."""
         part = self.inputs.part
         tally = measure(

@@ -18,12 +18,15 @@ from nppr.sources.base import (
     split_search,
 )
 from nppr.sources.fixed import Clean, Gaussian, Laplace, Uniform  # isort: split
+
 from nppr.sources.attacks import CW, PGD, WeakAdversary
 from nppr.sources.autoattack import AutoAttack
 from nppr.sources.universal import Universal  # isort: split
-from nppr.sources.stress import Stress
+
 from nppr.sources.density_bound import Bound  # isort: split
+
 from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
+from nppr.sources.stress import Stress
 
 __all__ = [
     "ALL",

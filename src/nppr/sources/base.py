@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from nppr.budget import Budget
     from nppr.classifiers import Classifier
     from nppr.data import Part
-    from nppr.distributions import Dependency
     from nppr.draws import DrawBlock
+    from nppr.noise.family import Dependency
     from nppr.types import Fit, FrozenModel, IntArray, Split
 
 Option = bool | int | float | str

@@ -16,7 +16,6 @@ from nppr.errors import DataError, SpecError
 from nppr.sources.base import Guidance, Source
 from nppr.types import FrozenModel, Metric
 
-
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Sampler = Callable[[Tensor, Tensor, int], Tensor]
 

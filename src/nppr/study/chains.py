@@ -7,8 +7,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from nppr.noise.family import Dependency, Family
-from nppr.search.search_settings import SearchSettings, default_settings, paper_settings
-from nppr.search.walk import SHARES, Stage, walk
+from nppr.search.search_settings import (
+    SHARES,
+    SearchSettings,
+    Stage,
+    default_settings,
+    paper_settings,
+    walk,
+)
 from nppr.study.graph import digest_of
 from nppr.study.study_file import FitEntry
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nppr.records import write_text
+from nppr.records import write_whole
 from nppr.study.graph import Node, digest_of, file_digest
 
 RECORD = "node.json"
@@ -97,7 +97,7 @@ class NodeCache:
             attempts=attempts,
             files={name: file_digest(folder / name) for name in files},
         ).sealed()
-        write_text(folder / RECORD, record.model_dump_json(indent=2) + "\n")
+        write_whole(folder / RECORD, record.model_dump_json(indent=2) + "\n")
         return record
 
     def clear(self, node: Node) -> None:

@@ -27,9 +27,9 @@ from nppr.classifiers.training import train
 from nppr.data import Part
 from nppr.errors import DataError, NpprError, RunFolderError
 from nppr.measurement import measure
-from nppr.search import CleanInputs, FinishedStage, Search, load_learned, save_learned
-from nppr.search.inputs import IN_MEMORY
-from nppr.search.stages import load_stage
+from nppr.search.learned_noise import load_learned, save_learned
+from nppr.search.search import FinishedStage, Search, load_finished
+from nppr.search.selection import IN_MEMORY, CleanInputs
 from nppr.sources import Clean, parse_sources
 from nppr.study.graph import Node
 from nppr.study.node_cache import Finished, NodeCache, is_full_disk
@@ -190,7 +190,9 @@ def fit_node(node: Node, cache: NodeCache) -> tuple[str, ...]:
 
 def _finished_stage(cache: NodeCache, hash_: str, device: torch.device) -> FinishedStage:
     (made,) = (cache.folder(hash_) / "fit").glob("*.done.safetensors")
-    return load_stage(made, device)
+    found = load_finished(made, hash_, device)
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 
 from nppr.budget import Budget
-from nppr.classifiers.prepare import usable_device
+from nppr.classifiers import usable_device
 from nppr.classifiers.training import TrainSettings, image_shape, settings_from
 from nppr.errors import NpprError, SpecError
 from nppr.noise.family import Dependency
-from nppr.search.search_settings import SearchSettings
-from nppr.search.walk import Stage
+from nppr.search.search_settings import SearchSettings, Stage
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, closed, nearest
 from nppr.study.graph import Cell, Graph, Node

@@ -12,9 +12,7 @@ from pathlib import Path
 
 from nppr.assessment.load import load_models
 from nppr.assessment.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
-from nppr.classifiers import Classifier, Prepared, prepare
-from nppr.classifiers.load import RANDOM
-from nppr.classifiers.prepare import FORMS
+from nppr.classifiers import FORMS, RANDOM, Classifier, Prepared, prepare
 from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import DATA, HUB, Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError

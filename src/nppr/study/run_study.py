@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from markupsafe import Markup
 
-from nppr.assessment.manifest import Manifest
 from nppr.errors import RunFolderError, SpecError
-from nppr.records import write_text
+from nppr.manifest import Manifest
+from nppr.records import write_whole
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.study.engines import Engine, Inline, RayCluster, Workers
@@ -192,12 +192,9 @@ def write_study(out: Path, written: Written) -> None:
         "study.html": _page(written, exports),
         "study.json": _json(written),
     }
-    manifest = Manifest(out, "study")
-    manifest.clear()
-    manifest.begin()
-    manifest.add(*(out / name for name in texts))
+    Manifest(out, "study").replace(*(out / name for name in texts))
     for name, text in texts.items():
-        write_text(out / name, text)
+        write_whole(out / name, text)
 
 
 def orders_table(orders: Orders) -> Table:

@@ -27,7 +27,7 @@ from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import NpprError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.options import FamilyOptions, ModelOptions, Options, TrainOptions
-from nppr.search.search_settings import LOSS_NAMES
+from nppr.search.search_settings import LOSSES
 from nppr.sources import ALL, NPPR, parse_sources
 
 OWN = "own"
@@ -105,7 +105,7 @@ NormName = Annotated[str, _one_of("norms", list(NORMS))]
 DependencyName = Annotated[str, _one_of("dependencies", [each.value for each in Dependency])]
 CovarianceName = Annotated[str, _accepted_by(lambda value: Family(covariance=value))]
 UpsamplerName = Annotated[str, _accepted_by(lambda value: Family(upsampler=value))]
-LossName = Annotated[str, _one_of("losses", list(LOSS_NAMES))]
+LossName = Annotated[str, _one_of("losses", list(LOSSES))]
 AxisName = Annotated[str, _one_of("axis", AXES)]
 ValueName = Annotated[str, _one_of("value", list(VALUES))]
 Where = Annotated[Filter, _accepted_by(_check_filter)]

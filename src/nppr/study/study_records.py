@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nppr.records import read_record
 from nppr.report.model import Result
 from nppr.report.run_files import read_run
-from nppr.search import read_distribution_record
+from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
 from nppr.study.graph import Cell, Graph, Place
 from nppr.study.node_cache import NodeCache
 from nppr.study.plan import Task
@@ -95,12 +96,14 @@ def _name_of(row: Result) -> str | None:
 
 def _fitted(graph: Graph, hash_: str, cache: NodeCache, seconds: float) -> dict[str, float]:
     """What is known of a fit."""
-    (path,) = (cache.folder(hash_) / "distributions").glob("*.safetensors")
-    record = read_distribution_record(path)
+    folder = cache.folder(hash_)
+    (learned,) = (folder / "distributions").glob("*.safetensors")
+    (finished,) = (folder / "fit").glob("*.done.safetensors")
+    record = LearnedNoiseRecord.model_validate(read_record(learned)[1])
+    stage = FinishedStageRecord.model_validate(read_record(finished)[1]).stage
     task = graph.nodes[hash_].task
     assert isinstance(task, Task)
     assert task.search is not None
-    stage = record.search.stages[-1]
     last = max(1, len(stage.loss) // 10)
     found = {name: float(getattr(record.diagnostics, name)) for name in WEIGHTS}
     epochs = stage.fit_calls / max(1, task.fit_inputs * task.search.recipe.draws)

@@ -1,11 +1,16 @@
 """Training of the zoo's networks: standard or adversarial, reproducible by seed, resumable."""
 
-from nppr.classifiers.training.examples import accuracy, image_shape
-from nppr.classifiers.training.outputs import Outputs
-from nppr.classifiers.training.recipes import default_settings, require_known
-from nppr.classifiers.training.run import Trained, train
-from nppr.classifiers.training.settings import Adversary, Method, Optimiser, TrainSettings
-from nppr.classifiers.training.standing import EpochResult, TrainProgress
+from nppr.classifiers.training.train_network import Trained, TrainProgress, train
+from nppr.classifiers.training.training_examples import accuracy, image_shape
+from nppr.classifiers.training.training_files import EpochResult, Outputs
+from nppr.classifiers.training.training_settings import (
+    Adversary,
+    Method,
+    Optimiser,
+    TrainSettings,
+    default_settings,
+    require_known,
+)
 
 __all__ = [
     "Adversary",

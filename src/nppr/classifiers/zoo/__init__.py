@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 
 from torch import nn
 
-from nppr.classifiers.zoo.cifar_resnet import CifarResNet
-from nppr.classifiers.zoo.digits_cnn import DigitsCNN
-from nppr.classifiers.zoo.resnet import resnet18, resnet50, wide_resnet50_2
-from nppr.classifiers.zoo.stem import Stem
-from nppr.classifiers.zoo.vgg import vgg16
+from nppr.classifiers.zoo.networks import VGG16, CifarResNet, DigitsCNN, ResNet, Stem
 from nppr.errors import SpecError, unknown
 
 __all__ = ["ZOO", "Architecture", "Stem", "shipped_weights"]
@@ -21,7 +17,7 @@ __all__ = ["ZOO", "Architecture", "Stem", "shipped_weights"]
 
 @dataclass(frozen=True)
 class Architecture:
-    """How to build a network; `stems` says whether it can be built with either stem."""
+    """How to build a network; `stems` is whether it can be built with either stem."""
 
     make: Callable[[int, int, Stem], nn.Module]
     stems: bool = False
@@ -45,15 +41,15 @@ def _cifar_resnet(depth: int) -> Architecture:
 
 ZOO: dict[str, Architecture] = {
     "digits-cnn": Architecture(lambda classes, channels, _: DigitsCNN(classes, channels)),
-    "resnet18": Architecture(resnet18, stems=True),
-    "resnet50": Architecture(resnet50, stems=True),
-    "wide_resnet50_2": Architecture(wide_resnet50_2, stems=True),
-    "vgg16": Architecture(vgg16, stems=True),
+    "resnet18": Architecture(partial(ResNet, (2, 2, 2, 2)), stems=True),
+    "resnet50": Architecture(partial(ResNet, (3, 4, 6, 3), wide=1), stems=True),
+    "wide_resnet50_2": Architecture(partial(ResNet, (3, 4, 6, 3), wide=2), stems=True),
+    "vgg16": Architecture(VGG16, stems=True),
     **{f"resnet{depth}": _cifar_resnet(depth) for depth in (20, 32, 44, 56, 110)},
 }
 
 
 def shipped_weights(name: str) -> Path | None:
     """The weights file inside the package for an architecture, if there is one."""
-    path = Path(str(files("nppr.classifiers.zoo").joinpath("weights", f"{name}.safetensors")))
+    path = Path(__file__).with_name("weights") / f"{name}.safetensors"
     return path if path.is_file() else None

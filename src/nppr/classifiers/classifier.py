@@ -1,0 +1,326 @@
+"""Any model as a classifier `h: [0, 1]^(B, C, H, W) -> R^(B, classes)`.
+
+The wrapper holds the normalisation and finds the logits in what the model returns. It never changes
+the model: a `FrozenClassifier` runs it in eval mode, and takes gradients in the input only.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nppr.budget import quantised
+from nppr.errors import ClassifierError, GradientError, NpprError, unknown
+
+logger = logging.getLogger(__name__)
+
+Model = nn.Module | Callable[[Tensor], Any]
+
+
+@dataclass(frozen=True)
+class Quirks:
+    """What a foreign model needs.
+
+    `in_place`: a copy of its input, which it overwrites. `needs_two`: at least two images, because it
+    drops dimensions of size one.
+    """
+
+    in_place: bool = False
+    needs_two: bool = False
+
+
+class Classifier:
+    """A model with its normalisation.
+
+    `mean` and `std` (one number, or one per channel) are applied to inputs in [0, 1] before the model.
+    `channels_last` is the memory order the model wants them in, `features` the layer whose output
+    counts as features, `fingerprint` identifies the weights of a model that is not a module, and
+    `weights` records the file they came from.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        mean: Sequence[float] | float | None = None,
+        std: Sequence[float] | float | None = None,
+        name: str | None = None,
+        channels_last: bool = False,
+        features: str | None = None,
+        fingerprint: str | None = None,
+        quirks: Quirks | None = None,
+        weights: str | None = None,
+    ) -> None:
+        if not callable(model):
+            raise ClassifierError(
+                "`model` must be an nn.Module or a callable that maps images to logits,"
+                f" got {type(model).__name__}."
+            )
+        self.model = model
+        self.mean = _channel_numbers("mean", mean, positive=False)
+        self.std = _channel_numbers("std", std, positive=True)
+        self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
+        self.channels_last = channels_last
+        self.features = features
+        self.quirks = quirks or Quirks()
+        self.weights = weights
+        self._fingerprint = fingerprint
+
+    def with_model(self, model: nn.Module, *, channels_last: bool = False) -> Classifier:
+        """The same classifier with its model in another form."""
+        other = copy.copy(self)
+        other.model, other.channels_last = model, channels_last
+        return other
+
+    def with_quirks(self, quirks: Quirks) -> Classifier:
+        """The same classifier with the care that its model needs."""
+        other = copy.copy(self)
+        other.quirks = quirks
+        return other
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The model if it is a module, None if it is a plain callable."""
+        return self.model if isinstance(self.model, nn.Module) else None
+
+    @property
+    def device(self) -> torch.device | None:
+        """The device of the model's parameters or buffers, None if it is unknown."""
+        for tensor in self.tensors().values():
+            return tensor.device
+        device = getattr(self.model, "device", None)
+        return device if isinstance(device, torch.device) else None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The model's parameters and buffers by name."""
+        return {} if self.module is None else dict(self.module.state_dict())
+
+    def fingerprint(self) -> str | None:
+        """A hash of the weights and the normalisation, None for a plain callable."""
+        if self.module is None and self._fingerprint is None:
+            return None
+        digest = hashlib.sha256(repr((self.mean, self.std, self._fingerprint)).encode())
+        for name, tensor in sorted(self.tensors().items()):
+            digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+            content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+            digest.update(content.numpy().tobytes())
+        return digest.hexdigest()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`."""
+        if len(x) == 1 and self.quirks.needs_two:
+            return self.forward(x.expand(2, *x.shape[1:]))[:1]
+        normalised = self._normalised(x)
+        logits = find_logits(self._run(normalised.clone() if self.quirks.in_place else normalised))
+        if logits.ndim != 2 or len(logits) != len(x):
+            raise ClassifierError(
+                f"`model` must return logits of shape ({len(x)}, classes),"
+                f" got {tuple(logits.shape)}."
+            )
+        return logits
+
+    def _run(self, x: Tensor) -> Any:
+        try:
+            return self.model(x)
+        except (NpprError, MemoryError):
+            raise
+        except Exception as error:  # a foreign model may fail in any way
+            if is_out_of_memory(error):
+                raise
+            raise ClassifierError(
+                f"`model` must accept {len(x)} images of shape {tuple(x.shape[1:])}, but"
+                f" {self.name!r} failed: {reason_of(error)}"
+            ) from error
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        if self.mean is not None:
+            x = x - _per_channel("mean", self.mean, x)
+        if self.std is not None:
+            x = x / _per_channel("std", self.std, x)
+        return x.contiguous(memory_format=torch.channels_last) if self.channels_last else x
+
+
+class FrozenClassifier:
+    """A classifier in eval mode that counts the images it is given in `calls`.
+
+    With `quantise` the model sees 8-bit images, and gradients are taken at the 8-bit image: a source
+    then tries exactly what is measured.
+    """
+
+    def __init__(self, classifier: Classifier, *, quantise: bool = False) -> None:
+        self.classifier = classifier
+        self.quantise = quantise
+        self.calls = 0
+
+    def logits(self, x: Tensor) -> Tensor:
+        """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
+        self.calls += len(x)
+        return self.classifier.forward(quantised(x) if self.quantise else x)
+
+    def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none."""
+        with torch.enable_grad():
+            x = quantised(x.detach()) if self.quantise else x.detach()
+            x.requires_grad_()
+            self.calls += len(x)
+            logits = self.classifier.forward(x)
+            total = loss(logits).sum()
+        if not total.requires_grad:
+            raise GradientError(
+                f"`model` must be differentiable for this source, but {self.classifier.name!r}"
+                " gives no gradients. Leave the source out or give a PyTorch module."
+            )
+        (gradient,) = torch.autograd.grad(total, x)
+        return gradient, logits.detach()
+
+    def features(self, x: Tensor) -> Tensor:
+        """The input of the last linear layer that runs, or the named layer's output, `(B, F)`."""
+        return self.features_and_logits(x)[0]
+
+    def features_and_logits(self, x: Tensor, *, wanted: bool = True) -> tuple[Tensor, Tensor]:
+        """Features and logits in one pass; no features `(B, 0)` where none are wanted."""
+        if not wanted:
+            return x.new_empty(len(x), 0), self.logits(x)
+        layer = self.classifier.features
+        with _recorded_features(self.classifier.module, layer) as seen:
+            logits = self.logits(x)
+        if not seen or len(seen[-1]) != len(x):
+            where = f"layer {layer!r} did not run" if layer else "it has no linear layer that runs"
+            raise ClassifierError(
+                f"`features` must be found in the model, but in {self.classifier.name!r} {where} on"
+                " whole inputs. Name a layer with --features, or take another model with"
+                " --feature-model."
+            )
+        return seen[-1].flatten(1), logits
+
+
+@contextmanager
+def frozen(classifier: Classifier, *, quantise: bool = False) -> Iterator[FrozenClassifier]:
+    """The classifier in eval mode; afterwards every submodule is in the mode it was in."""
+    module = classifier.module
+    modes = [] if module is None else [(layer, layer.training) for layer in module.modules()]
+    try:
+        if module is not None:
+            module.eval()
+        yield FrozenClassifier(classifier, quantise=quantise)
+    finally:
+        for layer, training in modes:
+            layer.training = training
+
+
+@contextmanager
+def _recorded_features(module: nn.Module | None, layer: str | None) -> Iterator[list[Tensor]]:
+    """What forward passes of the module show: a linear layer's inputs, or a named layer's outputs."""
+    seen: list[Tensor] = []
+
+    def keep_input(_: nn.Module, inputs: tuple[object, ...]) -> None:
+        if inputs and isinstance(inputs[0], Tensor):
+            seen.append(inputs[0])
+
+    def keep_output(_: nn.Module, __: tuple[object, ...], output: object) -> None:
+        if isinstance(output, Tensor):
+            seen.append(output)
+
+    layers = {} if module is None else dict(module.named_modules())
+    if module is not None and layer is not None and not (layer and layer in layers):
+        raise unknown("features", layer, [known for known in layers if known])
+    if layer is None:
+        linear = [each for each in layers.values() if isinstance(each, nn.Linear)]
+        hooks = [each.register_forward_pre_hook(keep_input) for each in linear]
+    else:
+        hooks = [layers[layer].register_forward_hook(keep_output)] if layers else []
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
+    """Raise `ClassifierError` unless the model gives `classes` finite logits for inputs like `x`.
+
+    Returns the care that the model turns out to need.
+    """
+    pair = x[:1].expand(2, *x.shape[1:]) if len(x) == 1 else x
+    with frozen(classifier) as model, torch.no_grad():
+        seen = pair.clone()
+        logits = model.logits(seen)
+        if logits.shape[1] != classes:
+            raise ClassifierError(
+                f"`model` must return one logit per class, expected {classes} classes, got"
+                f" {logits.shape[1]}. Check the model and its weights; for labels that do not show"
+                " all classes, give nppr.from_arrays(images, labels, classes=...)."
+            )
+        check_finite(logits, classifier.name)
+        needs_two = False
+        try:
+            model.logits(x[:1].clone())
+        except ClassifierError as error:
+            logger.debug("%s does not take a single image: %s", classifier.name, error)
+            needs_two = True
+    normalises = classifier.mean is not None or classifier.std is not None
+    return Quirks(in_place=not normalises and not torch.equal(seen, pair), needs_two=needs_two)
+
+
+def check_finite(logits: Tensor, name: str) -> None:
+    """Raise `ClassifierError` on NaN or infinite logits."""
+    if not bool(torch.isfinite(logits).all()):
+        raise ClassifierError(
+            f"`model` must return finite logits, got NaN or Inf from {name!r}."
+            " Check the weights and the normalisation."
+        )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error reports that memory ran out, on any device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+
+
+def reason_of(error: BaseException) -> str:
+    """What a foreign error reports, in one line."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def find_logits(output: Any) -> Tensor:
+    """The logits in a tensor, in `output.logits` or in `output["logits"]`."""
+    if isinstance(output, Tensor):
+        return output
+    found = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
+    if isinstance(found, Tensor):
+        return found
+    raise ClassifierError(
+        "`model` must return a tensor, or carry one as .logits or ['logits'],"
+        f" got {type(output).__name__}."
+    )
+
+
+def _channel_numbers(
+    argument: str, numbers: Sequence[float] | float | None, *, positive: bool
+) -> tuple[float, ...] | None:
+    if numbers is None:
+        return None
+    each = [numbers] if isinstance(numbers, int | float) else numbers
+    values = tuple(float(number) for number in each)
+    tensor = torch.tensor(values)
+    if not values or not bool(torch.isfinite(tensor).all()) or (positive and tensor.min() <= 0):
+        kind = "positive numbers" if positive else "finite numbers"
+        raise ClassifierError(f"`{argument}` must be {kind}, one per channel, got {values}.")
+    return values
+
+
+def _per_channel(argument: str, numbers: tuple[float, ...], x: Tensor) -> Tensor:
+    if len(numbers) not in (1, x.shape[1]):
+        raise ClassifierError(
+            f"`{argument}` must have 1 or {x.shape[1]} numbers, one per channel, got {len(numbers)}."
+        )
+    return torch.tensor(numbers, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)

@@ -1,0 +1,175 @@
+"""From what the caller gives to a `Classifier`.
+
+A new file format of models is a function from its path to a callable, and one line in `FILES`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nppr.classifiers.classifier import Classifier, Model
+from nppr.classifiers.formats.library_models import load_hugging_face, load_timm, load_torchvision
+from nppr.classifiers.formats.onnx_files import load_onnx
+from nppr.classifiers.formats.pt2_files import load_pt2
+from nppr.classifiers.formats.python_models import load_python
+from nppr.classifiers.weight_files import load_into, read_weights
+from nppr.classifiers.zoo import ZOO, shipped_weights
+from nppr.data import Data
+from nppr.errors import ClassifierError, SpecError, WeightsError, unknown
+
+ModelSpec = str | nn.Module | Classifier | Callable[[Tensor], Any]
+
+FILES = {".pt2": load_pt2, ".onnx": load_onnx}
+LIBRARIES = {"hf": load_hugging_face, "timm": load_timm, "torchvision": load_torchvision}
+
+RANDOM = "random"
+"""In place of a weights file: an untrained network."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A model with the normalisation that comes with it or with its weights."""
+
+    model: Model
+    name: str
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    fingerprint: str | None = None
+
+
+def load_classifier(
+    model: ModelSpec,
+    *,
+    weights: str | Path | None = None,
+    mean: Sequence[float] | float | None = None,
+    std: Sequence[float] | float | None = None,
+    classes: int | None = None,
+    stem: str | None = None,
+    features: str | None = None,
+    data: Data | None = None,
+) -> Classifier:
+    """A name of the zoo, a file, a name of a model library, Python code, or an object.
+
+    `mean` and `std` override those that come with the weights. A name of the zoo takes the weights
+    shipped with nppr unless others are given; with `weights="random"` it is untrained. Classes and
+    channels that neither the caller nor the weights state are those of `data`. `features` names the
+    layer whose output counts as features.
+    """
+    if classes is not None and classes < 2:
+        raise SpecError(f"`classes` must be a whole number >= 2, got {classes}.")
+    if isinstance(model, Classifier):
+        if weights is not None or mean is not None or std is not None or features is not None:
+            raise ClassifierError(
+                "`weights`, `mean`, `std` and `features` must be left out when `model` is a"
+                " Classifier."
+            )
+        return model
+    if not isinstance(model, str):
+        if weights is not None:
+            raise WeightsError("`weights` must be left out when `model` is an object already.")
+        return Classifier(model, mean=mean, std=std, features=features)
+    if stem is not None and model not in ZOO:
+        raise SpecError(f"`stem` must be left out for {model!r}, it is for networks of the zoo.")
+    prefix, colon, rest = model.partition(":")
+    if model in ZOO:
+        found = _from_zoo(model, weights, classes, stem, data)
+    elif (path := Path(model)).suffix in FILES:
+        found = _from_file(path, weights)
+    elif colon and prefix in LIBRARIES:
+        outputs = classes or (data.classes if data else None)
+        stated = mean is not None or std is not None
+        found = _from_library(prefix, rest, weights, outputs, stated)
+    elif colon:
+        found = _with_weights(_Found(load_python(model), model), weights)
+    else:
+        raise SpecError(
+            f"{unknown('model', model, ZOO)} It can also be a path/to/file.py:callable,"
+            f" pkg.module:callable, {', '.join(f'model{suffix}' for suffix in FILES)},"
+            " hf:NAME, timm:NAME or torchvision:NAME."
+        )
+    return Classifier(
+        found.model,
+        mean=mean if mean is not None else found.mean,
+        std=std if std is not None else found.std,
+        name=found.name,
+        features=features,
+        fingerprint=found.fingerprint,
+        weights=None if weights is None else Path(weights).name,
+    )
+
+
+def _from_zoo(
+    name: str, path: str | Path | None, classes: int | None, stem: str | None, data: Data | None
+) -> _Found:
+    if path is not None and str(path) == RANDOM:
+        if data is None:
+            raise SpecError("`data` must be given for random weights.")
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            network = ZOO[name].build(classes or data.classes, data.shape[0], stem)
+        return _Found(network.eval(), name)
+    chosen = path if path is not None else shipped_weights(name)
+    if chosen is None:
+        raise WeightsError(
+            f"`weights` must be given for {name!r}: nppr ships none for it."
+            f" Train them with: nppr train {name} --data ..."
+        )
+    weights = read_weights(chosen)
+    if weights.architecture not in (None, name):
+        raise WeightsError(
+            f"`weights` must be of {name!r}, got {weights.architecture!r} in {str(chosen)!r}."
+            f" Give --model {weights.architecture}."
+        )
+    classes = classes or weights.classes or (data.classes if data else None)
+    if classes is None:
+        raise SpecError("`classes` must be given: the weights' metadata does not state them.")
+    channels = data.shape[0] if data else weights.channels
+    stem = stem if stem is not None else weights.metadata.get("stem")
+    network = ZOO[name].build(classes, channels, stem)
+    load_into(network, weights)
+    return _Found(network.eval(), name, weights.numbers("mean"), weights.numbers("std"))
+
+
+def _from_file(path: Path, weights: str | Path | None) -> _Found:
+    if weights is not None:
+        raise WeightsError(f"`weights` must be left out for {str(path)!r}, it holds its own.")
+    if not path.is_file():
+        raise ClassifierError(f"`model` must be a file, got {str(path)!r}, which does not exist.")
+    model = FILES[path.suffix](path)
+    return _Found(model, path.stem, fingerprint=hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def _from_library(
+    library: str, name: str, weights: str | Path | None, classes: int | None, stated: bool
+) -> _Found:
+    pretrained = weights is None
+    # A library that is given a number of classes replaces the trained last layer by a random one.
+    found = LIBRARIES[library](name, pretrained, None if pretrained else classes)
+    if not found.states_normalisation and not stated:
+        raise ClassifierError(
+            f"`mean` and `std` must be given: {library}:{name} does not state a normalisation."
+            " Give --mean 0 --std 1 for none."
+        )
+    return _with_weights(_Found(found.module, name, found.mean, found.std), weights)
+
+
+def _with_weights(found: _Found, path: str | Path | None) -> _Found:
+    """With the weights of a file in the model, and their normalisation, where one is given."""
+    if path is None:
+        return found
+    if not isinstance(found.model, nn.Module):
+        raise WeightsError(f"`weights` must be left out: {found.name!r} is no module to load into.")
+    weights = read_weights(path)
+    load_into(found.model, weights)
+    return replace(
+        found,
+        mean=weights.numbers("mean") or found.mean,
+        std=weights.numbers("std") or found.std,
+    )

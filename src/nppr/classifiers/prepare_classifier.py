@@ -1,0 +1,278 @@
+"""The fastest form of a classifier that gives the same answers, and its best micro-batch.
+
+Two forms are tried on a copy: convolutions with their batch normalisation folded in, and the
+`channels_last` memory order. Each is kept only where the model runs, agrees with the original and is
+faster. Models that cannot be copied or traced run as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nppr.classifiers.classifier import (
+    Classifier,
+    FrozenClassifier,
+    check_classifier,
+    frozen,
+    is_out_of_memory,
+)
+from nppr.errors import SpecError
+
+logger = logging.getLogger(__name__)
+
+AGREEMENT = 1e-4
+"""Largest difference of logits, relative to the largest logit, at which two forms agree."""
+
+GRADIENT_AGREEMENT = 0.05
+"""Largest length of a difference of input gradients, relative to their length."""
+
+GAIN = 1.03
+"""A form must be this much faster to be kept: less is noise of the clock."""
+
+FORMS = ("folded", "channels_last")
+"""All forms: asked for by name, those that agree are taken without timing them."""
+
+MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
+
+TURN_SECONDS = 0.08
+
+
+@dataclass(frozen=True)
+class FrozenForms:
+    """The fast form, whose calls count, and the model as it was given."""
+
+    fast: FrozenClassifier
+    reference: FrozenClassifier
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A classifier ready to measure with.
+
+    `reference` is the model as it was given; `fast` agrees with it and is what the images go
+    through. Decisions too close to call are settled by `reference` (see `measure`).
+    """
+
+    reference: Classifier
+    fast: Classifier
+    classes: int
+    device: torch.device
+    micro_batch: int
+    form: tuple[str, ...]
+    images_per_second: float
+
+    @contextlib.contextmanager
+    def frozen(self, *, quantise: bool = False) -> Iterator[FrozenForms]:
+        """Both forms in eval mode."""
+        with (
+            frozen(self.reference, quantise=quantise) as reference,
+            frozen(self.fast, quantise=quantise) as fast,
+        ):
+            yield FrozenForms(fast, reference)
+
+
+def prepare(
+    classifier: Classifier,
+    probe: Tensor,
+    *,
+    classes: int,
+    device: str | torch.device | None = None,
+    micro_batch: int | None = None,
+    form: Sequence[str] | None = None,
+) -> Prepared:
+    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch.
+
+    Either can be given: a resumed run repeats those it was begun with.
+    """
+    if micro_batch is not None and micro_batch < 1:
+        raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
+    place = _device(classifier, device)
+    reference = classifier
+    if classifier.module is not None and classifier.device not in (None, place):
+        # A copy, because the caller's model stays where it is.
+        reference = classifier.with_model(copy.deepcopy(classifier.module).to(place))
+    probe = probe.to(place)
+    reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
+    size, _ = _fitting(reference, probe, micro_batch or 64)
+    fast, found = _fastest(reference, _repeat(probe, size), form)
+    size, speed = _best_micro_batch(fast, probe, micro_batch)
+    return Prepared(reference, fast, classes, place, size, found, speed)
+
+
+def usable_device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, else the accelerator, else PyTorch's default."""
+    if device is None:
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator or torch.get_default_device()
+    try:
+        place = torch.device(device)
+        float(torch.zeros(1, device=place))
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0][:160]
+        raise SpecError(
+            f"`device` must be one that works here, got {str(device)!r}: {reason}"
+        ) from error
+    return place
+
+
+def _device(classifier: Classifier, device: str | torch.device | None) -> torch.device:
+    if device is not None:
+        return usable_device(device)
+    if classifier.module is None or classifier.device != torch.get_default_device():
+        # A plain callable, or a model that the caller has put somewhere, stays where it is.
+        return classifier.device or torch.get_default_device()
+    return usable_device(None)
+
+
+def _fastest(
+    reference: Classifier, probe: Tensor, given: Sequence[str] | None
+) -> tuple[Classifier, tuple[str, ...]]:
+    """The fastest agreeing form, or the given one, with the names of the changes that made it."""
+    best, form = reference, tuple[str, ...]()
+    if reference.module is None:
+        return best, form
+    for name, change in zip(FORMS, (_folded, _channels_last), strict=True):
+        try:
+            # A traced model that fails prints a trace of its own.
+            with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+                warnings.simplefilter("ignore")
+                candidate = change(best)
+                kept = _agree(candidate, reference, probe) and (
+                    _faster(candidate, best, probe) if given is None else name in given
+                )
+        except Exception as error:  # a foreign model may fail in any way: it then runs as it is
+            logger.debug("%s does not run %s: %s", reference.name, name, error)
+            continue
+        if kept:
+            best, form = candidate, (*form, name)
+    return best, form
+
+
+def _folded(classifier: Classifier) -> Classifier:
+    assert classifier.module is not None
+    layers = list(classifier.module.modules())
+    if not all(
+        any(isinstance(each, kind) for each in layers) for kind in (nn.Conv2d, nn.BatchNorm2d)
+    ):
+        raise ValueError("no convolution with batch normalisation to fold")
+    # Imported where it is needed, and where warnings are off: it warns on import.
+    from torch.fx.experimental.optimization import fuse
+
+    folded: nn.Module = fuse(copy.deepcopy(classifier.module).eval(), inplace=True)
+    return classifier.with_model(folded.eval().requires_grad_(False))
+
+
+def _channels_last(classifier: Classifier) -> Classifier:
+    module = copy.deepcopy(classifier.module)
+    assert module is not None
+    changed = module.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return classifier.with_model(changed, channels_last=True)
+
+
+def _agree(candidate: Classifier, reference: Classifier, probe: Tensor) -> bool:
+    """Whether two forms agree on batches of two sizes and in their input gradients."""
+    for x in (probe, probe[: max(1, len(probe) // 3)]):
+        with frozen(candidate) as ours, frozen(reference) as theirs:
+            gradient, logits = ours.gradient(lambda logits: logits.logsumexp(1), x)
+            true_gradient, true_logits = theirs.gradient(lambda logits: logits.logsumexp(1), x)
+        if not _close(logits, true_logits):
+            return False
+        # Rounding can break a tie of a max-pool otherwise: a gradient moves to another pixel.
+        if not (gradient - true_gradient).norm() <= GRADIENT_AGREEMENT * true_gradient.norm():
+            return False
+    if reference.features is None:
+        return True
+    # Folding rebuilds the model from its innermost layers: a named layer may not run any more.
+    with frozen(candidate) as ours, frozen(reference) as theirs, torch.inference_mode():
+        return _close(ours.features(probe), theirs.features(probe))
+
+
+def _close(found: Tensor, true: Tensor) -> bool:
+    if found.shape != true.shape:
+        return False
+    return bool((found - true).abs().max() <= AGREEMENT * true.abs().max())
+
+
+def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
+    """Whether a form is faster by more than the noise of the clock."""
+    ours, theirs = _seconds([candidate, best], x, turns=3)
+    return ours * GAIN < theirs
+
+
+def _seconds(classifiers: Sequence[Classifier], x: Tensor, turns: int = 1) -> list[float]:
+    """Best time of a forward pass of each, taken in turns so that all run under the same load.
+
+    There are twice as many turns where those are quick: a small network takes milliseconds.
+    """
+    times: list[list[float]] = [[] for _ in classifiers]
+    with contextlib.ExitStack() as stack, torch.inference_mode():
+        models = [stack.enter_context(frozen(each)) for each in classifiers]
+        for model in models:
+            model.logits(x)
+        while len(times[0]) < turns or (
+            len(times[0]) < 2 * turns and sum(times[0]) < turns * TURN_SECONDS
+        ):
+            for model, own in zip(models, times, strict=True):
+                start = time.perf_counter()
+                # Reading a number back waits for asynchronous devices.
+                float(model.logits(x).sum())
+                own.append(time.perf_counter() - start)
+    return [min(own) for own in times]
+
+
+def _best_micro_batch(
+    classifier: Classifier, probe: Tensor, given: int | None
+) -> tuple[int, float]:
+    """The smallest micro-batch within 3 % of the best speed, and images per second there.
+
+    The search ends at a size that is slow or when two sizes in a row gain nothing. A size that is
+    given, or the smallest one tried, is halved until it fits into memory.
+    """
+    if given is not None:
+        return _fitting(classifier, probe, given)
+    speeds = dict([_fitting(classifier, probe, MICRO_BATCHES[0])])
+    idle = 0
+    for size in MICRO_BATCHES[1:]:
+        best = max(speeds.values())
+        try:
+            speeds[size] = _speed(classifier, probe, size)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            break
+        idle = 0 if speeds[size] > GAIN * best else idle + 1
+        if idle == 2 or speeds[size] < 0.8 * best or size / speeds[size] > 4.0:
+            break
+    best = max(speeds.values())
+    size = min(size for size, speed in speeds.items() if speed >= best / GAIN)
+    return size, speeds[size]
+
+
+def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, float]:
+    """The size, or the first of its halves that fits into memory, and images per second there."""
+    try:
+        return size, _speed(classifier, probe, size)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error) or size == 1:
+            raise
+    return _fitting(classifier, probe, size // 2)
+
+
+def _speed(classifier: Classifier, probe: Tensor, size: int) -> float:
+    """Images per second in batches of this size."""
+    return size / _seconds([classifier], _repeat(probe, size))[0]
+
+
+def _repeat(probe: Tensor, size: int) -> Tensor:
+    copies = -(-size // len(probe))
+    return probe.repeat(copies, 1, 1, 1)[:size]

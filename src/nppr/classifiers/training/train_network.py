@@ -1,0 +1,297 @@
+"""From the name of a network and data to trained weights on disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nppr.classifiers.classifier import Classifier, check_classifier, is_out_of_memory
+from nppr.classifiers.prepare_classifier import usable_device
+from nppr.classifiers.training.training_examples import (
+    EpochPlan,
+    Examples,
+    accuracy,
+    image_shape,
+    steps_per_epoch,
+)
+from nppr.classifiers.training.training_files import Checkpoint, EpochResult, Outputs, Standing
+from nppr.classifiers.training.training_settings import (
+    TrainSettings,
+    Value,
+    default_settings,
+    require_known,
+)
+from nppr.classifiers.training.training_updates import (
+    adversarial,
+    build_optimiser,
+    set_rate,
+    start_draws,
+)
+from nppr.classifiers.zoo import ZOO
+from nppr.data import Data
+from nppr.draws import key
+from nppr.errors import ClassifierError, SpecError
+from nppr.process import held_back
+from nppr.records import add_prefix, optimiser_tensors
+from nppr.types import IntArray
+
+LOG_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TrainProgress:
+    """After a step: where the training is, and the loss and accuracy of the epoch so far."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training: its files, its epochs, and the accuracy on the evaluate split."""
+
+    weights: Path
+    log: Path
+    epochs: tuple[EpochResult, ...]
+    accuracy: float
+
+
+def train(
+    architecture: str,
+    data: Data,
+    out: str | Path,
+    settings: TrainSettings | None = None,
+    *,
+    device: str | torch.device | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Callable[[TrainProgress], None] | None = None,
+) -> Trained:
+    """Train a network of the zoo on the fit and select splits; write its weights and a log.
+
+    `out` is the weights file. Until the training is finished, a checkpoint lies beside it, written
+    after every epoch and on Ctrl-C. `resume` continues from there (from the beginning where there
+    is none): on the same machine the files come out byte for byte as without an interruption.
+    `overwrite` starts again instead.
+    """
+    require_known(architecture)
+    examples = Examples(data)
+    shape = image_shape(data)
+    settings = settings or default_settings(architecture, shape)
+    module = _untrained(architecture, data.classes, shape, settings).to(usable_device(device))
+    choices = {
+        "model": architecture,
+        "data": data.name,
+        "classes": data.classes,
+        "images": examples.fingerprint(),
+        **settings.described(),
+    }
+    bare = Classifier(module, name=architecture)
+    check_classifier(bare, examples.batch(np.arange(1))[0].to(bare.device), data.classes)
+    outputs = Outputs(Path(out))
+    held = outputs.begin(choices, resume=resume, overwrite=overwrite)
+    mean, std = (held.mean, held.std) if held else examples.normalisation()
+    standing = held.standing if held else Standing()
+    optimiser = build_optimiser(module.parameters(), settings)
+    if held:
+        held.restore(module, optimiser)
+    classifier = Classifier(module, mean=mean, std=std, name=architecture)
+    training = _Training(
+        classifier, module, optimiser, examples, settings, standing, choices, outputs, progress
+    )
+    with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
+        training.run()
+        reached = accuracy(classifier, data)
+    outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
+    return Trained(outputs.weights, outputs.log, tuple(standing.finished), reached)
+
+
+def _untrained(
+    architecture: str, classes: int, shape: tuple[int, ...], settings: TrainSettings
+) -> nn.Module:
+    """The network with first weights that depend on the seed only."""
+    side = min(shape[-2:])
+    if settings.crop >= side:
+        raise SpecError(
+            f"`crop` must be less than the side of the images, {side}, got {settings.crop}."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(settings.seed, "train/weights", 0, 0))
+        return ZOO[architecture].build(classes, shape[0], settings.stem)
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Run with this number of threads, then with the caller's again."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """A training under way; `choices` determine its weights, `progress` is called after every step."""
+
+    classifier: Classifier
+    module: nn.Module
+    optimiser: torch.optim.Optimizer
+    examples: Examples
+    settings: TrainSettings
+    standing: Standing
+    choices: Mapping[str, Value]
+    outputs: Outputs
+    progress: Callable[[TrainProgress], None] | None
+
+    def run(self) -> None:
+        """Train to the end of the last epoch; save after every epoch and when interrupted.
+
+        PyTorch's own random numbers (dropout) are seeded in every step, and those of the caller are
+        as they were afterwards.
+        """
+        standing = self.standing
+        with torch.random.fork_rng(devices=[]), held_back() as interrupt:
+            self.module.train()
+            while standing.epoch <= self.settings.epochs:
+                plan = EpochPlan.draw(self.settings, len(self.examples), standing.epoch)
+                for positions in plan.batches[standing.step :]:
+                    self._step(plan, positions)
+                    try:
+                        self._report()
+                        interrupt.raise_if_asked()
+                    except KeyboardInterrupt:
+                        self._require_finite()
+                        self._save()
+                        raise
+                self._require_finite()
+                standing.end_epoch()
+                self._save()
+                interrupt.raise_if_asked()
+            self.module.eval()
+
+    def _step(self, plan: EpochPlan, positions: IntArray) -> None:
+        """One update of the weights."""
+        x, y = self.examples.batch(positions)
+        device = self.classifier.device
+        x, y = plan.augmented(x, positions).to(device), y.to(device)
+        try:
+            loss, right = self._update(x, y, positions)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise SpecError(
+                f"`batch-size` must fit into memory, got {self.settings.batch_size}."
+                " Try half of it."
+            ) from error
+        self.standing.add_step(loss, right, len(x))
+
+    def _update(self, x: Tensor, y: Tensor, positions: IntArray) -> tuple[float, int]:
+        """Perturb if so set, then step along the gradient; mean loss and correct answers."""
+        settings, epoch, step = self.settings, self.standing.epoch, self.standing.step
+        torch.manual_seed(key(settings.seed, "train/network", step, epoch))
+        if settings.adversary is not None:
+            draws = start_draws(settings.seed, epoch, positions, x)
+            x = adversarial(self.classifier, x, y, settings.adversary, draws)
+        per_epoch = steps_per_epoch(settings, len(self.examples))
+        set_rate(
+            self.optimiser, settings, (epoch - 1) * per_epoch + step, settings.epochs * per_epoch
+        )
+        logits = self._forward(x)
+        loss = F.cross_entropy(logits, y, label_smoothing=settings.label_smoothing)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise self._diverged(f"a loss of {value}")
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        return value, int((logits.detach().argmax(1) == y).sum())
+
+    def _forward(self, x: Tensor) -> Tensor:
+        try:
+            return self.classifier.forward(x)
+        except ClassifierError as error:
+            if not isinstance(error.__cause__, ValueError):  # batch normalisation of a single value
+                raise
+            raise ClassifierError(
+                f"`batch-size` must be larger for {self.classifier.name!r},"
+                f" got a batch of {len(x)}: {error.__cause__}"
+            ) from error
+
+    def _report(self) -> None:
+        if self.progress is not None:
+            now, steps = self.standing.result, steps_per_epoch(self.settings, len(self.examples))
+            epochs, step = self.settings.epochs, self.standing.step
+            self.progress(TrainProgress(now.epoch, epochs, step, steps, now.loss, now.accuracy))
+
+    def _require_finite(self) -> None:
+        """Raise before a broken network takes the place of the last good checkpoint."""
+        for name, tensor in self.module.state_dict().items():
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise self._diverged(f"NaN or Inf in {name!r}")
+
+    def _save(self) -> None:
+        tensors = {f"model/{name}": value for name, value in self.module.state_dict().items()}
+        with self.outputs.writing():
+            Checkpoint(
+                settings=dict(self.choices),
+                threads=torch.get_num_threads(),
+                mean=self.classifier.mean or (),
+                std=self.classifier.std or (),
+                standing=self.standing,
+                tensors=tensors | add_prefix("optimiser/", optimiser_tensors(self.optimiser)),
+            ).save(self.outputs.checkpoint)
+
+    def _diverged(self, what: str) -> SpecError:
+        return SpecError(
+            f"`learning-rate` must keep the training finite, got {what} in epoch"
+            f" {self.standing.epoch} after {self.standing.step} steps, with"
+            f" {self.settings.learning_rate:g}. Start again with a smaller one and --overwrite;"
+            " the last good checkpoint is kept."
+        )
+
+    def metadata(self) -> dict[str, str]:
+        """The metadata of the weights file."""
+        classifier, settings, data = self.classifier, self.settings, self.examples.data
+        metadata = {
+            "architecture": classifier.name,
+            "classes": str(data.classes),
+            "mean": ",".join(map(repr, classifier.mean or ())),
+            "std": ",".join(map(repr, classifier.std or ())),
+            "data": data.name,
+            "epochs": str(settings.epochs),
+            "method": settings.method.value,
+            "seed": str(settings.seed),
+        }
+        if settings.stem is not None:
+            metadata["stem"] = settings.stem
+        if settings.adversary is not None:
+            metadata["budget"] = str(settings.adversary.budget)
+        return metadata
+
+    def log(self, reached: float) -> dict[str, Any]:
+        """The log: no clock and no machine in it, so that the same training gives the same log."""
+        return {
+            "format": LOG_FORMAT,
+            "settings": self.choices,
+            "normalisation": {"mean": self.classifier.mean, "std": self.classifier.std},
+            "train": {
+                "inputs": len(self.examples),
+                "epochs": [asdict(result) for result in self.standing.finished],
+            },
+            "evaluate": {"inputs": len(self.examples.data.evaluate), "accuracy": reached},
+        }

@@ -1,0 +1,166 @@
+"""What determines a training, and the defaults of every network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+
+from nppr.budget import Budget
+from nppr.classifiers.zoo import ZOO
+from nppr.errors import SpecError, unknown
+
+Value = str | int | float | bool | None
+
+COLOUR_CHANNELS = 3
+CROP_SHARE = 8
+"""Images are shifted by up to an eighth of their side: 1 pixel of 8, 4 of 32, 8 of 64."""
+
+
+def _require(holds: bool, name: str, expected: str, value: object, fix: str = "") -> None:
+    if not holds:
+        raise SpecError(f"`{name.replace('_', '-')}` must be {expected}, got {value}.{fix}")
+
+
+class Method(StrEnum):
+    """What the network is trained on: clean images, or images perturbed by PGD."""
+
+    STANDARD = "standard"
+    PGD = "pgd"
+
+
+class Optimiser(StrEnum):
+    """`sgd` with momentum, or `adam` with decoupled weight decay (AdamW)."""
+
+    SGD = "sgd"
+    ADAM = "adam"
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """The attack of PGD training: ascent of the cross-entropy from a random point of the budget.
+
+    `step` is relative to the radius. The defaults are PGD-10 as in the paper.
+    """
+
+    budget: Budget
+    steps: int = 10
+    step: float = 0.25
+
+    def __post_init__(self) -> None:
+        _require(self.steps >= 1, "attack-steps", "a whole number >= 1", self.steps)
+        _require(
+            0 < self.step < math.inf, "attack-step", "a number > 0", self.step, " Example: 0.25"
+        )
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a network is trained; see `default_settings` for what suits a network and its data.
+
+    `warm_up` is the share of all steps in which the learning rate rises. `crop` is the largest shift
+    in pixels, `flip` mirrors every second image on average. `momentum` belongs to SGD alone. With an
+    `adversary`, perturbed images take the place of the clean ones. `threads` is the number of CPU
+    threads, None for PyTorch's choice; it changes the order of sums and so the last digits.
+    """
+
+    epochs: int = 30
+    batch_size: int = 128
+    optimiser: Optimiser = Optimiser.SGD
+    learning_rate: float = 0.1
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+    warm_up: float = 0.1
+    label_smoothing: float = 0.0
+    crop: int = 0
+    flip: bool = False
+    adversary: Adversary | None = None
+    stem: str | None = None
+    threads: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch_size", 1), ("crop", 0), ("threads", 1)):
+            value = getattr(self, name)
+            _require(value is None or value >= least, name, f"a whole number >= {least}", value)
+        rate, decay = self.learning_rate, self.weight_decay
+        _require(0 < rate < math.inf, "learning_rate", "a number > 0", rate, " Example: 0.1")
+        _require(0 <= decay < math.inf, "weight_decay", "a number >= 0", decay, " Example: 5e-4")
+        for name in ("momentum", "warm_up", "label_smoothing"):
+            share = getattr(self, name)
+            _require(0 <= share < 1, name, "a number >= 0 and < 1", share)
+
+    @property
+    def method(self) -> Method:
+        """Standard training, or PGD training where there is an adversary."""
+        return Method.STANDARD if self.adversary is None else Method.PGD
+
+    def described(self) -> dict[str, Value]:
+        """All choices by the name of their option, as JSON can hold them.
+
+        >>> TrainSettings(epochs=3).described()["epochs"]
+        3
+        """
+        named: dict[str, Value] = {"method": self.method.value}
+        for field in fields(self):
+            if field.name != "adversary":
+                named[field.name.replace("_", "-")] = getattr(self, field.name)
+        if self.optimiser is not Optimiser.SGD:
+            del named["momentum"]
+        if self.adversary is not None:
+            named["norm"] = self.adversary.budget.norm.name
+            named["eps"] = self.adversary.budget.radius
+            named["attack-steps"] = self.adversary.steps
+            named["attack-step"] = self.adversary.step
+        return named
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """What suits an architecture: its settings, and a learning rate for either optimiser."""
+
+    settings: TrainSettings = TrainSettings()
+    sgd_rate: float = 0.1
+    adam_rate: float = 1e-3
+
+
+_RECIPES = {
+    "digits-cnn": _Recipe(
+        # So small that threads would only wait for each other; and with one thread, every machine
+        # adds in the same order.
+        TrainSettings(
+            epochs=40, batch_size=64, optimiser=Optimiser.ADAM, label_smoothing=0.05, threads=1
+        ),
+        adam_rate=3e-3,
+    ),
+    # Without batch normalisation the usual rates diverge.
+    "vgg16": _Recipe(sgd_rate=0.01, adam_rate=1e-4),
+}
+
+
+def default_settings(
+    architecture: str, shape: tuple[int, ...], optimiser: Optimiser | None = None
+) -> TrainSettings:
+    """The settings for a network and images of `shape` (C, H, W); flips are for colour only.
+
+    >>> default_settings("digits-cnn", (1, 8, 8)).crop
+    1
+    """
+    require_known(architecture)
+    recipe = _RECIPES.get(architecture, _Recipe())
+    chosen = optimiser or recipe.settings.optimiser
+    sgd = chosen is Optimiser.SGD
+    return replace(
+        recipe.settings,
+        optimiser=chosen,
+        learning_rate=recipe.sgd_rate if sgd else recipe.adam_rate,
+        weight_decay=5e-4 if sgd else 1e-2,
+        crop=min(shape[-2:]) // CROP_SHARE,
+        flip=shape[0] == COLOUR_CHANNELS,
+    )
+
+
+def require_known(architecture: str) -> None:
+    """Raise `SpecError` unless the zoo has this network."""
+    if architecture not in ZOO:
+        raise unknown("model", architecture, ZOO)

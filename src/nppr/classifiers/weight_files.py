@@ -1,0 +1,155 @@
+"""Weight files: safetensors, and PyTorch state dicts read with the strict reader.
+
+Metadata of our safetensors files (all text): `architecture`, `classes`, `mean`, `std` (numbers
+separated by commas) and `stem`. A pickle that holds anything but plain tensors is refused, never run.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from nppr.classifiers.classifier import reason_of
+from nppr.errors import WeightsError
+from nppr.records import read_tensors
+
+CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
+PREFIXES = ("module.", "model.", "backbone.")
+COUNTER = "num_batches_tracked"
+"""A counter of batch normalisation, without effect once training is over."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Tensors by name, and the metadata of their file."""
+
+    tensors: dict[str, Tensor]
+    metadata: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def architecture(self) -> str | None:
+        """The network they belong to, None if the file does not name it."""
+        return self.metadata.get("architecture", self.metadata.get("arch"))
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, None if the file does not state it."""
+        text = self.metadata.get("classes")
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) < 2:
+            raise WeightsError(f"`weights` metadata 'classes' must be a number >= 2, got {text!r}.")
+        return int(text)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the input: those of the first convolution, by name."""
+        return next((t.shape[1] for _, t in sorted(self.tensors.items()) if t.ndim == 4), 1)
+
+    def numbers(self, name: str) -> tuple[float, ...] | None:
+        """The numbers of a metadata entry such as `mean`, or None."""
+        if name not in self.metadata:
+            return None
+        try:
+            return tuple(float(number) for number in self.metadata[name].split(","))
+        except ValueError as error:
+            raise WeightsError(
+                f"`weights` metadata {name!r} must be numbers separated by commas,"
+                f" got {self.metadata[name]!r}."
+            ) from error
+
+
+def read_weights(path: str | Path) -> Weights:
+    """Read a safetensors file or a PyTorch state dict."""
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"`weights` must be a file, got {str(path)!r}, which does not exist.")
+    with path.open("rb") as file:
+        start = file.read(4)
+    # A zip archive, as torch.save writes it, or a bare pickle of protocol 2 or later.
+    pickled = path.suffix != ".safetensors" and start.startswith((b"PK\x03\x04", b"\x80"))
+    weights = _read_pickle(path) if pickled else _read_safetensors(path)
+    for name, tensor in weights.tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise WeightsError(f"`weights` must be finite, got NaN or Inf in {name!r} of {path}.")
+    return weights
+
+
+def load_into(module: nn.Module, weights: Weights) -> None:
+    """Copy the weights into a module; every name and shape must match."""
+    own = module.state_dict()
+    expected = {name: tensor for name, tensor in own.items() if COUNTER not in name}
+    given = {name: tensor for name, tensor in weights.tensors.items() if COUNTER not in name}
+    given = _without_prefix(given, set(expected))
+    problems = [f"missing {name}" for name in expected if name not in given]
+    problems += [f"unexpected {name}" for name in given if name not in expected]
+    problems += [
+        f"{name} is {tuple(given[name].shape)} instead of {tuple(expected[name].shape)}"
+        for name in expected
+        if name in given and given[name].shape != expected[name].shape
+    ]
+    if problems:
+        shown = "; ".join(problems[:6]) + (f"; and {len(problems) - 6} more" * (len(problems) > 6))
+        raise WeightsError(f"`weights` must fit {type(module).__name__}: {shown}.")
+    converted = {name: tensor.to(expected[name].dtype) for name, tensor in given.items()}
+    module.load_state_dict({**own, **converted})
+
+
+def _read_safetensors(path: Path) -> Weights:
+    try:
+        return Weights(*read_tensors(path))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise WeightsError(
+            f"`weights` must be a safetensors file or a PyTorch state dict, got {str(path)!r}:"
+            f" {error}"
+        ) from error
+
+
+def _read_pickle(path: Path) -> Weights:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise WeightsError(
+            f"`weights` file {str(path)!r} is refused, it holds more than plain tensors and"
+            " reading it could run code. Save the state dict alone, or as safetensors."
+        ) from error
+    except Exception as error:  # damaged archives fail in any way
+        raise WeightsError(
+            f"`weights` file {str(path)!r} cannot be read: {reason_of(error)}"
+        ) from error
+    return Weights(_state_dict(content, path))
+
+
+def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
+    """The state dict itself or inside one of the usual containers."""
+    for name in CONTAINERS:
+        if isinstance(content, dict) and isinstance(content.get(name), dict):
+            return _state_dict(content[name], path)
+    if not isinstance(content, dict) or not content:
+        raise WeightsError(
+            f"`weights` must be a state dict, got {type(content).__name__} in {str(path)!r}."
+        )
+    strays = [str(name) for name, value in content.items() if not isinstance(value, Tensor)]
+    if strays:
+        raise WeightsError(
+            f"`weights` must hold tensors by name, got other things in {str(path)!r}:"
+            f" {', '.join(strays[:5])}."
+        )
+    return {str(name): value for name, value in content.items()}
+
+
+def _without_prefix(tensors: dict[str, Tensor], wanted: set[str]) -> dict[str, Tensor]:
+    """Names without the prefix that wrappers give to all of them, unless it belongs to the names."""
+    if not tensors or wanted & set(tensors):
+        return tensors
+    for prefix in PREFIXES:
+        if all(name.startswith(prefix) for name in tensors):
+            shorter = {name[len(prefix) :]: tensor for name, tensor in tensors.items()}
+            return _without_prefix(shorter, wanted)
+    return tensors

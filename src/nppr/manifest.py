@@ -1,0 +1,161 @@
+"""Which files of a folder are ours to remove: those that its manifest lists, and no others.
+
+`manifest.json` lists the files of a run or a study by their paths within the folder. A file is listed
+before it is written, so a crash leaves at worst an entry without a file. Each rank but the first has a
+manifest of its own, `manifest.rank1.json`, because ranks may have disks of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from nppr.distributed import world
+from nppr.errors import RunFolderError
+from nppr.records import write_whole
+
+MANIFEST = "manifest.json"
+RANK = re.compile(r"manifest\.rank[0-9]+\.json")
+FORMAT = 1
+PARTIAL = ".partial"
+"""What the name of a file that is being written ends in."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The list of the files in a folder that a `kind` of work ("run", "study") has written."""
+
+    folder: Path
+    kind: str
+
+    @property
+    def path(self) -> Path:
+        """The manifest of this rank."""
+        rank = world().rank
+        return self.folder / (f"manifest.rank{rank}.json" if rank else MANIFEST)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder has a manifest of this kind."""
+        return self._read(self.path) is not None
+
+    def begin(self, *paths: Path) -> None:
+        """Start the list anew, with files that are about to be written."""
+        self._write(self._inside(paths))
+
+    def add(self, *paths: Path) -> None:
+        """List files that are about to be written, each with the name it has until it is whole.
+
+        A file that lies outside of the folder, be it behind a link, is not listed.
+        """
+        known = self._read(self.path)
+        if known is None and os.path.lexists(self.path):
+            raise self.unreadable()
+        names = self._inside(paths)
+        if known is None or not names <= known:
+            self._write(names | (known or set()))
+
+    def require_ours(self) -> None:
+        """Raise unless the folder is new, empty, or has a manifest of this kind."""
+        if self.folder.exists() and any(self.folder.iterdir()) and not self.exists:
+            raise RunFolderError(
+                f"`out` must be a new or empty folder or that of a {self.kind}, {str(self.folder)!r}"
+                " holds other files. Choose another folder."
+            )
+
+    def replace(self, *paths: Path) -> None:
+        """Remove the files of the work that was here, and list those about to be written."""
+        if self.exists:
+            self.clear()
+        self.begin(*paths)
+
+    def names(self) -> set[str]:
+        """The files listed by this rank; a manifest that is missing or not ours is an error."""
+        known = self._read(self.path)
+        if known is None:
+            raise self.unreadable()
+        return known
+
+    def clear(self) -> None:
+        """Remove the listed files; the first rank also removes what the manifests of others list."""
+        self.remove(self.names())
+        if not world().is_first:
+            self.path.unlink()
+            return
+        for path in sorted(self.folder.iterdir()):
+            names = self._read(path) if RANK.fullmatch(path.name) else None
+            if names is not None:
+                self.remove(names)
+                path.unlink()
+
+    def remove(self, names: set[str]) -> None:
+        """Remove files by their paths within the folder, never through a link."""
+        for name in sorted(names):
+            path = self.folder.joinpath(*PurePosixPath(name).parts)
+            between = [self.folder.joinpath(part) for part in path.relative_to(self.folder).parents]
+            if any(above.is_symlink() for above in between if above != self.folder):
+                continue
+            try:
+                mode = path.lstat().st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                path.unlink()  # of a link: the link itself
+
+    def unreadable(self) -> RunFolderError:
+        """The error for a folder whose manifest does not list what may be removed."""
+        return RunFolderError(
+            f"`out` must hold a {self.path.name} that lists the files of its {self.kind},"
+            f" {str(self.folder)!r} holds none that nppr can use. Choose another folder, or delete"
+            " this one yourself."
+        )
+
+    def _inside(self, paths: Iterable[Path]) -> set[str]:
+        """The names to list for these files."""
+        found = [name for path in paths if (name := self._name(path)) is not None]
+        return {each for name in found for each in (name, name + PARTIAL)}
+
+    def _name(self, path: Path) -> str | None:
+        """The path of a file within the folder, or None; links above the file are followed."""
+        try:
+            name = (path.parent.resolve() / path.name).relative_to(self.folder.resolve()).as_posix()
+        except ValueError:
+            return None
+        return name if _is_inside(name) else None
+
+    def _read(self, path: Path) -> set[str] | None:
+        """The names in a manifest of ours; None where there is none, or one with a wrong entry."""
+        try:
+            if path.is_symlink():
+                return None
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["nppr"] != self.kind or content["format"] != FORMAT:
+                return None
+            names = content["files"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        if not isinstance(names, list) or not all(_is_inside(name) for name in names):
+            return None
+        return set(names)
+
+    def _write(self, names: set[str]) -> None:
+        content = {"nppr": self.kind, "format": FORMAT, "files": sorted(names)}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, json.dumps(content, indent=2) + "\n")
+
+
+def _is_inside(name: object) -> bool:
+    """Whether this is a path that cannot leave the folder it is joined to, on any system.
+
+    >>> [_is_inside(name) for name in ("blocks/a", "../a", "/a", "c:a", "")]
+    [True, False, False, False, False]
+    """
+    if not isinstance(name, str) or not name or "\0" in name:
+        return False
+    windows = PureWindowsPath(name)
+    return not windows.anchor and ".." not in windows.parts and bool(windows.parts)

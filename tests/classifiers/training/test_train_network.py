@@ -1,0 +1,277 @@
+"""Whole trainings: what they reach, that they repeat, and that an interruption changes nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nppr.budget import Budget
+from nppr.classifiers import load_classifier
+from nppr.classifiers.training import (
+    Adversary,
+    Optimiser,
+    Outputs,
+    Trained,
+    TrainProgress,
+    TrainSettings,
+    accuracy,
+    default_settings,
+    train,
+)
+from nppr.classifiers.training.training_files import Checkpoint
+from nppr.classifiers.weight_files import read_weights
+from nppr.classifiers.zoo import ZOO, Architecture
+from nppr.data import Data, from_arrays, load_data
+from nppr.errors import ClassifierError, RunFolderError, SpecError
+
+QUICK = TrainSettings(
+    epochs=3,
+    batch_size=40,
+    optimiser=Optimiser.ADAM,
+    learning_rate=3e-3,
+    crop=1,
+    flip=True,
+    threads=1,
+)
+METHODS = {
+    "adam": QUICK,
+    "sgd": replace(QUICK, optimiser=Optimiser.SGD, learning_rate=0.05),
+    "pgd": replace(QUICK, adversary=Adversary(Budget.linf(0.1), steps=2)),
+    "pgd-l2": replace(QUICK, adversary=Adversary(Budget.l2(0.5), steps=2)),
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return load_data("digits").limit(fit_inputs=90, select_inputs=30, inputs=50)
+
+
+def files_of(trained: Trained) -> tuple[bytes, bytes]:
+    return trained.weights.read_bytes(), trained.log.read_bytes()
+
+
+def test_the_defaults_reach_the_shipped_accuracy(tmp_path: Path) -> None:
+    digits = load_data("digits")
+    path = tmp_path / "w.safetensors"
+    trained = train("digits-cnn", digits, path)
+    assert trained.accuracy >= 0.97
+    assert len(trained.epochs) == default_settings("digits-cnn", (1, 8, 8)).epochs
+    assert trained.epochs[-1].loss < trained.epochs[0].loss
+    assert accuracy(load_classifier("digits-cnn", weights=path), digits) == trained.accuracy
+    assert accuracy(load_classifier("digits-cnn"), digits) >= 0.97
+
+
+def test_weights_and_log_say_what_they_are(tmp_path: Path, data: Data) -> None:
+    trained = train("digits-cnn", data, tmp_path / "w.safetensors", METHODS["pgd"])
+    metadata = read_weights(trained.weights).metadata
+    assert {name: metadata[name] for name in metadata if name not in ("mean", "std")} == {
+        "architecture": "digits-cnn", "budget": "linf 0.1", "classes": "10", "data": "digits",
+        "epochs": "3", "method": "pgd", "seed": "0",
+    }  # fmt: skip
+    log = json.loads(trained.log.read_text())
+    assert log["settings"]["eps"] == 0.1
+    assert log["evaluate"] == {"inputs": 50, "accuracy": trained.accuracy}
+    assert [entry["epoch"] for entry in log["train"]["epochs"]] == [1, 2, 3]
+    assert log["normalisation"]["mean"] == [float(metadata["mean"])]
+    assert {path.name for path in tmp_path.iterdir()} == {"w.safetensors", "w.json"}
+
+
+def test_training_is_reproducible_by_seed(tmp_path: Path, data: Data) -> None:
+    def files(number: int, seed: int) -> tuple[bytes, bytes]:
+        torch.rand(number + 1)
+        return files_of(
+            train("digits-cnn", data, tmp_path / str(number), replace(QUICK, seed=seed))
+        )
+
+    first = files(0, 0)
+    assert first == files(1, 0)
+    assert first[0] != files(2, 1)[0]
+
+
+def test_finished_files_are_safe(tmp_path: Path, data: Data) -> None:
+    out = tmp_path / "w.safetensors"
+    train("digits-cnn", data, out, QUICK)
+    before = out.read_bytes()
+    for resume in (False, True):
+        with pytest.raises(RunFolderError, match="exists"):
+            train("digits-cnn", data, out, replace(QUICK, seed=1), resume=resume)
+    assert out.read_bytes() == before
+    train("digits-cnn", data, out, replace(QUICK, seed=1), overwrite=True)
+    assert out.read_bytes() != before
+
+
+def test_the_callers_random_numbers_are_left_alone(tmp_path: Path, data: Data) -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train("digits-cnn", data, tmp_path / "w", replace(QUICK, epochs=1))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def stop_at(epoch: int, step: int) -> Callable[[TrainProgress], None]:
+    def watch(state: TrainProgress) -> None:
+        if (state.epoch, state.step) == (epoch, step):
+            raise KeyboardInterrupt
+
+    return watch
+
+
+def signal_at(epoch: int, step: int) -> Callable[[TrainProgress], None]:
+    def watch(state: TrainProgress) -> None:
+        if (state.epoch, state.step) == (epoch, step):
+            signal.raise_signal(signal.SIGINT)
+
+    return watch
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_resumed_training_is_the_uninterrupted_one(
+    method: str, tmp_path: Path, data: Data
+) -> None:
+    """Three steps an epoch: stopped in the middle, at an epoch's end, by signal, at the very end."""
+    settings = METHODS[method]
+    whole = files_of(train("digits-cnn", data, tmp_path / "whole", settings))
+    out = tmp_path / "cut"
+    for watch in (stop_at(1, 2), stop_at(1, 3), signal_at(2, 1), stop_at(3, 3)):
+        with pytest.raises(KeyboardInterrupt):
+            train("digits-cnn", data, out, settings, resume=True, progress=watch)
+        assert Outputs(out).checkpoint.exists()
+        assert not out.exists()
+    seen: list[TrainProgress] = []
+    trained = train("digits-cnn", data, out, settings, resume=True, progress=seen.append)
+    assert not seen, "all steps were done before"
+    assert files_of(trained) == whole
+    assert not Outputs(out).checkpoint.exists()
+
+
+def test_a_resumed_training_goes_on_where_it_was(tmp_path: Path, data: Data) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train("digits-cnn", data, tmp_path / "w", QUICK, progress=stop_at(2, 2))
+    seen: list[TrainProgress] = []
+    train("digits-cnn", data, tmp_path / "w", QUICK, resume=True, progress=seen.append)
+    assert [(state.epoch, state.step) for state in seen] == [(2, 3), (3, 1), (3, 2), (3, 3)]
+
+
+def test_dropout_is_repeated_after_an_interruption(
+    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(classes: int, channels: int, _: object) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64 * channels, classes))
+
+    monkeypatch.setitem(ZOO, "dropping", Architecture(build))
+    whole = files_of(train("dropping", data, tmp_path / "whole", QUICK))
+    with pytest.raises(KeyboardInterrupt):
+        train("dropping", data, tmp_path / "cut", QUICK, progress=stop_at(2, 1))
+    assert files_of(train("dropping", data, tmp_path / "cut", QUICK, resume=True)) == whole
+
+
+def test_the_number_of_threads_is_resumed_too(tmp_path: Path, data: Data) -> None:
+    before = torch.get_num_threads()
+    free = replace(QUICK, threads=None)
+    seen: list[int] = []
+
+    def watch(_: TrainProgress) -> None:
+        seen.append(torch.get_num_threads())
+
+    with pytest.raises(KeyboardInterrupt):
+        train("digits-cnn", data, tmp_path / "w", free, progress=stop_at(1, 1))
+    try:
+        torch.set_num_threads(before + 1)
+        train("digits-cnn", data, tmp_path / "w", free, resume=True, progress=watch)
+        assert set(seen) == {before}
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_number_of_threads_can_be_set(tmp_path: Path, data: Data) -> None:
+    before = torch.get_num_threads()
+    seen: list[int] = []
+
+    def watch(_: TrainProgress) -> None:
+        seen.append(torch.get_num_threads())
+
+    train("digits-cnn", data, tmp_path / "w", replace(QUICK, threads=before + 1), progress=watch)
+    assert set(seen) == {before + 1}
+    assert torch.get_num_threads() == before
+
+
+def test_a_resume_with_other_settings_or_images_is_refused(tmp_path: Path, data: Data) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train("digits-cnn", data, tmp_path / "w", QUICK, progress=stop_at(1, 1))
+    other = replace(QUICK, batch_size=41, learning_rate=0.5)
+    with pytest.raises(RunFolderError, match=r"another batch-size .*; another learning-rate"):
+        train("digits-cnn", data, tmp_path / "w", other, resume=True)
+    fewer = data.limit(fit_inputs=80)
+    with pytest.raises(RunFolderError, match="another images"):
+        train("digits-cnn", fewer, tmp_path / "w", QUICK, resume=True)
+
+
+class Failing(nn.Module):
+    """A network whose logits are NaN from its eighth batch on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 10)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += self.training
+        logits: torch.Tensor = self.layer(x.flatten(1))
+        return logits * float("nan") if self.calls >= 8 else logits
+
+
+def test_a_diverging_training_stops_and_keeps_the_last_good_checkpoint(
+    tmp_path: Path, data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ZOO, "failing", Architecture(lambda *_: Failing()))
+    with pytest.raises(SpecError, match="a loss of nan in epoch 3 after 1 steps"):
+        train("failing", data, tmp_path / "w", QUICK)
+    kept = Checkpoint.load(Outputs(tmp_path / "w").checkpoint)
+    assert (kept.standing.epoch, kept.standing.step) == (3, 0)
+    assert all(bool(tensor.isfinite().all()) for tensor in kept.tensors.values())
+
+
+def test_broken_weights_are_never_kept(tmp_path: Path, data: Data) -> None:
+    """One step an epoch, whose loss is finite and whose update is not."""
+    wild = replace(
+        QUICK, batch_size=200, optimiser=Optimiser.SGD, learning_rate=1e38, weight_decay=1e9
+    )
+    with pytest.raises(SpecError, match="`learning-rate` must keep the training finite, got NaN"):
+        train("digits-cnn", data, tmp_path / "w", wild)
+    assert not list(tmp_path.iterdir())
+
+
+def test_networks_and_images_that_do_not_fit_are_named(tmp_path: Path, data: Data) -> None:
+    with pytest.raises(SpecError, match="`crop` must be less than the side of the images, 8"):
+        train("digits-cnn", data, tmp_path / "w", replace(QUICK, crop=8))
+    with pytest.raises(SpecError, match="`device`"):
+        train("digits-cnn", data, tmp_path / "w", QUICK, device="warp")
+    with pytest.raises(SpecError, match="`stem`"):
+        train("digits-cnn", data, tmp_path / "w", replace(QUICK, stem="small"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_too_small_for_batch_normalisation_is_named(tmp_path: Path) -> None:
+    images = torch.rand(12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    data = from_arrays(images, np.arange(12) % 2)
+    with pytest.raises(ClassifierError, match="`batch-size` must be larger for 'resnet18'"):
+        train("resnet18", data, tmp_path / "w", TrainSettings(epochs=1, batch_size=1))
+
+
+def test_colour_images_and_a_stem(tmp_path: Path) -> None:
+    images = torch.rand(24, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    data = from_arrays(images, np.arange(24) % 2)
+    settings = replace(default_settings("resnet18", (3, 16, 16)), epochs=1, stem="small")
+    trained = train("resnet18", data, tmp_path / "w.safetensors", settings)
+    weights = read_weights(trained.weights)
+    assert weights.metadata["stem"] == "small"
+    assert len(weights.numbers("mean") or ()) == len(weights.numbers("std") or ()) == 3
