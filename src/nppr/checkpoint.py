@@ -17,8 +17,6 @@ from nppr.errors import RecordError, RunFolderError
 from nppr.records import one_line, read_record, write_record
 from nppr.types import FloatArray, IntArray
 
-__all__ = ["Blocks", "FileStore", "Store"]
-
 SUFFIX = ".safetensors"
 
 
@@ -93,7 +91,7 @@ class FileStore:
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if blocks.sums.size:
             tensors["sums"] = torch.from_numpy(blocks.sums)
-        write_record(self._own(), tensors, {"identity": self.identity})
+        write_record(self.own, tensors, {"identity": self.identity})
         self._saved = time.monotonic()
 
     def finish(self, blocks: Blocks) -> None:
@@ -104,13 +102,15 @@ class FileStore:
             if world().size > 1 or beside:
                 self.save(blocks, now=True)
             for path in beside:
-                path.unlink(missing_ok=True)
+                if self._is_ours(path):
+                    path.unlink(missing_ok=True)
 
         first(write)
         if not world().is_first:
-            self._own().unlink(missing_ok=True)
+            self.own.unlink(missing_ok=True)
 
-    def _own(self) -> Path:
+    @property
+    def own(self) -> Path:
         """The file of this rank."""
         name = self.path.name.removesuffix(SUFFIX)
         rank = world().rank
@@ -120,6 +120,13 @@ class FileStore:
         """The files of the other ranks."""
         name = glob.escape(self.path.name.removesuffix(SUFFIX))
         return sorted(self.path.parent.glob(f"{name}.rank*{SUFFIX}"))
+
+    def _is_ours(self, path: Path) -> bool:
+        """Whether a file holds blocks of this measurement; a link to one does not."""
+        try:
+            return not path.is_symlink() and read_record(path)[1].get("identity") == self.identity
+        except RecordError:
+            return False
 
     def _read(self, path: Path, inputs: int) -> Blocks:
         try:

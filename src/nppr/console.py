@@ -20,13 +20,16 @@ from rich.progress import (
 from rich.progress import Progress as ProgressBars
 
 if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
+    from pathlib import Path
+
     from typer.exceptions import TyperException
 
-    from nppr.assess import Plan
+    from nppr.assessment.assess import Plan
     from nppr.classifiers.training import TrainProgress
-    from nppr.fit import FitProgress
     from nppr.measurement import ProgressCallback
-    from nppr.report.model import DistributionRecord, ReportRecord
+    from nppr.report.model import ReportRecord
+    from nppr.search.fitting import FitProgress
+    from nppr.search.learned_noise import LearnedNoise
     from nppr.types import Progress
 
 out = Console(highlight=False)
@@ -37,7 +40,7 @@ err = Console(stderr=True, highlight=False)
 def progress_bars(
     *, quiet: bool
 ) -> Iterator[tuple[ProgressCallback | None, Callable[[FitProgress], None] | None]]:
-    """A bar for each source and each stage of a fit, with the share of right answers.
+    """A bar for each source and each stage of a search, with the fraction of correct answers.
 
     Nothing if quiet.
     """
@@ -51,7 +54,7 @@ def progress_bars(
             if state.source not in tasks:
                 bars.start()
                 tasks[state.source] = bars.add_task(state.source, total=state.total, note="")
-            share = f"{100 * state.right / max(1, state.done):.1f} % right"
+            share = f"{100 * state.right / max(1, state.done):.1f} % correct"
             bars.update(tasks[state.source], completed=state.done, total=state.total, note=share)
 
         def update_fit(state: FitProgress) -> None:
@@ -59,7 +62,7 @@ def progress_bars(
             if name not in tasks or bars.tasks[tasks[name]].completed >= state.steps:
                 bars.start()
                 tasks[name] = bars.add_task(name, total=state.steps, note="")
-            note = f"loss {state.loss:.3f}, {100 * state.pr:.1f} % right"
+            note = f"loss {state.loss:.3f}, {100 * state.pr:.1f} % correct"
             bars.update(tasks[name], completed=state.step, note=note)
 
         yield update, update_fit
@@ -81,7 +84,7 @@ def training_bar(*, quiet: bool) -> Iterator[Callable[[TrainProgress], None] | N
                 description=f"epoch {state.epoch}/{state.epochs}",
                 completed=(state.epoch - 1) * state.steps + state.step,
                 total=state.epochs * state.steps,
-                note=f"loss {state.loss:.3f}, {100 * state.accuracy:.1f} % right",
+                note=f"loss {state.loss:.3f}, {100 * state.accuracy:.1f} % correct",
             )
 
         yield update
@@ -106,24 +109,22 @@ def _bars() -> Iterator[ProgressBars]:
 
 
 def show_plan(plan: Plan) -> None:
-    """Say what is about to run and about how long it will take."""
+    """State what is about to run and about how long it will take."""
     form = f", {' + '.join(plan.form)}" if plan.form else ""
-    err.print(
+    note(
         f"{plan.inputs:,} inputs, sources {', '.join(plan.sources)}: about"
-        f" {_duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})",
-        markup=False,
+        f" {duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})"
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time as people write it."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    return f"{seconds / 3600:.1f} h"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def show_report(report: ReportRecord, path: str) -> None:
+def show_report(report: ReportRecord, path: Path) -> None:
     """The table, what its marks mean, what failed, and where the report is."""
     from nppr.report.results_table import notes_of, table_of
 
@@ -133,40 +134,29 @@ def show_report(report: ReportRecord, path: str) -> None:
         if row.error:
             outcome = "skipped" if row.flags else "failed"
             show_error(f"source {row.name!r} {outcome}: {row.error}")
-    out.print(path, markup=False, soft_wrap=True)
+    print_line(str(path))
 
 
-def show_fitted(distributions: Sequence[DistributionRecord]) -> None:
+def show_learned(learned: Sequence[LearnedNoise]) -> None:
     """What a search chose for each floor, and how random it is."""
-    for made in distributions:
-        search = made.search
+    for each in learned:
+        made, search = each.record, each.record.search
         chosen = "" if search.select_value is None else f"chosen: {search.selected}, "
-        out.print(
+        print_line(
             f"{made.name}: {chosen}realised std {made.diagnostics.realised_std:.3f} of the radius,"
-            f" {search.fit_calls:,} calls to fit, {search.forward_calls:,} to choose",
-            markup=False,
+            f" {search.fit_calls:,} calls to fit, {search.forward_calls:,} to choose"
         )
-    out.print("Measure with: nppr evaluate --distribution FOLDER", markup=False)
+    print_line("Measure with: nppr evaluate --distribution FOLDER")
 
 
-def show_spectrum(report: ReportRecord) -> None:
-    """NPPR against rho as a table."""
-    from nppr.report.results_table import spectrum_table
-
-    out.print(spectrum_table(report).to_rich(out.width))
+def print_line(text: str) -> None:
+    """One line of a result on standard output."""
+    out.print(text, markup=False, soft_wrap=True)
 
 
-def show_bounds(report: ReportRecord, reference: str) -> None:
-    """The lower bounds, for each density ratio."""
-    from nppr.report.results_table import bounds_table
-
-    out.print(bounds_table(report).to_rich(out.width))
-    out.print(
-        f"Robustness under any noise, input-dependent or not, whose density is at most c times that of"
-        f" {reference} noise; the bounds of a column hold together,"
-        f" {100 * report.settings.confidence:g} % confidence.",
-        markup=False,
-    )
+def note(text: str) -> None:
+    """One line beside the results, on standard error."""
+    err.print(text, markup=False, soft_wrap=True)
 
 
 def show_error(message: str) -> None:

@@ -36,6 +36,7 @@ from nppr.search.search_settings import (
 from nppr.sources import SOURCES, default_sources, option_defaults, parse_sources, split_search
 
 RARE_CALLS = 1_000_000
+FIGURE_FORMATS = ("svg", "png", "pdf")
 
 
 class Panel(StrEnum):
@@ -52,7 +53,7 @@ def option(
     default: Any, help_text: str, panel: Panel | None = None, flag: str | None = None
 ) -> Any:
     """A field that is an option of the command line; `flag` where it is not the field's name."""
-    extra = {"panel": panel.value if panel else None, "flag": flag}
+    extra: dict[str, Any] = {"panel": panel.value if panel else None, "flag": flag}
     return Field(default, description=help_text, json_schema_extra=extra)
 
 
@@ -405,6 +406,21 @@ class PageOptions(Options):
     figures: str | None = option(
         None, "Write the figures as files too: svg, png, pdf.", Panel.OUTPUT
     )
+
+    def model_post_init(self, _: Any) -> None:
+        self.formats()
+
+    def formats(self) -> tuple[str, ...]:
+        """The formats of figures, each once."""
+        listed = self.figures.split(",") if self.figures is not None else []
+        wanted = tuple(dict.fromkeys(each.strip().lower() for each in listed))
+        for each in wanted:
+            if each not in FIGURE_FORMATS:
+                raise SpecError(
+                    "`figures` must be svg, png or pdf, or some of them with commas between, got"
+                    f" {each!r}. Example: --figures svg,pdf"
+                )
+        return wanted
 
 
 class RunOptions(Options):

@@ -133,7 +133,8 @@ def require_evaluate(tally: Tally[Evaluate]) -> None:
 class Estimate:
     """A number with everything needed to quote it.
 
-    `gamma` is that of `prob_acc`, `density_ratio` and `reference` those of a bound, `order` the q of stress.
+    `gamma` is that of `prob_acc`, `density_ratio` and `reference` those of a bound, `order` is the q of
+    stress.
     """
 
     metric: Metric

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -67,9 +66,22 @@ class Certificate:
     seed: int
     classes: tuple[ClassVerdict, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """All of it as plain values."""
         return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The certificate in words, with a line for every class."""
+        evidence = (
+            f"{self.right:,} of {self.draws:,} draws correct ({100 * self.low:.1f}-"
+            f"{100 * self.high:.1f} % at every look), {self.inputs:,} inputs, {self.calls:,} calls:"
+            f" {self.why}"
+        )
+        classes = (
+            f"  {each.name}: {each.verdict.value} ({each.right:,} of {each.draws:,})"
+            for each in self.classes
+        )
+        return [f"{self.source}: {self.statement}", evidence, *classes]
 
 
 def certify(

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from nppr.assessment.run_settings import RunSettings
+from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier
+from nppr.classifiers.training import Adversary, Optimiser, TrainSettings, default_settings
 from nppr.data import Data, load_data
-from nppr.options import DataOptions, FeatureModelOptions, ModelOptions
+from nppr.errors import SpecError
+from nppr.options import DataOptions, FeatureModelOptions, ModelOptions, TrainOptions
 
 
 def load_images(options: DataOptions, settings: RunSettings, classes: int | None = None) -> Data:
@@ -48,3 +55,33 @@ def load_models(
     return classifier, load_classifier(
         named, weights=other.feature_weights, features=model.features, data=data
     )
+
+
+def train_settings(
+    model: str,
+    shape: tuple[int, ...],
+    options: TrainOptions,
+    *,
+    stem: str | None = None,
+    threads: int | None = None,
+) -> TrainSettings:
+    """All settings of a training on images of `shape` (C, H, W): those given, else the defaults."""
+    chosen = None if options.optimiser is None else Optimiser(options.optimiser)
+    defaults = default_settings(model, shape, chosen)
+    if options.momentum is not None and defaults.optimiser is not Optimiser.SGD:
+        raise SpecError(
+            f"`momentum` must be left out with the optimiser {defaults.optimiser.value}."
+            " Add --optimiser sgd to use it."
+        )
+    adversary = None
+    if options.eps is not None:
+        attack = {"steps": options.attack_steps, "step": options.attack_step}
+        budget = Budget.parse(options.norm or "linf", options.eps)
+        adversary = replace(Adversary(budget), **_without_none(attack))
+    attack_fields = {"method", "optimiser", "norm", "eps", "attack_steps", "attack_step"}
+    given = {**options.model_dump(exclude=attack_fields), "stem": stem, "threads": threads}
+    return replace(defaults, adversary=adversary, **_without_none(given))
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

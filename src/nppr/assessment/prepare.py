@@ -31,18 +31,11 @@ from nppr.distributed import first, gathered, require_same, world
 from nppr.errors import ClassifierError
 from nppr.measurement import probe
 from nppr.noise.family import Dependency
-from nppr.report.model import (
-    BudgetRecord,
-    ClassifierRecord,
-    DataRecord,
-    FeaturesRecord,
-    SettingsRecord,
-    SourceRecord,
-    SplitSizes,
-)
+from nppr.report.model import DataRecord, SettingsRecord, SourceRecord, SplitSizes
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
+from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source, references
 
@@ -138,8 +131,10 @@ def prepare_run(
 
     A model that is prepared already runs as it is.
     """
-    known = model if isinstance(model, Prepared) else None
-    classifier = known.reference if known else load_classifier(model, data=data)
+    prepared = model if isinstance(model, Prepared) else None
+    classifier = (
+        model.reference if isinstance(model, Prepared) else load_classifier(model, data=data)
+    )
     features = None if feature_model is None else load_classifier(feature_model, data=data)
     division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
     threads = division.threads or gathered(torch.get_num_threads())[0]
@@ -147,7 +142,7 @@ def prepare_run(
         torch.set_num_threads(threads)
     if batch_size is not None:
         division = replace(division, micro_batch=batch_size)
-    ready = known or _prepare_on_ranks(classifier, data, device, division)
+    ready = prepared or _prepare_on_ranks(classifier, data, device, division)
     records = Records(
         classifier=_describe_classifier(classifier, features, data),
         data=_describe_data(data),

@@ -29,12 +29,9 @@ from nppr.rare import (
     read_rare,
     write_rare,
 )
-from nppr.report.model import RareRecord, Result
+from nppr.report.model import SPLITTING, RareRecord, Result
 from nppr.sources import Source
 from nppr.types import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
-
-SPLITTING = "draws + splitting"
-"""The method of results in which splitting took part."""
 
 GROUP = 32
 """Inputs whose runs are made together and kept together."""
@@ -212,7 +209,7 @@ class Splitter:
         if self.session.folder is None:
             return None
         which = hashlib.sha256(f"{name} {places.tolist()}".encode()).hexdigest()[:16]
-        return self.session.folder.path / "rare" / f"{which}.safetensors"
+        return self.session.folder.place(f"rare/{which}.safetensors")
 
 
 def _spent(rare: Rare) -> int:

@@ -25,18 +25,10 @@ from nppr.errors import NpprError
 from nppr.measurement import ProgressCallback, measure
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
-from nppr.report.model import (
-    MERGED,
-    SCHEMA_VERSION,
-    DistributionRecord,
-    Environment,
-    Flag,
-    Result,
-    SeedSpread,
-    Timing,
-)
+from nppr.report.model import MERGED, SCHEMA_VERSION, Environment, Flag, Result, Timing
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
+from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.types import BoolArray, Evaluate, Metric, Tally
@@ -50,13 +42,17 @@ def complete_run(
     learned: Sequence[LearnedNoise] = (),
     search: Search | None = None,
     progress: ProgressCallback | None = None,
+    *,
+    examine: bool = True,
 ) -> Report:
     """Measure all sources; one that fails gets a row that states why, and the others go on.
 
-    Learned noise that is given, and what `search` finds, comes last.
+    Learned noise that is given, and what `search` finds, comes last. Without `examine` the classifier
+    is not checked beforehand and nothing is collected for a page, as for the nodes of a study.
     """
     session = Session(setup.settings, setup.data, setup.classifier, setup.folder, progress)
-    flags = _examine(setup, search)  # first: unreadable data must not cost a finished run
+    # First: unreadable data must not cost a finished run.
+    flags = _examine(setup, search) if examine else []
     failed: list[Result] = []
     growth = None
     if setup.settings.precision is not None:
@@ -74,7 +70,7 @@ def complete_run(
     for each in [*learned, *found]:
         seen = each if each.source.feature_model else each.with_known(features)
         run.add_learned(seen, setup.records.classifier.fingerprint)
-    return _finish(setup, run, ordered, ready, flags, growth)
+    return _finish(setup, run, ordered, ready, flags, growth, show=examine)
 
 
 def _examine(setup: Setup, search: Search | None) -> list[Flag]:
@@ -214,6 +210,8 @@ def _finish(
     ready: Sequence[Source],
     flags: Sequence[Flag],
     growth: Growth | None,
+    *,
+    show: bool,
 ) -> Report:
     """What is read off all measurements together, and the report, kept in the run's folder."""
     session, records = run.session, setup.records
@@ -267,7 +265,7 @@ def _finish(
         ),
     )
     per_input = per_input_of(run.tallies, settings.confidence)
-    evidence = _collect_evidence(run, ready, setup.budget)
+    evidence = _collect_evidence(run, ready, setup.budget) if show else None
     if session.folder:
         kept = {name: found.rare for name, found in rare.items()}
         session.folder.write(report, per_input, evidence, kept)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -127,7 +128,7 @@ def result_of(source: Source, estimate: Estimate, *, with_references: bool = Fal
     )
 
 
-def _facts(source: Source) -> dict[str, object]:
+def _facts(source: Source) -> dict[str, Any]:
     """What a row states about its source in fields."""
     return {
         "radius": source.budget.radius if source.budget else None,

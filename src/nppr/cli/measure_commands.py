@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,7 +31,7 @@ from nppr.options import (
 )
 
 if TYPE_CHECKING:
-    from nppr.report import Report
+    from nppr.report import Report, Table
 
 SPECTRUM_FLOORS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -125,14 +124,9 @@ def spectrum(
         model, data, budget, run, "nppr,uniform", measured, search, features, pages,
         floors=SPECTRUM_FLOORS,
     )  # fmt: skip
-    from nppr.report.reading import spectrum_entries
+    from nppr.report.results_table import spectrum_table
 
-    entries = spectrum_entries(report)
-    if printed.as_json:
-        sys.stdout.write(json.dumps(entries, indent=2) + "\n")
-    elif not run.quiet:
-        console.show_spectrum(entries)
-    _show(report, path, quiet=True, as_json=printed.as_json, silent=printed.as_json)
+    _show_table(report, path, spectrum_table(report), printed, run)
 
 
 @grouped
@@ -166,14 +160,14 @@ def bound(
     for row in report.results:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
-    from nppr.report.reading import bound_entries
+    from nppr.report.results_table import bounds_table
 
-    entries = bound_entries(report)
-    if printed.as_json:
-        sys.stdout.write(json.dumps(entries, indent=2) + "\n")
-    elif not run.quiet and entries:
-        console.show_bounds(entries, reference, measured.confidence)
-    _show(report, path, quiet=True, as_json=printed.as_json, silent=printed.as_json)
+    _show_table(
+        report, path, bounds_table(report), printed, run,
+        f"Robustness under any noise, input-dependent or not, whose density is at most c times that of"
+        f" {reference} noise; the bounds of a column hold together, {100 * measured.confidence:g} %"
+        " confidence.",
+    )  # fmt: skip
 
 
 @grouped
@@ -215,7 +209,7 @@ def fit(
         )
     if not run.quiet:
         console.show_learned(found)
-    console.print_path(folder / "distributions")
+    console.print_line(str(folder / "distributions"))
 
 
 def default_folder(model: str, data: str, settings: object) -> Path:
@@ -243,7 +237,7 @@ def _assessed(
 ) -> tuple[Report, Path]:
     """The report, and the path it was written to."""
     settings = run_settings(data, run, measured, only_merged=only_merged)
-    kinds = console.figure_formats(pages.figures)
+    kinds = pages.formats()
     asked = (model, data, budget, settings, sources, search, features, distribution, floors)
     folder = run.out or default_folder(model.model, data.data, asked)
 
@@ -284,8 +278,7 @@ def _assessed(
 def _render(folder: Path, *, page: bool, kinds: tuple[str, ...], quiet: bool) -> None:
     """Write the page and the figures; a failure here never costs the run."""
     from nppr.distributed import world
-    from nppr.report.render import write_rendered
-    from nppr.report.run_files import read_run
+    from nppr.report.run_files import read_run, write_rendered
 
     if not world().is_first:
         return
@@ -298,21 +291,37 @@ def _render(folder: Path, *, page: bool, kinds: tuple[str, ...], quiet: bool) ->
         console.note(f"page: {written[0]}")
 
 
-def _show(report: Report, path: Path, *, quiet: bool, as_json: bool, silent: bool = False) -> None:
+def _show_table(
+    report: Report, path: Path, table: Table, printed: JsonOptions, run: RunOptions, note: str = ""
+) -> None:
+    """Print one table of a report instead of all its results."""
+    if printed.as_json:
+        sys.stdout.write(table.to_json())
+    else:
+        if not run.quiet and table.rows:
+            console.out.print(table.to_rich(console.out.width))
+            console.out.print(note, markup=False, end="\n" if note else "")
+        sys.stdout.write(f"{path}\n")
+    _require_success(report)
+
+
+def _show(report: Report, path: Path, *, quiet: bool, as_json: bool) -> None:
     """Print what was asked for; a source that failed makes the exit code 1."""
-    if silent:
-        pass
-    elif as_json:
+    if as_json:
         sys.stdout.write(report.to_json())
     elif quiet:
         sys.stdout.write(f"{path}\n")
     else:
-        console.show_report(report, str(path))
+        console.show_report(report, path)
+    _require_success(report)
+
+
+def _require_success(report: Report) -> None:
     if any(row.error and not row.flags for row in (*report.results, *report.other_radii)):
         raise typer.Exit(1)
 
 
-EXAMPLES: dict[str, Any] = {
+EXAMPLES = {
     "assess": """
   nppr assess
       the demo: a small network on scikit-learn's digits, about a minute

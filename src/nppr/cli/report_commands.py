@@ -11,6 +11,7 @@ import typer
 from nppr import console
 from nppr.cli.measure_commands import default_folder
 from nppr.errors import unknown
+from nppr.options import PageOptions
 
 FORMATS = ("html", "md", "csv", "latex", "json", "parquet")
 
@@ -76,30 +77,29 @@ def report(
     """
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    kinds = console.figure_formats(figures)
+    kinds = PageOptions(figures=figures).formats()
 
     from nppr.records import write_whole
-    from nppr.report.render import readable, results_table, write_rendered
-    from nppr.report.run_files import read_run
+    from nppr.report import FORMATS as RENDERINGS
+    from nppr.report import read_run, table_of, write_rendered
 
     files = read_run(run)
-    with readable(files):
-        if form == "parquet":
-            path = out or files.path / "per_input.parquet"
-            files.report.per_input.to_parquet(path)
-            sys.stdout.write(f"{path}\n")
-        elif form != "html":
-            text = results_table(files.report).render(form)
-            if out is not None:
-                write_whole(out, text)
-            sys.stdout.write(text if out is None else f"{out}\n")
-        if form == "html" or kinds:
-            page = form == "html"
-            paths = write_rendered(files, page=page, figures=kinds, out=out if page else None)
-            if page:
-                sys.stdout.write(f"{paths[0]}\n")
-            if kinds and not quiet:
-                console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
+    if form == "parquet":
+        path = out or files.path / "per_input.parquet"
+        files.report.per_input.to_parquet(path)
+        sys.stdout.write(f"{path}\n")
+    elif form != "html":
+        text = RENDERINGS[form](table_of(files.report))
+        if out is not None:
+            write_whole(out, text)
+        sys.stdout.write(text if out is None else f"{out}\n")
+    if form == "html" or kinds:
+        page = form == "html"
+        paths = write_rendered(files, page=page, figures=kinds, out=out if page else None)
+        if page:
+            sys.stdout.write(f"{paths[0]}\n")
+        if kinds and not quiet:
+            console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
 
 
 def compare(
@@ -136,7 +136,7 @@ def compare(
             console.out.print(table)
         console.out.print(summary(comparison), markup=False)
     for path in written[:1] if quiet else written:
-        console.print_path(path)
+        console.print_line(str(path))
 
 
 EXAMPLES = {

@@ -48,9 +48,9 @@ def train(
     It is trained on the fit and select splits of the data; the evaluate split is kept for measuring.
     Options that are left out have defaults that suit the network. A log lies beside the weights.
     """
-    from nppr.assessment.load import load_images
+    from nppr.assessment.load import load_images, train_settings
     from nppr.assessment.run_settings import RunSettings
-    from nppr.classifiers.training import Outputs, require_known, settings_from
+    from nppr.classifiers.training import Outputs, image_shape, require_known
     from nppr.classifiers.training import train as train_network
 
     require_known(model)
@@ -62,7 +62,7 @@ def train(
         seed=training.seed,
     )
     images = load_images(data, settings)
-    chosen = settings_from(model, images, training, stem=stem)
+    chosen = train_settings(model, image_shape(images), training, stem=stem)
     if resume and not quiet and not Outputs(path).checkpoint.exists():
         console.note(
             f"nothing to resume, there is no {Outputs(path).checkpoint}: starting from the beginning"
@@ -78,7 +78,7 @@ def train(
             f"{100 * trained.accuracy:.2f} % of the evaluate split classified correctly,"
             f" {time.perf_counter() - start:.1f} s, log in {trained.log}"
         )
-    console.print_path(path)
+    console.print_line(str(path))
 
 
 EXAMPLES = {

@@ -29,12 +29,17 @@ from nppr.errors import RunFolderError
 from nppr.report.findings import SHARES, Key, headlines, lines_of, shares_of
 from nppr.report.model import ReportRecord, Result
 from nppr.report.run_files import RunFiles, read_run
-from nppr.statistics.estimates import APPROXIMATE, FEWEST_INPUTS, MOST_CONFIDENT, check_confidence
-from nppr.statistics.intervals import RESAMPLES, Interval, clopper_pearson
+from nppr.statistics.estimates import APPROXIMATE, FEWEST_INPUTS, MOST_CONFIDENT
+from nppr.statistics.intervals import (
+    RESAMPLES,
+    Interval,
+    check_confidence,
+    clopper_pearson,
+    half_width,
+)
 from nppr.statistics.paired import (
     Share,
     guaranteed_difference,
-    half_width,
     joint_difference,
     paired_difference,
     unpaired_difference,
@@ -581,7 +586,7 @@ def _notes(
     if searches:
         named = "; ".join(f"{name}: {', '.join(values)}" for name, values in searches.items())
         notes.append(
-            "NPPR is not compared: it is an upper bound, and one that a weaker search found looks safer."
+            "NPPR is not compared: it is an upper bound, which a weaker search makes look safer."
             f" The searches had different settings ({named}). Repeat them with the same settings."
         )
     elif any(result.metric in (Metric.AR, Metric.NPPR) for result in results):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nppr.report.model import Record
 from nppr.report.run_files import read_model
+from nppr.search.search_record import Record
 from nppr.types import Direction, Metric
 
 SCHEMA_VERSION = 2
@@ -78,8 +78,8 @@ class Difference(Record):
 class Compared(Record):
     """One metric of one row over all entries.
 
-    `comparable` is False where the numbers are upper bounds of searches with other settings: then nothing
-    is ranked or separated.
+    `comparable` is False where the numbers are upper bounds of searches with different settings: then
+    nothing is ranked or separated.
     """
 
     metric: Metric

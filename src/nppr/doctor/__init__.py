@@ -1,5 +1,6 @@
 """The doctor: what is examined, the flags it raises, and the grade they make."""
 
+from nppr.doctor.examine import examine
 from nppr.doctor.flags import flag, grade, overlap_flags, result_flags
 from nppr.doctor.model_checks import check_inputs, check_model
 from nppr.doctor.result_checks import check_results
@@ -8,6 +9,7 @@ __all__ = [
     "check_inputs",
     "check_model",
     "check_results",
+    "examine",
     "flag",
     "grade",
     "overlap_flags",

@@ -1,7 +1,8 @@
 """A few batches through a classifier: is it one whose robustness can be measured?
 
-Inputs: are the images in [0, 1], as bright as images are, and of all classes alike? State: does the model keep its
-weights and its mode? Answers: are they logits, and a function of the image alone? Gradients: do they lead anywhere?
+Inputs: are the images in [0, 1], as bright as images are, and of all classes alike? State: does the
+model keep its weights and its mode? Answers: are they logits, and a function of the image alone?
+Gradients: do they lead anywhere?
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What the measurements reveal about themselves.
 
-Attacks: does anything break inputs that the attack by gradients left unbroken? Nesting: is the worst noise found at
-least as bad as noise that was admitted anyway? Two tallies of the same inputs are compared by the differences d of
-their rates, one for each clean-correct input: the first is higher beyond chance where
-`mean(d) > 1.645 std(d) / sqrt(n)`, the one-sided paired test at 95 %.
+Attacks: does anything break inputs that the attack by gradients left unbroken? Nesting: is the worst
+noise found at least as bad as noise that was admitted anyway? Two tallies of the same inputs are
+compared by the differences d of their rates, one for each clean-correct input: the first is higher
+beyond chance where `mean(d) > 1.645 std(d) / sqrt(n)`, the one-sided paired test at 95 %.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from nppr.doctor.flags import (
     ONE_COMPONENT,
     flag,
 )
-from nppr.report.model import DistributionRecord, Flag, Result
+from nppr.report.model import Flag, Result
+from nppr.search.search_record import DistributionRecord
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import accuracy
 from nppr.types import BoolArray, Evaluate, Metric, Tally

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -299,7 +300,7 @@ def read_rare(path: Path, identity: str) -> Rare | None:
         if record.pop("identity") != identity:
             raise ValueError("it belongs to another run")
         status = tuple(Status(each) for each in record.pop("status"))
-        arrays = {name: tensors[name].numpy() for name in ARRAYS}
+        arrays: dict[str, Any] = {name: tensors[name].numpy() for name in ARRAYS}
         return Rare(**arrays, status=status, **record)
     except (RecordError, KeyError, ValueError, TypeError) as error:
         raise RunFolderError(

@@ -33,9 +33,7 @@ import torch
 from torch import Tensor
 
 from nppr.budget import perturbed
-from nppr.classifiers import FrozenClassifier
-from nppr.classifiers.checking import check_finite
-from nppr.classifiers.wrap import is_out_of_memory
+from nppr.classifiers import FrozenClassifier, check_finite, is_out_of_memory
 from nppr.data import Part
 from nppr.draws import key
 from nppr.rare.latent_noise import Latent

@@ -18,9 +18,10 @@ from nppr.report.findings import (
     not_followed,
     table_rows,
 )
-from nppr.report.model import SPLITTING, DistributionRecord, ReportRecord, Result
+from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers, percent
 from nppr.report.tables import Cell, Column, Table
+from nppr.search.search_record import DistributionRecord
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.types import Claim, Direction, Metric
 

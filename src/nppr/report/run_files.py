@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nppr.errors import RunFolderError, SpecError
+from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
@@ -153,10 +154,14 @@ def write_rendered(
     from nppr.report.figures import figures_of, save
 
     drawn = figures_of(files.report, files.per_input, files.evidence)
+    folder, manifest = files.path / "figures", Manifest(files.path, "run")
+    if manifest.exists:
+        images = [folder / f"{each.id}.{form}" for each in drawn for form in figures]
+        manifest.add(files.path / PAGE, *images)
     written = []
     if page:
         path = out or files.path / PAGE
         text = render(files.report, files.per_input, files.evidence, page_figures(drawn))
         write_whole(path, text)
         written.append(path)
-    return written + (save(drawn, files.path / "figures", tuple(figures)) if figures else [])
+    return written + (save(drawn, folder, figures) if figures else [])

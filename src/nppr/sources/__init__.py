@@ -1,7 +1,7 @@
 """Perturbation sources: everything that perturbs an input. A source and a classifier give a tally.
 
-The modules below register their sources when they are imported. `learned` and `custom` hold sources that are made
-from Python and have no name on a command line; they are imported where they are needed.
+The modules below register their sources when they are imported. `learned` and `custom` hold sources
+that have no name on a command line; they are imported where they are needed.
 """
 
 from nppr.sources.base import (

@@ -1,20 +1,22 @@
 """What a source is, and the registry of all sources that have a name.
 
-A source perturbs inputs: noise, an attack, a corruption, a learned distribution. It declares here, in its class,
-everything the rest of the program needs to know: its name and options, what its tally is read as and how, what it
-needs, and what can be done with it. A class with a `kind` is in the registry and on the command line:
+A source perturbs inputs: noise, an attack, a corruption, a learned distribution. It declares in its
+class everything the rest of the program needs to know: its name and options, what its tally is read as
+and how, what it needs, and what can be done with it. A class with a `kind` is in the registry and on
+the command line:
 
     @dataclass(frozen=True)
     class Uniform(Noise, kind="uniform"): ...
 
-This package is imported before PyTorch when a command line is checked, so modules name `torch` and never its parts.
+This package is imported before PyTorch when a command line is checked, so its modules name `torch` and
+never import its parts.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -55,7 +57,7 @@ class Guidance(StrEnum):
 
 
 class Source(ABC):
-    """Fixed noise unless a subclass declares otherwise: any number of draws, one pass each, read as PR."""
+    """Noise unless a subclass declares otherwise: any number of draws, one pass each, read as PR."""
 
     kind: ClassVar[str] = ""
     """Its name on a command line."""
@@ -78,7 +80,8 @@ class Source(ABC):
     """Whether splitting maps its uniform numbers so that the noise grows with the latent number."""
 
     metric: Metric = Metric.PR
-    budget: Budget | None = None
+    budget: Budget | None
+    """The ball its perturbations stay in, or None."""
     fixed_draws: int | None = None
     """Draws per input whatever is asked for: 1 for an attack."""
     inputs_at_once: int | None = None
@@ -100,7 +103,7 @@ class Source(ABC):
 
     @property
     def name(self) -> str:
-        """The source as it is written on a command line, such as `uniform:scale=0.5`; unique within a run."""
+        """The source as it is written on a command line, such as `uniform:scale=0.5`."""
         parts = [self.kind]
         for name, default in option_defaults(type(self)).items():
             value = getattr(self, name)
@@ -110,7 +113,7 @@ class Source(ABC):
 
     @property
     def row_source(self) -> str:
-        """`Result.source` of its rows: its name but for what is a field of the row, such as the floor."""
+        """`Result.source` of its rows: its name without what is a field, such as the floor."""
         return self.name
 
     @property
@@ -141,7 +144,7 @@ class Source(ABC):
         del classifier, split, seed, device, progress
         return self
 
-    def make_ready(self) -> None:
+    def make_ready(self) -> None:  # noqa: B027
         """Do now, on all ranks together, what would otherwise happen at the first perturbation."""
 
     def at(self, budget: Budget) -> Self:
@@ -171,6 +174,7 @@ class Source(ABC):
     def observe(self, logits: Tensor, y: Tensor) -> Tensor | None:
         """Logarithms to add up per input over its draws, `(B, S, classes), (B,) -> (B, M)`, or None."""
         del logits, y
+        return None
 
     def read(
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
@@ -193,10 +197,10 @@ class Source(ABC):
 
 def option_defaults(kind: type[Source]) -> dict[str, Option]:
     """The options of a source with their defaults: its fields but for the budget."""
-    if not is_dataclass(kind):
+    if not is_dataclass(cast("type[Any]", kind)):
         return {}
-    found = {field.name: field.default for field in fields(kind) if field.default is not MISSING}
-    return {name: default for name, default in found.items() if isinstance(default, Option)}
+    known = fields(cast("Any", kind))
+    return {each.name: each.default for each in known if isinstance(each.default, Option)}
 
 
 def references(budget: Budget) -> tuple[Source, ...]:

@@ -62,6 +62,7 @@ class Corruption(Source, ABC):
 
     metric = Metric.CORRUPTION
     has_budget = False
+    budget = None
     fixed_draws = 1
 
     severity: int = 1

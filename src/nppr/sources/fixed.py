@@ -93,6 +93,7 @@ class Clean(Source):
     """No perturbation: its tally gives the clean accuracy."""
 
     kind = "clean"
+    budget = None
     metric = Metric.ACCURACY
     fixed_draws = 1
 

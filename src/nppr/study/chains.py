@@ -1,4 +1,4 @@
-"""Chains of fits: which families a study fits, which of them each starts from, and how each is fitted."""
+"""Chains of fits: which families a study fits, what each starts from, and how it is fitted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Doing one node, in whatever process: the same work gives the same files everywhere.
 
-A node is a run: `train` trains, `fit` completes one stage of a search, `measure` is an assessment of one
-source. Data, classifiers and clean answers are loaded and computed once per process.
+A node is a run: `train` trains, `fit` completes one stage of a search, `measure` assesses one source.
+Data, classifiers and clean answers are loaded and computed once per process.
 """
 
 from __future__ import annotations

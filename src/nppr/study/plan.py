@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 
+from nppr.assessment.load import train_settings
 from nppr.budget import Budget
 from nppr.classifiers import usable_device
-from nppr.classifiers.training import TrainSettings, image_shape, settings_from
+from nppr.classifiers.training import TrainSettings, image_shape
 from nppr.errors import NpprError, SpecError
 from nppr.noise.family import Dependency
 from nppr.search.search_settings import SearchSettings, Stage
@@ -189,7 +190,7 @@ class _Planner:
         assert entry.training is not None
         shape = image_shape(load_source(data)) if data.identity else ABSENT_SHAPE
         try:
-            settings = settings_from(
+            settings = train_settings(
                 entry.model, shape, entry.training,
                 stem=entry.stem, threads=self.study.measure.threads,
             )  # fmt: skip

@@ -19,9 +19,9 @@ from nppr.errors import RunFolderError, SpecError
 from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.page.shell import page_shell
-from nppr.report.tables import Cell, Column, Table, md_text
+from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
 from nppr.study.engines import Engine, Inline, RayCluster, Workers
-from nppr.study.graph import Graph, Place
+from nppr.study.graph import Graph
 from nppr.study.node_cache import NodeCache, is_full_disk
 from nppr.study.orders import Orders, check_orders
 from nppr.study.schedule import Progressed, StudyProgress, execute
@@ -183,7 +183,7 @@ def write_study(out: Path, written: Written) -> None:
     if written.orders.pairs:
         exports[ORDERS] = orders_table(written.orders)
     texts = {
-        f"{name}.{end}": table.render(kind)
+        f"{name}.{end}": FORMATS[kind](table)
         for name, table in exports.items()
         for kind, end in ENDS.items()
     }
@@ -223,7 +223,7 @@ def orders_table(orders: Orders) -> Table:
     return Table("Nested pairs", columns, rows)
 
 
-def _where(place: Place) -> str:
+def _where(place: dict[str, str | int | float | None]) -> str:
     shown = [place["classifier"], f"{place['norm']} {place['fit_radius']}", place["upsampler"]]
     more = [f"{axis} {place[axis]}" for axis in ("epochs", "fit_seed") if place[axis]]
     return ", ".join(str(each) for each in [*shown, *more])
@@ -236,7 +236,7 @@ def _markdown(written: Written, exports: dict[str, Table]) -> str:
     lines += [f"Orders: {written.orders.summary()}.", ""]
     if written.failures:
         lines += ["Failed:", "", *(f"- {md_text(each)}" for each in written.failures), ""]
-    lines += [f"Machine: {md_text(_machine(written))}.", ""]
+    lines += [f"Machine: {md_text(_machine_text(written))}.", ""]
     return "\n".join(lines)
 
 
@@ -244,18 +244,20 @@ def _page(written: Written, exports: dict[str, Table]) -> str:
     title = _title(written.study)
     body = [Markup('<main id="main"><h1>{}</h1><p>{}</p>').format(title, NOTE)]
     body += [
-        Markup("<section><h2>{}</h2>{}</section>").format(table.caption, table.to_html())
+        Markup("<section><h2>{}</h2>{}</section>").format(
+            table.caption, table.to_html(table.caption)
+        )
         for table in exports.values()
     ]
     body.append(Markup("<h2>Orders</h2><p>{}.</p>").format(written.orders.summary()))
     if written.failures:
         listed = _joined(Markup("<li>{}</li>").format(each) for each in written.failures)
         body.append(Markup("<h2>Failed</h2><ul>{}</ul>").format(listed))
-    body.append(Markup("<p>Machine: {}.</p></main>").format(_machine(written)))
+    body.append(Markup("<p>Machine: {}.</p></main>").format(_machine_text(written)))
     return page_shell(title, _joined(body))
 
 
-def _machine(written: Written) -> str:
+def _machine_text(written: Written) -> str:
     return ", ".join(f"{name} {value}" for name, value in written.machine.items())
 
 

@@ -310,7 +310,7 @@ def require_tables(study: Study, graph: Graph) -> None:
 class _Work:
     """The work of nodes, whatever their seeds."""
 
-    def _init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._known: dict[str, str] = {}
 

@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 from nppr.report.evidence import Evidence
 from nppr.report.figures.figure_style import (
-    FORMATS,
     Drawn,
     Subject,
     as_svg,
-    check_formats,
     save,
     settle,
     styled,
@@ -26,7 +24,7 @@ from nppr.report.figures.run_figures import floors, history, radii, rates
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
 
-__all__ = ["FORMATS", "Drawn", "as_svg", "check_formats", "figures_of", "save"]
+__all__ = ["Drawn", "as_svg", "figures_of", "save"]
 
 FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
     contours, tsne, inputs, bands, means, covariances, weights, history, radii, floors, rates,

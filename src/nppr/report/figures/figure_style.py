@@ -12,7 +12,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,10 +24,11 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nppr.errors import SpecError
+from nppr.records import write_whole
 from nppr.report.evidence import Draws, Evidence
-from nppr.report.model import DistributionRecord, ReportRecord, Result
+from nppr.report.model import ReportRecord, Result
 from nppr.report.per_input import PerInput
+from nppr.search.search_record import DistributionRecord
 from nppr.types import Metric
 
 INK = "#010203"
@@ -102,7 +103,7 @@ HUES = {
 
 
 def looks_of(report: ReportRecord) -> dict[str, Look]:
-    """A look for every row of the report: a hue of its metric, and a marker, line and hatch of its own."""
+    """A look for every row of the report: a hue of its metric, its own marker, line and hatch."""
     found: dict[str, Look] = {}
     count: Counter[Metric] = Counter()
     for row in report.results:
@@ -226,12 +227,9 @@ def interval(row: Result) -> str:
     return f"{percent(row.value)} ({100 * row.low:.1f}-{percent(row.high)})"
 
 
-FORMATS = ("svg", "png", "pdf")
-
-
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A figure; `id` names its files, `alt` describes it in words and numbers, `caption` explains it."""
+    """A figure; `id` names its files, `alt` describes it in words, `caption` explains it."""
 
     id: str
     title: str
@@ -245,39 +243,19 @@ def as_svg(drawn: Drawn) -> str:
     return as_inline(drawn.figure, drawn.id, drawn.title, drawn.alt)
 
 
-def check_formats(formats: str | Iterable[str]) -> tuple[str, ...]:
-    """Formats from `svg,png` or a list of them, each once.
-
-    >>> check_formats("png,svg,png")
-    ('png', 'svg')
-    """
-    listed = formats.split(",") if isinstance(formats, str) else list(formats)
-    wanted = tuple(dict.fromkeys(str(each).strip().lower() for each in listed))
-    wrong = [each for each in wanted if each not in FORMATS]
-    if wrong or not wanted:
-        raise SpecError(
-            f"`figures` must be svg, png or pdf, or some of them with commas between,"
-            f" got {wrong[0] if wrong else ''!r}. Example: --figures svg,pdf"
-        )
-    return wanted
-
-
-def save(drawn: Iterable[Drawn], folder: str | Path, formats: str | Iterable[str]) -> list[Path]:
+def save(drawn: Iterable[Drawn], folder: Path, formats: Sequence[str]) -> list[Path]:
     """Write each figure in each format, black on white, as `<id>.<format>`; the paths written."""
-    wanted = check_formats(formats)
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for each in drawn:
-        for form in wanted:
+        for form in formats:
             path = folder / f"{each.id}.{form}"
             if form == "svg":
-                text = as_document(each.figure, each.id, each.title, each.alt)
-                path.write_text(text, encoding="utf-8")
+                write_whole(path, as_document(each.figure, each.id, each.title, each.alt))
             else:
-                dateless = {"CreationDate": None} if form == "pdf" else {}
+                content, dateless = io.BytesIO(), {"CreationDate": None} if form == "pdf" else {}
                 with styled():
-                    each.figure.savefig(path, format=form, facecolor="white", metadata=dateless)
+                    each.figure.savefig(content, format=form, facecolor="white", metadata=dateless)
+                write_whole(path, content.getvalue())
             paths.append(path)
     return paths
 

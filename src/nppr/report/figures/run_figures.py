@@ -28,7 +28,8 @@ from nppr.report.figures.figure_style import (
     percent,
     percent_axis,
 )
-from nppr.report.model import MERGED, DistributionRecord, Result, StageRecord
+from nppr.report.model import MERGED, Result
+from nppr.search.search_record import DistributionRecord, StageRecord
 from nppr.sources import Uniform
 from nppr.types import FloatArray, IntArray, Metric
 
@@ -287,7 +288,7 @@ def rates(subject: Subject) -> Drawn | None:
     return Drawn(
         id="rates",
         title="Inputs by how often they stay correct",
-        alt=f"Curves of the fraction of inputs that stay correct at least that often. {'; '.join(said)}.",
+        alt=f"Curves of the fraction of inputs that stay correct that often. {'; '.join(said)}.",
         caption="A curve that falls early has inputs that the noise always breaks; the area under a"
         " curve is the source's PR or NPPR.",
         figure=figure,

@@ -1,0 +1,43 @@
+"""What is known about a classifier and its data before any source is measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from nppr.classifiers import Classifier, prepare
+from nppr.data import Data
+from nppr.doctor.flags import OUT_OF_RANGE, overlap_flags
+from nppr.doctor.model_checks import check_inputs, check_model
+from nppr.doctor.result_checks import check_results
+from nppr.measurement import measure, probe
+from nppr.report.model import Flag
+from nppr.sources import Clean
+
+
+def examine(
+    classifier: Classifier,
+    data: Data,
+    *,
+    device: str | torch.device | None = None,
+    micro_batch: int | None = None,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> tuple[Flag, ...]:
+    """All flags that need no source: of the splits, the model, and its clean answers."""
+    overlapping = overlap_flags(data)
+    inputs = check_inputs(data)
+    if any(each.id == OUT_OF_RANGE for each in inputs):  # no measurement would accept them
+        return (*overlapping, *inputs)
+    ready = prepare(
+        classifier,
+        probe(data.evaluate),
+        classes=data.classes,
+        device=device,
+        micro_batch=micro_batch,
+    )
+    found = check_model(ready.reference, data, seed=seed)
+    everything = np.ones(len(data.evaluate), bool)
+    clean = measure(Clean(), ready, data.evaluate, clean_correct=everything)
+    measured = check_results((), {}, (), (), clean, data.classes, confidence)
+    return (*overlapping, *found, *measured)
