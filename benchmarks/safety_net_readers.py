@@ -16,6 +16,9 @@ from typing import Any
 
 from safetensors.numpy import load_file
 
+from nppr import read_report
+from nppr.records import read_record
+
 Value = int | float | str | None
 Values = dict[str, Value]
 Reader = Callable[[Path], Values]
@@ -23,14 +26,14 @@ Reader = Callable[[Path], Values]
 
 def read_results(folder: Path) -> Values:
     """The rows of a report, at its own radius and at the others."""
-    report = _json(folder / "report.json")
-    rows = [("", row) for row in report["results"]]
-    rows += [(f"radius {at['radius']}", row) for at in report["radii"] for row in at["results"]]
-    found: Values = {"grade": report["grade"]["letter"]}
+    report = read_report(folder / "report.json")
+    rows = [("", row) for row in report.results]
+    rows += [(f"radius {row.radius}", row) for row in report.other_radii]
+    found: Values = {"grade": report.grade.letter}
     for radius, row in rows:
-        gamma = "" if row["gamma"] is None else f"gamma {row['gamma']}"
-        name = _name("result", radius, row["source"], row["metric"], row["method"], gamma)
-        found |= _pick(name, row, "value low high draws inputs calls")
+        gamma = "" if row.gamma is None else f"gamma {row.gamma}"
+        name = _name("result", radius, row.name, row.metric, row.method, gamma)
+        found |= _pick(name, row.model_dump(), "value low high draws inputs calls")
     return found
 
 
@@ -60,13 +63,13 @@ def read_per_input(folder: Path) -> Values:
 def read_learned(folder: Path) -> Values:
     """The fits behind learned noise. Candidates are known by their values, not by their names."""
     found: Values = {}
-    for path in sorted((folder / "distributions").glob("*.json")):
-        made, name = _json(path), _name("learned", path.stem)
-        fit = made["fit"]
+    for path in sorted((folder / "distributions").glob("*.safetensors")):
+        made, name = read_record(path)[1], _name("learned", path.stem)
+        fit = made["search"]
         found |= _pick(name, fit, "select_value fit_calls forward_calls")
         found |= _pick(_name(name, "diagnostics"), made["diagnostics"])
-        found |= read_tensors(path.with_suffix(".safetensors"), name)
-        references = (fit["with_references"] or {}).get("select_values", {})
+        found |= read_tensors(path, name)
+        references = (fit["references"] or {}).get("select_values", {})
         found |= _in_order(_name(name, "with references"), references)
         for number, stage in enumerate(fit["stages"]):
             at = _name(name, f"stage {number}")
@@ -83,9 +86,11 @@ def read_extras(folder: Path) -> Values:
     report = _json(folder / "report.json")
     found: Values = {}
     for entry in report["rare"]:
-        fields = "unbroken looked_at calls largest median added particles replicates"
-        found |= _pick(_name("rare", entry["source"]), entry, fields)
-        found |= _pick(_name("rare", entry["source"], "status"), entry["status"])
+        fields = "unbroken calls largest median added particles replicates"
+        name = _name("rare", entry["source"])
+        found |= _pick(name, entry | {"looked_at": entry["followed"]}, f"{fields} looked_at")
+        status = {"out of calls": entry["out_of_calls"], **entry}
+        found |= {_name(name, "status", key): status[key] for key in ("found", "below", "out of calls")}
     for line in _lines(folder / "rare.csv") if report["rare"] else ():
         numbers = {key: float(line[key]) for key in ("p", "low", "high", "calls")}
         found |= _pick(_name("rare", line["source"], f"input {line['index']}"), numbers)
@@ -96,8 +101,8 @@ def read_extras(folder: Path) -> Values:
         for source, width in reached["widths"].items():
             found |= _pick(_name("precision", source), width, "half_width between within")
     for made in report["distributions"]:
-        if made["fit_seeds"]:
-            found |= _pick(_name("fit seeds", made["source"]), made["fit_seeds"], "minimum spread")
+        if made["seeds"]:
+            found |= _pick(_name("fit seeds", made["name"]), made["seeds"], "minimum spread")
     return found
 
 

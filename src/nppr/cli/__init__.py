@@ -7,30 +7,32 @@ PyTorch is loaded when it is first used, after the text of a command has been ch
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, NoReturn
+from types import ModuleType
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
 
-def _load_late(name: str) -> None:
-    """Have a module executed at the first use of one of its names instead of at its import."""
-    spec = importlib.util.find_spec(name) if name not in sys.modules else None
-    if spec is None or spec.loader is None:
-        return
-    spec.loader = importlib.util.LazyLoader(spec.loader)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+class _LateModule(ModuleType):
+    """Takes the place of a module until one of its names is used; only then is the module imported."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        module = import_module(self.__name__)
+        self.__dict__.update(module.__dict__)
+        return getattr(module, name)
 
 
-_load_late("torch")
+if "torch" not in sys.modules:
+    sys.modules["torch"] = _LateModule("torch")
 
 from nppr import console  # noqa: E402
 from nppr.cli import (  # noqa: E402
