@@ -19,7 +19,7 @@ from nppr.budget import Budget
 from nppr.classifiers import load_classifier
 from nppr.data import load_data
 from nppr.sources import PGD, CustomAttack
-from nppr.types import Metric, PerturbationSource
+from nppr.tally import Metric, PerturbationSource
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RADII = ("0.5/255", "1/255")

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from nppr.statistics.density_ratio import lower_mean_clipped, lower_population
-from nppr.types import FloatArray
+from nppr.tally import FloatArray
 
 CONFIDENCE = 0.95
 RATIOS = (1.0, 2.0, 5.0, 10.0)

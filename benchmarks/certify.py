@@ -20,7 +20,7 @@ from scipy import stats
 
 from nppr.certify import AT_ONCE
 from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_evidence
-from nppr.types import BoolArray, IntArray
+from nppr.tally import BoolArray, IntArray
 
 LIMIT, OFF = 0.9, 0.001
 CONFIDENCE, ERROR = 0.95, 0.05
@@ -115,7 +115,7 @@ def to_decide(classifiers: int, seed: int) -> bool:
     """Print the median draws to tell ROBUST from LIMIT; whether ours are as few as promised."""
     rng = np.random.default_rng(seed)
     draws = np.arange(1, ENOUGH + 1)
-    right: IntArray = np.cumsum(rng.random((classifiers, ENOUGH)) < ROBUST, axis=1)
+    correct: IntArray = np.cumsum(rng.random((classifiers, ENOUGH)) < ROBUST, axis=1)
     level = 0.6 * np.log(np.log(draws) / math.log(1.1) + 1) + math.log(24 / ERROR) / 1.8
     ours = _median((right >= least_right(draws)) | (right <= most_right(draws)))
     proa = _median(np.abs(right / draws - LIMIT) > np.sqrt(level / draws))

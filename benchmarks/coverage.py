@@ -39,7 +39,7 @@ from nppr.statistics.sequential import (
     mixture_sequence,
     one_sided_evidence,
 )
-from nppr.types import BoolArray, FloatArray, IntArray
+from nppr.tally import BoolArray, FloatArray, IntArray
 
 CONFIDENCE = 0.95
 INPUTS, DRAWS = 400, 16
@@ -232,7 +232,7 @@ def draws_needed(rng: np.random.Generator, repeats: int) -> list[Row]:
         (0.9, 0.8, 1500),
         (0.5, 0.6, 4000),
     ):
-        right: IntArray = np.cumsum(rng.random((repeats, most)) < p, axis=1)
+        correct: IntArray = np.cumsum(rng.random((repeats, most)) < p, axis=1)
         draws = np.arange(1, most + 1)
         level = 0.6 * np.log(np.log(draws) / math.log(1.1) + 1) + math.log(24 / 0.05) / 1.8
         proa = _first(np.abs(right / draws - limit) > np.sqrt(level / draws))

@@ -28,7 +28,7 @@ from nppr.search import Recipe
 from nppr.search.fitting import FitState, Fitting, fit, margin
 from nppr.search.selection import CleanInputs
 from nppr.sources import Clean, Learned, Uniform
-from nppr.types import Fit
+from nppr.tally import Fit
 
 TURNS = 11
 BUDGET = Budget.linf("8/255")

@@ -21,7 +21,7 @@ from nppr.classifiers import Prepared, prepare
 from nppr.data import Data
 from nppr.measure import measure, probe
 from nppr.sources import SOURCES
-from nppr.types import PerturbationSource
+from nppr.tally import PerturbationSource
 
 TURNS = 21
 

@@ -28,7 +28,7 @@ from nppr.search.search import FinishedStage, Search
 from nppr.search.search_settings import Stage
 from nppr.sources import Clean, Learned
 from nppr.statistics.paired import holm
-from nppr.types import FloatArray
+from nppr.tally import FloatArray
 
 COMPONENTS = (3, 7, 12)
 POINT = 0.001
@@ -126,7 +126,7 @@ def main() -> None:
     budget = Budget.linf(given.eps)
     search = Search(default_settings(family, calls=92_160), ready, data, budget)
     done = fit_all(search, given.calls, family)
-    clean = measure(Clean(), ready, data.evaluate).right == 1
+    clean = measure(Clean(), ready, data.evaluate).correct == 1
     known: dict[int, FloatArray] = {}
     rates: dict[Node, FloatArray] = {}
     for node, finished in done.items():

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
-from nppr.data import Part, TensorImages
+from nppr.data import Split, TensorImages
 from nppr.rare import rare_failures
 from nppr.sources import Gaussian, Uniform
-from nppr.types import Evaluate, PerturbationSource
+from nppr.tally import Evaluate, PerturbationSource
 
 ESTIMATES = 50
 FACTOR = 1.5
@@ -91,7 +91,7 @@ def measured(case: Case, p: float, calls: int) -> bool:
     began = time.perf_counter()
     images = torch.full((ESTIMATES, 1, case.side, case.side), GREY)
     labels = np.zeros(ESTIMATES, dtype=np.int64)
-    part = Part(Evaluate, TensorImages(images), np.arange(ESTIMATES), labels)
+    part = Split(Evaluate, TensorImages(images), np.arange(ESTIMATES), labels)
     model = Classifier(Linear(directions(case.side), case.threshold(p)))
     ready = prepare(model, images[:2], classes=2, micro_batch=1024)
     found = rare_failures(

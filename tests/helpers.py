@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from nppr.budget import Budget
-from nppr.data import Data, Part, TensorImages, from_arrays
-from nppr.draws import DrawBlock
+from nppr.data import Data, Split, TensorImages, from_arrays
+from nppr.random_draws import DrawBlock
 from nppr.noise.distribution import Distribution
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
@@ -23,7 +23,7 @@ from nppr.search.search_record import (
 )
 from nppr.search.search_settings import default_settings
 from nppr.sources import Learned
-from nppr.types import Evaluate, FrozenModel, Metric
+from nppr.tally import Evaluate, FrozenModel, Metric
 
 
 class Linear(nn.Module):
@@ -61,10 +61,10 @@ class Broken(Stray):
         raise ValueError("this source\nis broken")
 
 
-def evaluate_part(images: Tensor, labels: list[int] | Tensor) -> Part[Evaluate]:
+def evaluate_part(images: Tensor, labels: list[int] | Tensor) -> Split[Evaluate]:
     """All of these inputs as an evaluate part."""
     known = np.asarray(labels, dtype=np.int64)
-    return Part(Evaluate, TensorImages(images.float()), np.arange(len(known)), known)
+    return Split(Evaluate, TensorImages(images.float()), np.arange(len(known)), known)
 
 
 def two_class_data(inputs: int = 40, side: int = 4, seed: int = 0) -> Data:

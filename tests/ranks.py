@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from helpers import Stray, half_classifier, two_class_data
 from nppr.budget import Budget
-from nppr.checkpoint import FileStore
+from nppr.blocks import FileStore
 from nppr.classifiers import Classifier, prepare
 from nppr.cli import run
 from nppr.data import from_arrays, load_data
-from nppr.distributed import (
+from nppr.ranks import (
     LostRank,
     first,
     gathered,
@@ -36,14 +36,14 @@ from nppr.distributed import (
     together,
     world,
 )
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import NpprError
 from nppr.learn import learn
 from nppr.measure import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.search import SearchSettings
 from nppr.sources import Clean, Gaussian, Universal
-from nppr.types import FrozenModel
+from nppr.tally import FrozenModel
 
 __all__ = ["Ended", "commands", "exchanges", "fitting", "measuring", "run_ranks", "stray", "tags"]
 
@@ -220,7 +220,7 @@ def measuring(kept: str, inputs: int, kill_after: int | None = None) -> dict[str
     measure(Clean(), ready, part, clean_correct=right, keep=clean)
     features = torch.stack([clean[index] for index in part.indices.tolist()])
     return {
-        "right": tally.right.tolist(),
+        "right": tally.correct.tolist(),
         "calls": tally.calls,
         "seen": model.seen,
         "features": features.double().sum(1).tolist(),
@@ -247,7 +247,7 @@ def stray() -> list[str]:
     known = from_arrays(images, (images.mean((1, 2, 3)) > 0.5).long(), shares=(0.6, 0.1))
     source = Universal(Budget.linf(0.1)).on(Classifier(half_classifier()), known.fit)
     tally = measure(source, ready, known.evaluate)
-    found.append(str(tally.right.tolist()))
+    found.append(str(tally.correct.tolist()))
     found.append(source.delta.numpy().tobytes().hex())
     return found
 

@@ -15,7 +15,7 @@ from nppr.errors import BudgetError, ClassifierError, RunFolderError, SpecError
 from nppr.noise import Family
 from nppr.report import Report
 from nppr.search import default_settings
-from nppr.types import Metric
+from nppr.tally import Metric
 
 BUDGET = nppr.Budget.linf(0.1)
 SMALL = default_settings(Family(components=2), calls=2048, inputs=64)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nppr.budget import Budget, parse_radius, perturbed
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import BudgetBreach, BudgetError, SpecError
 
 NORMS = ["linf", "l2"]

@@ -18,14 +18,14 @@ from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
 from nppr.certify import AT_ONCE, Certificate, certify, statement
 from nppr.classifiers import Classifier, Prepared, prepare
-from nppr.data import Part, from_arrays
-from nppr.draws import DrawBlock
+from nppr.data import Split, from_arrays
+from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.noise import Family
 from nppr.search import default_settings
 from nppr.sources import JPEG, PGD, Bound, Clean, CustomNoise, Stress, Uniform, Universal
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
-from nppr.types import Claim, Evaluate, FrozenModel, Metric, PerturbationSource, Progress
+from nppr.tally import Claim, Evaluate, FrozenModel, Metric, PerturbationSource, Progress
 
 BUDGET = Budget.linf(0.5)
 BRIGHT, DARK = 0.75, 0.25
@@ -37,7 +37,7 @@ def ready(micro_batch: int = 64) -> Prepared:
     return prepare(classifier, torch.rand(8, 1, 1, 1), classes=2, micro_batch=micro_batch)
 
 
-def pixels(bright: int, dark: int = 0, wrong: int = 0) -> Part[Evaluate]:
+def pixels(bright: int, dark: int = 0, wrong: int = 0) -> Split[Evaluate]:
     """Inputs of class 0, of class 1, and of class 1 with the pixel of class 0."""
     values = [BRIGHT] * bright + [DARK] * dark + [BRIGHT] * wrong
     labels = [0] * bright + [1] * (dark + wrong)
@@ -64,7 +64,7 @@ class Flaky:
 
 
 def settled(
-    source: PerturbationSource, part: Part[Evaluate], at_least: float = 0.9, **more: Any
+    source: PerturbationSource, part: Split[Evaluate], at_least: float = 0.9, **more: Any
 ) -> Certificate:
     return certify(source, ready(), part, at_least, **{"seed": 1, **more})
 
@@ -99,9 +99,9 @@ def test_counts_are_those_of_the_draws(about: Claim) -> None:
     found = settled(source, part, about=about, calls=1500)
     assert found.draws == len(source.met)
     assert found.inputs == len({index for _, index in source.met})
-    low, high = mixture_sequence(np.array(found.right), found.draws, 0.95)
+    low, high = mixture_sequence(np.array(found.correct), found.draws, 0.95)
     assert (found.low, found.high) == (float(low), float(high))
-    assert found.low < found.right / found.draws < found.high
+    assert found.low < found.correct / found.draws < found.high
 
 
 def test_calls_are_one_without_noise_and_one_for_each_draw() -> None:
@@ -120,7 +120,7 @@ def test_a_verdict_comes_at_the_first_block_that_allows_it() -> None:
             test.update(AT_ONCE, AT_ONCE)
             blocks += 1
         found = settled(Flaky((0, 0)), pixels(1000), at_least)
-        assert (found.right, found.draws) == (blocks * AT_ONCE, blocks * AT_ONCE)
+        assert (found.correct, found.draws) == (blocks * AT_ONCE, blocks * AT_ONCE)
         assert found.calls == 2 * found.draws
 
 
@@ -163,14 +163,14 @@ def test_only_inputs_that_are_right_without_noise_count(about: Claim) -> None:
     found = settled(source, part, about=about, calls=1000)
     assert found.verdict is Verdict.HOLDS
     assert {index for _, index in source.met} <= set(range(100))
-    assert found.right == found.draws
+    assert found.correct == found.draws
 
 
 @pytest.mark.parametrize("about", list(Claim))
 def test_without_an_input_that_is_right_nothing_is_shown(about: Claim) -> None:
     found = settled(Flaky(), pixels(0, wrong=10), about=about)
     assert found.verdict is Verdict.UNDECIDED
-    assert (found.right, found.draws, found.inputs) == (0, 0, 0)
+    assert (found.correct, found.draws, found.inputs) == (0, 0, 0)
     assert (found.low, found.high) == (0.0, 1.0)
 
 
@@ -185,7 +185,7 @@ def test_every_class_gets_a_verdict() -> None:
     assert [(each.label, each.name) for each in found.classes] == [(0, "bright"), (1, "dark")]
     assert [each.verdict for each in found.classes] == [Verdict.HOLDS, Verdict.VIOLATED]
     assert sum(each.draws for each in found.classes) == found.draws
-    assert sum(each.right for each in found.classes) == found.right
+    assert sum(each.correct for each in found.classes) == found.correct
     assert found.why == "the evidence is enough"
 
 
@@ -256,7 +256,7 @@ def test_calls_are_kept_up_to_a_block_about_the_test_set(calls: int) -> None:
 
 def test_attacks_and_corruptions_get_verdicts_too() -> None:
     attack = settled(PGD(BUDGET, steps=10), pixels(100, 100))
-    assert (attack.verdict, attack.metric, attack.right) == (Verdict.VIOLATED, Metric.AR, 0)
+    assert (attack.verdict, attack.metric, attack.correct) == (Verdict.VIOLATED, Metric.AR, 0)
     assert attack.calls > 2 * attack.draws
     small = settled(PGD(Budget.linf(0.1), steps=2), pixels(100, 100))
     assert small.verdict is Verdict.HOLDS
@@ -320,7 +320,7 @@ def test_a_certificate_is_plain_values() -> None:
     kept = json.loads(json.dumps(found.as_dict()))
     assert (kept["verdict"], kept["about"], kept["metric"]) == ("holds", "the population", "PR")
     assert [each["name"] for each in kept["classes"]] == ["a", "b"]
-    assert (kept["seed"], kept["right"], kept["draws"]) == (7, found.right, found.draws)
+    assert (kept["seed"], kept["right"], kept["draws"]) == (7, found.correct, found.draws)
 
 
 def test_progress_ends_at_the_calls() -> None:
@@ -335,7 +335,7 @@ def test_progress_shows_the_share_of_right_answers() -> None:
     """All of them, where nothing is ever wrong."""
     seen: list[Progress] = []
     settled(Flaky((0, 0)), pixels(300), 0.99, progress=seen.append)
-    assert all(each.right == each.done for each in seen)
+    assert all(each.correct == each.done for each in seen)
 
 
 def test_drawing_with_replacement_makes_no_false_verdicts() -> None:

@@ -17,7 +17,7 @@ from torch import nn
 from nppr.budget import Budget, perturbed
 from nppr.classifiers import Classifier, Prepared, frozen, load_classifier, prepare
 from nppr.data import load_data
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.measure import measure
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
@@ -34,7 +34,7 @@ from nppr.sources import (
     Universal,
     parse_sources,
 )
-from nppr.types import FrozenModel, Grouping, Metric, PerturbationSource
+from nppr.tally import FrozenModel, Grouping, Metric, PerturbationSource
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.8)]
 SPECS = [
@@ -213,7 +213,7 @@ def test_counts_do_not_depend_on_the_batch_size(
     source = ready(source, classifier())
     tallies = [measure(source, prepared(size), DATA.evaluate, draws=20) for size in (1, 7, 64)]
     for tally in tallies[1:]:
-        assert np.array_equal(tally.right, tallies[0].right)
+        assert np.array_equal(tally.correct, tallies[0].correct)
         assert tally.calls == tallies[0].calls
         if tallies[0].sums is not None:
             assert tally.sums is not None

@@ -10,7 +10,7 @@ from nppr.data import from_arrays
 from nppr.flags import FLAGS, NO_GRADIENTS, OVERLAP, SEVERITY, overlap_flags, result_flags
 from nppr.report.schema import failed
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.types import Metric
+from nppr.tally import Metric
 
 DOCUMENTED = (Path(__file__).parents[1] / "docs" / "flags.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| ([a-z]+) \|$", DOCUMENTED, re.MULTILINE))

@@ -18,7 +18,7 @@ from nppr.search import SearchSettings, default_settings
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.sources import PGD, Learned, Uniform
-from nppr.types import Evaluate, Metric, Tally
+from nppr.tally import Evaluate, Metric, Tally
 
 RADIUS = 0.1
 W = torch.linspace(-1, 1, 16).reshape(1, 4, 4)
@@ -116,7 +116,7 @@ def test_with_all_of_it_random_nppr_is_pr_under_uniform() -> None:
     uniform = measure(Uniform(budget), classifier, data.evaluate, draws=32)
     tally = tally_of(outcomes[1], data, classifier, budget, draws=32)
     assert outcomes[1].record.family.floor == 1
-    np.testing.assert_array_equal(tally.right, uniform.right)
+    np.testing.assert_array_equal(tally.correct, uniform.correct)
 
 
 def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -> None:
@@ -126,13 +126,13 @@ def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -
     small, large = Budget.linf(RADIUS), Budget.linf(2 * RADIUS)
     family = Family(Dependency.LABEL, components=2)
     (outcome,) = searched(data, classifier, small, quick(family, calls=6000))
-    before = tally_of(outcome, data, classifier, small).right
+    before = tally_of(outcome, data, classifier, small).correct
     inside = measure(
         Learned(large, outcome.source.distribution.within(0.5)), classifier, data.evaluate, draws=64
     )
-    assert np.abs(inside.right - before).mean() <= 0.1  # the same noise but for rounding
+    assert np.abs(inside.correct - before).mean() <= 0.1  # the same noise but for rounding
     wide = measure(Learned(large, outcome.source.distribution), classifier, data.evaluate, draws=64)
-    assert wide.right.mean() <= before.mean()
+    assert wide.correct.mean() <= before.mean()
 
 
 @pytest.fixture(scope="module")

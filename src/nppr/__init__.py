@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nppr.sources import CW, PGD, Gaussian, Laplace, Source, Uniform
     from nppr.sources.custom import CustomAttack, CustomNoise
     from nppr.sources.learned import Learned
-    from nppr.types import Estimate, Tally
+    from nppr.tally import Estimate, Tally
 
 _HOMES = {
     "nppr.assessment.assess": ("assess", "learn"),
@@ -45,7 +45,7 @@ _HOMES = {
     "nppr.sources": ("CW", "PGD", "Gaussian", "Laplace", "Source", "Uniform"),
     "nppr.sources.custom": ("CustomAttack", "CustomNoise"),
     "nppr.sources.learned": ("Learned",),
-    "nppr.types": ("Estimate", "Tally"),
+    "nppr.tally": ("Estimate", "Tally"),
 }
 """Public names by the module they are loaded from."""
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from nppr.draws import DrawBlock
 from nppr.errors import BudgetBreach, BudgetError, unknown
+from nppr.random_draws import DrawBlock
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from nppr.report.model import ReportRecord
     from nppr.search.fitting import FitProgress
     from nppr.search.learned_noise import LearnedNoise
-    from nppr.types import Progress
+    from nppr.tally import Progress
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -54,7 +54,7 @@ def progress_bars(
             if state.source not in tasks:
                 bars.start()
                 tasks[state.source] = bars.add_task(state.source, total=state.total, note="")
-            share = f"{100 * state.right / max(1, state.done):.1f} % correct"
+            share = f"{100 * state.correct / max(1, state.done):.1f} % correct"
             bars.update(tasks[state.source], completed=state.done, total=state.total, note=share)
 
         def update_fit(state: FitProgress) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from nppr.distributed import world
 from nppr.errors import RunFolderError
+from nppr.ranks import world
 from nppr.records import write_whole
 
 MANIFEST = "manifest.json"

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nppr.blocks import Blocks, Store
 from nppr.budget import perturbed
-from nppr.checkpoint import Blocks, Store
 from nppr.classifiers import (
     AGREEMENT,
     Classifier,
@@ -30,23 +30,23 @@ from nppr.classifiers import (
     is_out_of_memory,
     prepare,
 )
-from nppr.data import PROBE_INPUTS, Part
-from nppr.distributed import gathered, joined, share, together, world
-from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
+from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.ranks import gathered, joined, share, together, world
 from nppr.sources import Clean, Source
-from nppr.types import BoolArray, FloatArray, IntArray, Progress, Split, Tally
+from nppr.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 
 logger = logging.getLogger(__name__)
 
 NUMBERS_AT_ONCE = 2**20
 """Numbers in the perturbed images that are made together, unless a micro-batch has more."""
 
-S = TypeVar("S", bound=Split)
+S = TypeVar("S", bound=SplitKind)
 ProgressCallback = Callable[[Progress], None]
 
 
-def probe(split: Part[S]) -> Tensor:
+def probe(split: Split[S]) -> Tensor:
     """The first inputs of a split, for checking and timing a classifier."""
     x, _ = split.batch(np.arange(min(PROBE_INPUTS, len(split))))
     return x
@@ -55,7 +55,7 @@ def probe(split: Part[S]) -> Tensor:
 def measure(
     source: Source,
     classifier: Classifier | Prepared,
-    split: Part[S],
+    split: Split[S],
     *,
     classes: int | None = None,
     draws: int = 100,
@@ -85,7 +85,7 @@ def measure(
     if clean_correct is None:
         nothing = np.zeros(len(split), bool)
         clean = measure(Clean(), classifier, split, clean_correct=nothing, quantise=quantise)
-        clean_correct = clean.right == 1
+        clean_correct = clean.correct == 1
     draws = source.fixed_draws or draws
     pixels = probe(split)[0].numel()
     job = _Job(source, classifier, split, pixels, draws, seed, quantise, keep)
@@ -96,7 +96,7 @@ def measure(
         indices=split.indices,
         labels=split.labels,
         clean_correct=clean_correct,
-        right=blocks.right,
+        correct=blocks.correct,
         draws=draws,
         calls=int(blocks.calls.sum()),
         micro_batch=micro_batch,
@@ -110,7 +110,7 @@ class _Job:
 
     source: Source
     classifier: Prepared
-    split: Part[Split]
+    split: Split[SplitKind]
     pixels: int
     draws: int
     seed: int
@@ -235,19 +235,19 @@ class _Reporter:
         left = job.draws - job.draws_done(blocks)
         weight = int(left.sum()) / max(1, int(left[own].sum()))
         done = len(left) * job.draws - int(left.sum())
-        return cls(job, progress, done, int(blocks.right.sum()), weight)
+        return cls(job, progress, done, int(blocks.correct.sum()), weight)
 
     def __call__(self, blocks: Blocks) -> None:
         if self.progress is None:
             return
         done = int(self.job.draws_done(blocks).sum()) - self.done
-        correct = int(blocks.right.sum()) - self.correct
+        correct = int(blocks.correct.sum()) - self.correct
         self.progress(
             Progress(
                 source=self.job.source.name,
                 done=self.done + round(done * self.weight),
                 total=len(self.job.split) * self.job.draws,
-                right=self.correct + round(correct * self.weight),
+                correct=self.correct + round(correct * self.weight),
             )
         )
 
@@ -318,13 +318,13 @@ def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> I
 
 def _commit(blocks: Blocks, done: _Done) -> None:
     """Add a finished block. Its calls are divided over its inputs; observed sums are logarithms."""
-    blocks.right[done.positions] += done.correct
+    blocks.correct[done.positions] += done.correct
     each, more = divmod(done.calls, len(done.positions))
     blocks.calls[done.positions] += each
     blocks.calls[done.positions[:more]] += 1
     if done.sums is not None:
         if not blocks.sums.size:
-            blocks.sums = np.full((len(blocks.right), done.sums.shape[1]), -np.inf)
+            blocks.sums = np.full((len(blocks.correct), done.sums.shape[1]), -np.inf)
         blocks.sums[done.positions] = np.logaddexp(blocks.sums[done.positions], done.sums)
     blocks.finished[done.positions] = done.block + 1
 

@@ -49,7 +49,7 @@ CONTRAST = """() => {
 CUT = """() => [...document.querySelectorAll("section *")].filter((node) => {
   const box = node.getBoundingClientRect();
   const hidden = node.closest("[hidden], button.copy, option") || node.namespaceURI.endsWith("svg");
-  return !hidden && box.width && (box.right > innerWidth + 1 || box.left < -1);
+  return !hidden && box.width && (box.correct > innerWidth + 1 || box.left < -1);
 }).map((node) => node.outerHTML.slice(0, 120))"""
 
 

@@ -29,7 +29,7 @@ from nppr.flags import (
     TRAIN_MODE,
     ZERO_GRADIENTS,
 )
-from nppr.types import IntArray
+from nppr.tally import IntArray
 
 DATA = two_class_data()
 HALVES = half_classifier().eval()

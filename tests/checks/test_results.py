@@ -24,7 +24,7 @@ from nppr.flags import (
 from nppr.report.schema import Flag, Result, failed, result
 from nppr.sources import AutoAttack
 from nppr.statistics.estimates import adversarial, probabilistic
-from nppr.types import Evaluate, Metric, Tally
+from nppr.tally import Evaluate, Metric, Tally
 
 BUDGET = Budget.linf(0.1)
 INPUTS = 100

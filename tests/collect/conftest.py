@@ -19,7 +19,7 @@ from nppr.noise.distribution import Distribution
 from nppr.report.evidence import Evidence
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Clean, learned_name
-from nppr.types import Evaluate, PerturbationSource, Tally
+from nppr.tally import Evaluate, PerturbationSource, Tally
 
 FEATURES = 6
 
@@ -59,7 +59,7 @@ class Case:
         return measure(Clean(), self.classifier, self.data.evaluate, clean_correct=everything)
 
     def tallies(self, sources: list[PerturbationSource]) -> dict[str, Tally[Evaluate]]:
-        right = self.clean().right == 1
+        right = self.clean().correct == 1
         return {
             source.name: measure(
                 source,

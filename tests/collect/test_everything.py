@@ -10,11 +10,11 @@ import torch
 
 from helpers import Broken
 from nppr.budget import Budget
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.noise import Dependency
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.sources import PGD, AutoAttack, Brightness, CustomAttack, Gaussian, Stress, Uniform
-from nppr.types import Metric
+from nppr.tally import Metric
 
 
 def same(one: Evidence, other: Evidence, within: float = 0.0) -> None:
@@ -110,7 +110,7 @@ def test_draws_are_those_of_the_measurement(case: Any, dependency: Dependency) -
     fitted = case.learned(dependency, 0.25)
     [draws] = case.collected([], [fitted]).draws
     clean = case.clean()
-    right = set(case.data.evaluate.indices[clean.right == 1].tolist())
+    right = set(case.data.evaluate.indices[clean.correct == 1].tolist())
     assert len(set(draws.indices.tolist())) == len(draws.indices) == len(right)
     assert set(draws.indices.tolist()) == right
     assert draws.many.shape == (len(right), 8, 1, 8, 8)

@@ -13,7 +13,7 @@ from nppr.report.folder import RunFiles
 from nppr.report.per_input import PerInput, per_input_of
 from nppr.report.schema import SCHEMA_VERSION, Report, result
 from nppr.statistics.estimates import accuracy, adversarial, normalised, probabilistic
-from nppr.types import BoolArray, Evaluate, IntArray, Metric, Tally
+from nppr.tally import BoolArray, Evaluate, IntArray, Metric, Tally
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Measured:
     """Right draws of every input under one source."""
 
     metric: Metric
-    right: IntArray
+    correct: IntArray
     draws: int
 
 
@@ -29,7 +29,7 @@ def tally(right: IntArray, draws: int, correct: BoolArray) -> Tally[Evaluate]:
     number = len(right)
     return Tally(
         kind=Evaluate, indices=np.arange(number), labels=np.zeros(number, np.int64),
-        clean_correct=correct, right=right, draws=draws, calls=number * draws, micro_batch=64,
+        clean_correct=correct, correct=right, draws=draws, calls=number * draws, micro_batch=64,
     )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def a_run(
     **settings: Any,
 ) -> RunFiles:
     """A finished run of these measurements, which lies nowhere."""
-    tallies = {name: tally(each.right, each.draws, correct) for name, each in sources.items()}
+    tallies = {name: tally(each.correct, each.draws, correct) for name, each in sources.items()}
     clean = tally(correct.astype(np.int64), 1, np.ones(len(correct), np.bool_))
     rows = [result("clean", accuracy(clean, 0.95))]
     for name, each in sources.items():

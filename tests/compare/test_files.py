@@ -23,7 +23,7 @@ from nppr.compare.wording import answer
 from nppr.errors import NpprError
 from nppr.report.folder import RunFiles
 from nppr.report.schema import failed
-from nppr.types import Metric
+from nppr.tally import Metric
 
 EVIL = "<script>alert(1)</script>|&_%$#{}~^\\"
 N = 500

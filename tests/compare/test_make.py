@@ -17,7 +17,7 @@ from nppr.report.folder import RunFiles
 from nppr.report.per_input import PerInput
 from nppr.report.schema import failed
 from nppr.statistics.estimates import APPROXIMATE
-from nppr.types import Metric
+from nppr.tally import Metric
 
 N = 600
 ALL = np.ones(N, np.bool_)
@@ -229,7 +229,7 @@ def test_merged_and_attacks_are_compared() -> None:
     for name, p in (("a", 0.3), ("b", 0.6)):
         attack = Measured(Metric.AR, rng.binomial(1, p, N), 1)
         run = a_run(name, ALL, {"uniform": pr(HARD, 3), "pgd": attack}, classifier=name)
-        broken = (attack.right == 1) & (lines_of(run).of("uniform")["rate"] == 1)
+        broken = (attack.correct == 1) & (lines_of(run).of("uniform")["rate"] == 1)
         row = run.report.headline("pgd", Metric.AR)
         assert row is not None
         merged = row.model_copy(update={"source": "merged", "value": float(broken.mean())})

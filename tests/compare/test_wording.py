@@ -14,7 +14,7 @@ from nppr.compare.wording import answer
 from nppr.report.folder import RunFiles
 from nppr.report.page.headline import headline_of
 from nppr.report.schema import WITH_REFERENCES
-from nppr.types import Metric
+from nppr.tally import Metric
 
 N = 500
 

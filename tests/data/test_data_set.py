@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data import layouts
-from nppr.data import Data, Part, TensorImages, from_arrays, load_data, overlaps, stratified_order
+from nppr.data import Data, Split, TensorImages, from_arrays, load_data, overlaps, stratified_order
 from nppr.errors import DataError, SpecError
-from nppr.types import Evaluate, Fit, IntArray, Select
+from nppr.tally import Evaluate, Fit, IntArray, Select
 
 
 def test_limits_are_seeded_nested_and_stratified() -> None:
@@ -31,8 +31,8 @@ def test_no_inputs_is_an_error(inputs: int) -> None:
         load_data("digits").limit(fit_inputs=inputs)
 
 
-def part(images: torch.Tensor) -> Part[Evaluate]:
-    return Part(Evaluate, TensorImages(images), np.arange(len(images)), np.zeros(len(images), int))
+def part(images: torch.Tensor) -> Split[Evaluate]:
+    return Split(Evaluate, TensorImages(images), np.arange(len(images)), np.zeros(len(images), int))
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_fingerprint_sees_images_labels_and_indices() -> None:
     prints = {
         base.fingerprint(),
         part(images * 0.5).fingerprint(),
-        Part(Evaluate, base.images, base.indices, base.labels + 1).fingerprint(),
-        Part(Evaluate, base.images, base.indices[::-1].copy(), base.labels).fingerprint(),
+        Split(Evaluate, base.images, base.indices, base.labels + 1).fingerprint(),
+        Split(Evaluate, base.images, base.indices[::-1].copy(), base.labels).fingerprint(),
     }
     assert len(prints) == 4
     assert base.fingerprint() == part(images.clone()).fingerprint()
@@ -102,9 +102,9 @@ def data_of(first: torch.Tensor, second: torch.Tensor, third: torch.Tensor) -> D
     return Data(
         name="made",
         class_names=("a", "b"),
-        fit=Part(Fit, TensorImages(first), np.arange(len(first)), zeros(first)),
-        select=Part(Select, TensorImages(second), np.arange(len(second)), zeros(second)),
-        evaluate=Part(Evaluate, TensorImages(third), np.arange(len(third)), zeros(third)),
+        fit=Split(Fit, TensorImages(first), np.arange(len(first)), zeros(first)),
+        select=Split(Select, TensorImages(second), np.arange(len(second)), zeros(second)),
+        evaluate=Split(Evaluate, TensorImages(third), np.arange(len(third)), zeros(third)),
     )
 
 

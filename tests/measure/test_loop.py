@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from helpers import Interrupting, Linear, Stray, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
-from nppr.checkpoint import Blocks, FileStore
+from nppr.blocks import Blocks, FileStore
 from nppr.classifiers import Classifier, frozen, load_classifier, prepare
-from nppr.data import Part, load_data
+from nppr.data import Split, load_data
 from nppr.errors import BudgetBreach, ClassifierError, DataError, SpecError
 from nppr.measure import measure, probe
 from nppr.sources import PGD, Clean, Gaussian, Uniform
-from nppr.types import Evaluate, Progress, Tally
+from nppr.tally import Evaluate, Progress, Tally
 
 BUDGET = Budget.linf(0.3)
 DATA = two_class_data()
@@ -27,7 +27,7 @@ DATA = two_class_data()
 
 def test_counts_by_a_plain_loop() -> None:
     """An independent loop over inputs and draws, with the same noise, counts the same."""
-    from nppr.draws import DrawBlock
+    from nppr.random_draws import DrawBlock
 
     classifier = Classifier(half_classifier())
     tally = measure(Gaussian(BUDGET), classifier, DATA.evaluate, draws=40, seed=5)
@@ -40,7 +40,7 @@ def test_counts_by_a_plain_loop() -> None:
             noise = (0.3 * draws.normal("gaussian", (1, 4, 4))[0]).clamp(-0.3, 0.3)
             logits = classifier.forward((x + noise).clamp(0, 1))
             right += int((logits.argmax(1) == y).sum())
-        assert right == tally.right[position]
+        assert right == tally.correct[position]
     assert tally.calls == len(DATA.evaluate) * 40
     assert tally.clean_correct.all()
 
@@ -50,8 +50,8 @@ def test_more_draws_extend_fewer() -> None:
     few, more = (
         measure(Gaussian(BUDGET), classifier, DATA.evaluate, draws=draws) for draws in (16, 48)
     )
-    assert (few.right <= more.right).all()
-    assert (more.right - few.right <= 32).all()
+    assert (few.correct <= more.correct).all()
+    assert (more.correct - few.correct <= 32).all()
 
 
 def test_all_inputs_are_kept_with_a_mask() -> None:
@@ -60,7 +60,7 @@ def test_all_inputs_are_kept_with_a_mask() -> None:
         Uniform(Budget.linf(0.01)), Classifier(Linear(torch.ones(1), -0.5)), wrong, classes=2
     )
     assert tally.clean_correct.tolist() == [True, False, True, False]
-    assert tally.right.tolist() == [100, 0, 100, 0]
+    assert tally.correct.tolist() == [100, 0, 100, 0]
 
 
 def test_features_of_the_pass_without_noise_are_kept_by_index() -> None:
@@ -73,7 +73,7 @@ def test_features_of_the_pass_without_noise_are_kept_by_index() -> None:
     kept: dict[int, Tensor] = {}
     plain = measure(Clean(), ready, part, clean_correct=np.ones(9, bool))
     tally = measure(Clean(), ready, part, clean_correct=np.ones(9, bool), keep=kept)
-    assert np.array_equal(tally.right, plain.right)
+    assert np.array_equal(tally.correct, plain.correct)
     assert tally.calls == plain.calls
     assert sorted(kept) == sorted(part.indices.tolist())
     with frozen(known) as seen, torch.inference_mode():
@@ -118,7 +118,7 @@ def test_foreign_modules_work_too(
             )
             for known in (half_classifier(), model)
         ]  # fmt: skip
-        assert np.array_equal(tallies[0].right, tallies[1].right)
+        assert np.array_equal(tallies[0].correct, tallies[1].correct)
     assert capfd.readouterr().err == ""
 
 
@@ -143,7 +143,7 @@ def test_out_of_memory_halves_and_goes_on() -> None:
     ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64)
     ready.fast.model.allowed = model.allowed = 5  # type: ignore[attr-defined]
     tally = measure(Gaussian(BUDGET), ready, DATA.evaluate, draws=40)
-    assert np.array_equal(tally.right, expected.right)
+    assert np.array_equal(tally.correct, expected.correct)
 
 
 def test_out_of_memory_halves_for_attacks_too() -> None:
@@ -152,7 +152,7 @@ def test_out_of_memory_halves_for_attacks_too() -> None:
     ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64)
     ready.fast.model.allowed = model.allowed = 5  # type: ignore[attr-defined]
     tally = measure(PGD(BUDGET), ready, DATA.evaluate)
-    assert np.array_equal(tally.right, expected.right)
+    assert np.array_equal(tally.correct, expected.correct)
     assert tally.micro_batch == 4
 
 
@@ -244,9 +244,9 @@ def test_attacks_see_what_is_measured_when_inputs_are_quantised() -> None:
     data = two_class_data(200)
     watched = Watched(source.budget, source.steps, source.step)
     tally = measure(watched, Classifier(half_classifier()), data.evaluate, quantise=True)
-    assert (tally.right == 0).tolist() == seen
+    assert (tally.correct == 0).tolist() == seen
     exact = measure(source, Classifier(half_classifier()), data.evaluate)
-    assert 0 < (tally.right == 0).sum() <= (exact.right == 0).sum() + 10
+    assert 0 < (tally.correct == 0).sum() <= (exact.correct == 0).sum() + 10
 
 
 def test_close_calls_are_settled_by_the_model_as_given() -> None:
@@ -263,7 +263,7 @@ def test_close_calls_are_settled_by_the_model_as_given() -> None:
     ready = replace(ready, fast=with_large_logits(other), reference=with_large_logits(reference))
     clean = np.ones(6, bool)
     tally = measure(Stray(None, 0.0), ready, part, draws=3, clean_correct=clean)
-    assert tally.right.tolist() == [3] * 6
+    assert tally.correct.tolist() == [3] * 6
 
 
 def test_progress_goes_from_nothing_to_all() -> None:
@@ -279,11 +279,11 @@ def test_progress_goes_from_nothing_to_all() -> None:
     done = [state.done for state in told]
     assert done == sorted(done)
     assert told[-1] == Progress("uniform", 40 * len(DATA.evaluate), 40 * len(DATA.evaluate),
-                                int(tally.right.sum()))  # fmt: skip
+                                int(tally.correct.sum()))  # fmt: skip
 
 
 def run(
-    model: Callable[[Tensor], Tensor], part: Part[Evaluate], store: FileStore | None
+    model: Callable[[Tensor], Tensor], part: Split[Evaluate], store: FileStore | None
 ) -> Tally[Evaluate]:
     ready = prepare(
         Classifier(half_classifier()), torch.rand(4, 1, 4, 4), classes=2, micro_batch=16
@@ -307,7 +307,7 @@ def test_an_interrupt_keeps_finished_blocks_and_resume_repeats_none(
     assert (kept.calls.sum() > 0) == (at > 1)
     counter = Interrupting(-1)
     resumed = run(counter, DATA.evaluate, store)
-    assert np.array_equal(resumed.right, whole.right)
+    assert np.array_equal(resumed.correct, whole.correct)
     assert resumed.calls == whole.calls
     blocks_in_all = 5 * len(DATA.evaluate)
     assert -1 - counter.left == blocks_in_all - kept.finished.sum()
@@ -317,7 +317,7 @@ def test_a_finished_measurement_is_not_run_again(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blocks")
     first = run(half_classifier(), DATA.evaluate, store)
     again = run(Interrupting(1), DATA.evaluate, store)
-    assert np.array_equal(first.right, again.right)
+    assert np.array_equal(first.correct, again.correct)
 
 
 def test_partly_finished_chunks_are_completed(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_partly_finished_chunks_are_completed(tmp_path: Path) -> None:
     finished = np.arange(len(DATA.evaluate)) % 6
     right = np.array(
         [
-            run(half_classifier(), DATA.evaluate, None).right[i] if blocks == 5 else 0
+            run(half_classifier(), DATA.evaluate, None).correct[i] if blocks == 5 else 0
             for i, blocks in enumerate(finished)
         ]
     )
@@ -336,9 +336,9 @@ def test_partly_finished_chunks_are_completed(tmp_path: Path) -> None:
                 Gaussian(BUDGET), Classifier(half_classifier()), DATA.evaluate,
                 draws=16 * int(blocks), clean_correct=np.ones(len(DATA.evaluate), bool),
             )  # fmt: skip
-            right[position] = part.right[position]
+            right[position] = part.correct[position]
     store.save(Blocks(right, finished, finished), now=True)
-    assert np.array_equal(run(half_classifier(), DATA.evaluate, store).right, whole.right)
+    assert np.array_equal(run(half_classifier(), DATA.evaluate, store).correct, whole.correct)
 
 
 def test_the_users_model_is_left_as_it_was() -> None:
@@ -365,9 +365,9 @@ def test_inputs_to_skip_are_not_run_and_count_as_wrong() -> None:
     tally = measure(
         Gaussian(BUDGET), ready, DATA.evaluate, draws=20, clean_correct=clean, skip=skip
     )
-    assert (whole.right[skip] > 0).any()
-    assert (tally.right[skip] == 0).all()
-    assert np.array_equal(tally.right[~skip], whole.right[~skip])
+    assert (whole.correct[skip] > 0).any()
+    assert (tally.correct[skip] == 0).all()
+    assert np.array_equal(tally.correct[~skip], whole.correct[~skip])
     assert tally.calls == 20 * int((~skip).sum())
     assert tally.clean_correct.all()
     seen.clear()
@@ -383,7 +383,7 @@ def test_where_all_inputs_are_skipped_nothing_is_run() -> None:
         PGD(BUDGET), Classifier(half_classifier()), DATA.evaluate, clean_correct=everything,
         skip=everything,
     )  # fmt: skip
-    assert (tally.calls, tally.right.sum()) == (0, 0)
+    assert (tally.calls, tally.correct.sum()) == (0, 0)
 
 
 class Grouped(Stray):
@@ -413,7 +413,7 @@ def test_a_grouping_source_gets_its_groups_whatever_the_micro_batch(
     indices = DATA.evaluate.indices.tolist()
     groups = [tuple(indices[start : start + 7]) for start in range(0, len(indices), 7)]
     assert source.groups == groups
-    assert tally.right.tolist() == [3] * len(indices)
+    assert tally.correct.tolist() == [3] * len(indices)
 
 
 def test_a_grouping_source_does_not_see_memory_run_out() -> None:
@@ -425,7 +425,7 @@ def test_a_grouping_source_does_not_see_memory_run_out() -> None:
     tally = measure(source, ready, DATA.evaluate, draws=2)
     assert {len(group) for group in source.groups} == {20}
     assert tally.micro_batch == 4
-    assert tally.right.tolist() == [2] * len(DATA.evaluate)
+    assert tally.correct.tolist() == [2] * len(DATA.evaluate)
 
 
 def test_clean_observes_the_logarithm_of_the_standard_loss() -> None:

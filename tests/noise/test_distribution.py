@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nppr.budget import Budget
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule, Temperatures
 from nppr.noise.mixture import Context

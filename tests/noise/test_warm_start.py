@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from nppr.budget import Budget
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
-from nppr.data import Part
+from nppr.data import Split
 from nppr.distributions import Dependency, Distribution, Family
 from nppr.errors import RunFolderError, SpecError
 from nppr.measure import measure
@@ -35,7 +35,7 @@ from nppr.rare import (
 )
 from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST
 from nppr.sources import PGD, Clean, Gaussian, Learned, Uniform
-from nppr.types import Evaluate, FloatArray, PerturbationSource, Progress, Tally
+from nppr.tally import Evaluate, FloatArray, PerturbationSource, Progress, Tally
 
 SIGMA = 0.01
 
@@ -54,7 +54,7 @@ class Counting(Linear):
         return super().forward(x)
 
 
-def bright(p: FloatArray) -> Part[Evaluate]:
+def bright(p: FloatArray) -> Split[Evaluate]:
     """Inputs of class 0 that fail with these probabilities: `0.5 - mean(x)` must stay positive."""
     distance = SIGMA / 4 * norm.isf(p)
     images = torch.tensor(0.5 - distance).view(-1, 1, 1, 1).expand(-1, 1, 4, 4)
@@ -170,7 +170,7 @@ def test_progress_ends_with_all_calls() -> None:
     assert done == sorted(done)
     assert told[-1].done == told[-1].total == found.calls.sum()
     assert all(state.total <= 30_000 for state in told)
-    assert 0 < told[-1].right < told[-1].done
+    assert 0 < told[-1].correct < told[-1].done
     assert told[0].source == "gaussian:scale=0.02"
 
 
@@ -294,7 +294,7 @@ def tally(right: list[int]) -> Tally[Evaluate]:
         indices=np.arange(count) + 10,
         labels=np.zeros(count, dtype=np.int64),
         clean_correct=np.ones(count, bool),
-        right=np.array(right),
+        correct=np.array(right),
         draws=DRAWS,
         calls=count * DRAWS,
         micro_batch=8,

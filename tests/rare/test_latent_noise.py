@@ -12,11 +12,11 @@ from torch import Tensor
 from helpers import Stray, half_classifier
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.rare import Latent, make_latent
 from nppr.sources import PGD, Brightness, Clean, Gaussian, Laplace, Learned, SaltAndPepper, Uniform
-from nppr.types import PerturbationSource
+from nppr.tally import PerturbationSource
 
 POINTS = 4000
 SHAPE = (1, 2, 3)

@@ -19,7 +19,7 @@ from nppr.errors import ClassifierError
 from nppr.rare import Judge, Levels, Run, Status, make_latent, split
 from nppr.rare.splitting import FLOOR, MOVES, SMALLEST, TARGET, adapt, propose
 from nppr.sources import Gaussian, Laplace, Uniform
-from nppr.types import PerturbationSource
+from nppr.tally import PerturbationSource
 
 
 def levels(limit: int = 10_000, floor: float = FLOOR) -> Levels:

@@ -25,7 +25,7 @@ from nppr.report.findings import (
     shares_of,
     table_rows,
 )
-from nppr.types import Claim, Metric
+from nppr.tally import Claim, Metric
 from report.page.made_runs import RARE, failed, made_report, won_by
 
 MADE, PER_INPUT = made_report()

@@ -10,14 +10,14 @@ import pytest
 
 from nppr.errors import NpprError
 from nppr.report.per_input import COLUMNS, PerInput, per_input_of, read_per_input
-from nppr.types import Evaluate, Tally
+from nppr.tally import Evaluate, Tally
 
 
 def lines() -> PerInput:
     tallies = {
         name: Tally(
             kind=Evaluate, indices=np.array([7, 3, 5]), labels=np.array([0, 1, 1]),
-            clean_correct=np.array([True, False, True]), right=np.array(right), draws=3, calls=9,
+            clean_correct=np.array([True, False, True]), correct=np.array(right), draws=3, calls=9,
             micro_batch=8,
         )
         for name, right in (("uniform", [3, 0, 1]), ("a,b", [2, 2, 2]))

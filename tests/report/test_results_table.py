@@ -21,7 +21,7 @@ from nppr.report.results_table import (
     table_of,
 )
 from nppr.report.tables import Cell, Column
-from nppr.types import Claim, Metric
+from nppr.tally import Claim, Metric
 from report.page.made_runs import RARE, failed, made_report, won_by
 
 

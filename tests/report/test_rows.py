@@ -15,7 +15,7 @@ from nppr.report.schema import Result
 from nppr.sources import JPEG, PGD, Bound, Stress, Uniform, WeakAdversary
 from nppr.statistics.density_ratio import at_least_together
 from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
-from nppr.types import Claim, Direction, Evaluate, Metric, PerturbationSource, Tally
+from nppr.tally import Claim, Direction, Evaluate, Metric, PerturbationSource, Tally
 
 BUDGET = Budget.linf(0.1)
 
@@ -27,7 +27,7 @@ def tally(right: list[int], draws: int) -> Tally[Evaluate]:
         indices=np.arange(5),
         labels=np.zeros(5, np.int64),
         clean_correct=np.array([True, True, True, True, False]),
-        right=np.array(right),
+        correct=np.array(right),
         draws=draws,
         calls=5 * draws,
         micro_batch=8,

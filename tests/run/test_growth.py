@@ -16,7 +16,7 @@ from nppr.data import from_arrays
 from nppr.errors import SpecError
 from nppr.flags import PRECISION
 from nppr.report import Report
-from nppr.types import Metric, Progress
+from nppr.tally import Metric, Progress
 
 
 def rows(report: Report) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from nppr.measure import measure, probe
 from nppr.run import Session, Settings
 from nppr.run.measured import Measured
 from nppr.sources import Clean, Uniform, parse_sources
-from nppr.types import Metric, PerturbationSource
+from nppr.tally import Metric, PerturbationSource
 
 BUDGET = Budget.linf(0.2)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from nppr.checkpoint import Blocks
+from nppr.blocks import Blocks
 from nppr.run.precision import (
     FIRST,
     GrowingStore,
@@ -15,7 +15,7 @@ from nppr.run.precision import (
     judge,
     whole_blocks,
 )
-from nppr.types import BoolArray, Evaluate, FloatArray, IntArray, Tally
+from nppr.tally import BoolArray, Evaluate, FloatArray, IntArray, Tally
 
 Z = float(norm.ppf(0.975))
 
@@ -27,7 +27,7 @@ def tally(right: IntArray, draws: int, clean: BoolArray | None = None) -> Tally[
         indices=np.arange(inputs),
         labels=np.zeros(inputs, np.int64),
         clean_correct=np.ones(inputs, bool) if clean is None else clean,
-        right=right,
+        correct=right,
         draws=draws,
         calls=inputs * draws,
         micro_batch=1,
@@ -127,12 +127,12 @@ def test_a_growing_store_keeps_every_row_in_its_place() -> None:
     larger = GrowingStore(whole, np.array([0, 1, 4]), 6)
     found = larger.load(3)
     assert found is not None
-    assert found.right.tolist() == [0, 3, 5]
+    assert found.correct.tolist() == [0, 3, 5]
     assert found.finished.tolist() == [0, 1, 1]
     assert found.calls.tolist() == [0, 4, 4]
     assert found.sums[1:].tolist() == [[0.5], [1.5]]
-    found.right[0] = 9
+    found.correct[0] = 9
     larger.save(found, now=True)
     again = GrowingStore(whole, np.arange(6), 6).load(6)
     assert again is not None
-    assert again.right.tolist() == [9, 3, 0, 0, 5, 0]
+    assert again.correct.tolist() == [9, 3, 0, 0, 5, 0]

@@ -16,7 +16,7 @@ from nppr.learn import learn
 from nppr.search import default_settings
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import CustomNoise
-from nppr.types import Metric, PerturbationSource
+from nppr.tally import Metric, PerturbationSource
 
 
 def test_learned_noise_is_scaled_to_the_radius() -> None:

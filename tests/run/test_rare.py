@@ -21,7 +21,7 @@ from nppr.report.schema import Report, Result
 from nppr.run.rare import movable
 from nppr.run.settings import RARE_CALLS_PER_INPUT
 from nppr.sources import PGD, Bound, Gaussian, Uniform
-from nppr.types import Claim, Metric, Progress
+from nppr.tally import Claim, Metric, Progress
 
 BUDGET = Budget.linf(0.5)
 SOURCE = "gaussian:scale=0.02"

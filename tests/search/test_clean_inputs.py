@@ -11,7 +11,7 @@ from nppr.data import Data, load_data
 from nppr.errors import DataError
 from nppr.measure import probe
 from nppr.search.selection import CleanInputs, find_clean_inputs
-from nppr.types import Fit
+from nppr.tally import Fit
 
 CPU = torch.device("cpu")
 

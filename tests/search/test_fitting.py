@@ -35,7 +35,7 @@ from nppr.search.fitting import (
 )
 from nppr.search.search_settings import Recipe
 from nppr.search.selection import CleanInputs, find_clean_inputs
-from nppr.types import Fit
+from nppr.tally import Fit
 
 RECIPE = Recipe(inputs=16, draws=2)
 

@@ -18,7 +18,7 @@ from helpers import learned_noise
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import BudgetError, DistributionError, RunFolderError
 from nppr.measure import measure, probe
 from nppr.noise.distribution import Distribution
@@ -37,7 +37,7 @@ from nppr.search.search_record import (
 )
 from nppr.search.search_settings import default_settings
 from nppr.sources import Learned
-from nppr.types import IntArray
+from nppr.tally import IntArray
 
 SHAPE, CLASSES, FEATURES = (1, 5, 6), 4, 6
 BUDGET = Budget.linf("8/255")
@@ -315,7 +315,7 @@ def classifier(data: Data) -> Prepared:
 
 
 def right(source: Learned, data: Data, classifier: Prepared) -> IntArray:
-    return measure(source, classifier, data.evaluate, draws=8).right
+    return measure(source, classifier, data.evaluate, draws=8).correct
 
 
 def test_the_lowest_of_a_floor_bears_the_plain_name(fitted: list[LearnedNoise]) -> None:

@@ -29,7 +29,7 @@ from nppr.search.selection import (
     find_clean_inputs,
     weight_diagnostics,
 )
-from nppr.types import FloatArray, IntArray, Select
+from nppr.tally import FloatArray, IntArray, Select
 
 CLASSES = 10
 EMPTY = Distribution(Family(Dependency.INDEPENDENT, components=1), (1, 2, 2), 2)

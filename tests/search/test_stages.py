@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from nppr.budget import Budget
-from nppr.data import Part, TensorImages
-from nppr.draws import DrawBlock
+from nppr.data import Split, TensorImages
+from nppr.random_draws import DrawBlock
 from nppr.errors import RunFolderError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule
@@ -17,7 +17,7 @@ from nppr.search.search import FinishedStage, load_finished, save_finished, star
 from nppr.search.search_record import ReferenceChoice, StageRecord
 from nppr.search.search_settings import Stage, default_settings, walk
 from nppr.search.selection import CleanInputs
-from nppr.types import Fit
+from nppr.tally import Fit
 
 CPU = torch.device("cpu")
 
@@ -98,7 +98,7 @@ def inputs() -> CleanInputs[Fit]:
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(30, *SHAPE, generator=generator)
     features = 4 + 3 * torch.randn(30, FEATURES, generator=generator)
-    part = Part(Fit, TensorImages(images), np.arange(30), np.arange(30) % CLASSES)
+    part = Split(Fit, TensorImages(images), np.arange(30), np.arange(30) % CLASSES)
     return CleanInputs(part, features, images, 30)
 
 

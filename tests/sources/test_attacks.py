@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import GradientError, SpecError
 from nppr.measure import measure
 from nppr.sources import CW, PGD
@@ -31,7 +31,7 @@ def test_ar_of_a_linear_classifier_is_exact(kind: type[Climb], norm: str) -> Non
         source = kind(budget, **options)
         tally = measure(source, classifier, evaluate_part(images, [0] * 7), classes=2)
         assert tally.clean_correct.all()
-        assert (tally.right == 0).tolist() == (shares < 1).tolist(), source.name
+        assert (tally.correct == 0).tolist() == (shares < 1).tolist(), source.name
         assert tally.draws == 1
 
 
@@ -41,7 +41,7 @@ def test_range_limits_the_attack() -> None:
     tally = measure(
         PGD(Budget.linf(0.2)), classifier, evaluate_part(torch.zeros(1, 1, 1, 1), [0]), classes=2
     )
-    assert tally.right.tolist() == [1]
+    assert tally.correct.tolist() == [1]
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -64,7 +64,7 @@ def test_cw_breaks_a_saturated_classifier_that_pgd_cannot(norm: str) -> None:
         source = kind(budget, **attempts)  # type: ignore[arg-type]
         tally = measure(source, known, part, classes=2)
         assert tally.clean_correct.all()
-        assert tally.right.tolist() == [right] * 5, source.name
+        assert tally.correct.tolist() == [right] * 5, source.name
 
 
 def test_cw_climbs_to_the_nearest_class_and_pgd_away_from_its_own() -> None:
@@ -99,10 +99,10 @@ def test_any_visited_point_counts_and_restarts_help() -> None:
     budget = Budget.linf(0.2)
     # Steps of 0.1 from 0.5 visit 0.6 and end at 0.7, where the answer is right again.
     straight = PGD(budget, steps=5, step=0.5, random_start=False)
-    assert measure(straight, Classifier(narrow), part, classes=2).right.sum() == 0
+    assert measure(straight, Classifier(narrow), part, classes=2).correct.sum() == 0
     one, many = (
         int(
-            measure(PGD(budget, 1, 0.25, restarts), Classifier(narrow), part, classes=2).right.sum()
+            measure(PGD(budget, 1, 0.25, restarts), Classifier(narrow), part, classes=2).correct.sum()
         )
         for restarts in (1, 8)
     )

@@ -22,7 +22,7 @@ from nppr.data import load_data
 from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.sources import PGD, AutoAttack, parse_sources
-from nppr.types import Metric
+from nppr.tally import Metric
 
 DATA = load_data("digits").limit(inputs=20)
 RAN: list[str] = []
@@ -80,7 +80,7 @@ def ours(known: Classifier, budget: Budget, batch: int, seed: int, micro_batch: 
     x, _ = DATA.evaluate.batch(np.arange(4))
     ready = prepare(known, x, classes=10, micro_batch=micro_batch, form=())
     tally = measure(AutoAttack(budget, batch), ready, DATA.evaluate, seed=seed)
-    return [int(right) for right in tally.right]
+    return [int(right) for right in tally.correct]
 
 
 @pytest.mark.usefixtures("few_steps")
@@ -136,7 +136,7 @@ def test_few_classes_do_without_the_parts_that_need_more(
     part = evaluate_part(images, labels)
     tally = measure(source, Classifier(network), part, classes=classes)
     assert tally.clean_correct.all()
-    unbroken = torch.from_numpy(tally.right == 1)
+    unbroken = torch.from_numpy(tally.correct == 1)
     assert torch.equal(unbroken[sure], (distance > radius)[sure])
     assert source.left_out(classes) == left_out
     assert set(source.parts(classes)) | set(left_out) == {"apgd-ce", "apgd-t", "fab-t", "square"}
@@ -164,7 +164,7 @@ def test_inputs_that_nothing_breaks_are_left_as_they_are() -> None:
 
     source = AutoAttack(Budget.linf(0.01))
     tally = measure(source, Classifier(sure), part, classes=2)
-    assert tally.right.tolist() == [1, 1, 1]
+    assert tally.correct.tolist() == [1, 1, 1]
 
 
 @pytest.mark.usefixtures("few_steps")

@@ -14,13 +14,13 @@ from torch import Tensor
 from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.report.rows import rows_of
 from nppr.sources import Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
 from nppr.statistics.density_ratio import at_least
-from nppr.types import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
+from nppr.tally import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
 RADIUS = 0.2
 BUDGET = Budget.linf(RADIUS)
@@ -147,8 +147,8 @@ def test_both_bounds_are_below_the_truth(c: float) -> None:
 def test_its_draws_are_those_of_the_reference(name: str, source: Uniform) -> None:
     """So that a ratio of 1 is PR."""
     bound, plain = counted(Bound(BUDGET, reference=name), 40, 3), counted(source, 40, 3)
-    assert 0 < bound.right.sum() < 40 * len(FAILURES)
-    assert np.array_equal(bound.right, plain.right)
+    assert 0 < bound.correct.sum() < 40 * len(FAILURES)
+    assert np.array_equal(bound.correct, plain.correct)
     assert bound.calls == plain.calls
     clean = counted(Bound(BUDGET), 1)
     pr = rows_of(source, plain, clean, 0.95, 0)[0]
@@ -163,7 +163,7 @@ def test_inputs_that_are_wrong_without_noise_do_not_count() -> None:
     part = evaluate_part(torch.cat([x, wrong]), [0] * (len(x) + 5))
     tally = measure(Bound(BUDGET), classifier, part, classes=2, draws=30)
     clean = measure(Clean(), classifier, part, classes=2)
-    assert clean.right.sum() == len(x)
+    assert clean.correct.sum() == len(x)
     alone = counted(Bound(BUDGET), 30)
     for c in RATIOS:
         both = [at_least(each, c, 0.95) for each in (tally, alone)]

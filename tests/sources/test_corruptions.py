@@ -15,11 +15,11 @@ from torch import Tensor
 from helpers import Linear, evaluate_part
 from nppr.budget import perturbed
 from nppr.classifiers import Classifier
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import DataError, SpecError
 from nppr.measure import measure
 from nppr.sources.corruptions import JPEG, Brightness, Corruption, MotionBlur, SaltAndPepper
-from nppr.types import Metric, PerturbationSource
+from nppr.tally import Metric, PerturbationSource
 
 KINDS: list[type[Corruption]] = [SaltAndPepper, MotionBlur, Brightness, JPEG]
 RANDOM = (SaltAndPepper, MotionBlur)

@@ -18,7 +18,7 @@ from nppr.data import from_arrays
 from nppr.errors import BudgetBreach, DataError, SpecError
 from nppr.measure import measure
 from nppr.sources import PGD, CustomAttack, CustomNoise, Gaussian
-from nppr.types import Metric, PerturbationSource
+from nppr.tally import Metric, PerturbationSource
 
 BUDGET = Budget.linf(0.1)
 DATA = two_class_data()
@@ -65,7 +65,7 @@ def test_the_attack_decides_nothing_a_forward_pass_does() -> None:
     """An attack that returns the images as they are breaks nothing."""
     source = CustomAttack(BUDGET, lambda _model, x, _y: x, label="idle")
     tally = measure(source, Classifier(half_classifier()), DATA.evaluate)
-    assert tally.right.tolist() == tally.clean_correct.astype(int).tolist()
+    assert tally.correct.tolist() == tally.clean_correct.astype(int).tolist()
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_modes_weights_and_random_numbers_are_left_as_they_were(
     before = torch.get_rng_state()
     tally = measure(source, ready, DATA.evaluate, draws=1)
     assert torch.equal(torch.get_rng_state(), before)
-    assert tally.right.tolist() == clean.right.tolist()
+    assert tally.correct.tolist() == clean.correct.tolist()
     assert [layer.training for layer in network.modules()] == modes
     assert all(torch.equal(weights[name], value) for name, value in network.state_dict().items())
 
@@ -253,9 +253,9 @@ def test_the_batch_size_changes_nothing() -> None:
             )
             for size in (1, 7, 64, 1024)
         ]  # fmt: skip
-        assert 0 < tallies[0].right.sum() < 150 * tallies[0].draws
+        assert 0 < tallies[0].correct.sum() < 150 * tallies[0].draws
         for tally in tallies[1:]:
-            assert np.array_equal(tally.right, tallies[0].right)
+            assert np.array_equal(tally.correct, tallies[0].correct)
 
 
 def test_the_seed_the_input_and_the_block_decide() -> None:
@@ -264,14 +264,14 @@ def test_the_seed_the_input_and_the_block_decide() -> None:
 
     def rights(seed: int, draws: int) -> list[int]:
         tally = measure(source, classifier, DATA.evaluate, draws=draws, seed=seed)
-        return [int(right) for right in tally.right]
+        return [int(right) for right in tally.correct]
 
     assert rights(0, 16) == rights(0, 16)
     assert rights(0, 64) != rights(1, 64)
     # Four blocks of the same draws would give four times the first.
     assert rights(0, 64) != [4 * right for right in rights(0, 16)]
     same = evaluate_part(torch.full((30, 1, 4, 4), 0.5), [0] * 30)
-    each = measure(source, classifier, same, classes=2, draws=64).right
+    each = measure(source, classifier, same, classes=2, draws=64).correct
     assert len(set(each.tolist())) > 3
 
 
@@ -288,8 +288,8 @@ def test_noise_sees_one_image_at_a_time_and_more_draws_extend_fewer() -> None:
         for draws in (5, 16)
     )
     assert shapes == {(1, 1, 4, 4, 1, 16)}
-    assert (few.right <= more.right).all()
-    assert (more.right - few.right <= 11).all()
+    assert (few.correct <= more.correct).all()
+    assert (more.correct - few.correct <= 11).all()
 
 
 def test_attacks_see_the_normalisation_and_the_labels() -> None:
@@ -317,7 +317,7 @@ def test_plain_callables_are_attacked_too() -> None:
         measure(CustomAttack(BUDGET, fgsm), Classifier(known), DATA.evaluate)
         for known in (module, lambda x: module(x))
     ]
-    assert np.array_equal(tallies[0].right, tallies[1].right)
+    assert np.array_equal(tallies[0].correct, tallies[1].correct)
     with frozen(Classifier(lambda x: module(x))) as model:
         assert model.classifier.module is None
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from helpers import evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, FrozenClassifier, frozen
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.noise import Dependency, Family
@@ -17,7 +17,7 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned, learned_name
-from nppr.types import Metric
+from nppr.tally import Metric
 
 SHAPE, CLASSES, FEATURES = (1, 4, 4), 3, 6
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.5)]
@@ -240,7 +240,7 @@ def test_a_measurement_is_the_same_by_hand() -> None:
         delta = source.perturb(seen, X, Y, block())
         images = (X.unsqueeze(1) + delta).clamp(0, 1).flatten(0, 1)
         right = seen.logits(images).argmax(1).view(5, 6) == Y[:, None]
-    assert tally.right.tolist() == right.sum(1).tolist()
+    assert tally.correct.tolist() == right.sum(1).tolist()
 
 
 def test_the_counting_classifier_counts() -> None:

@@ -10,7 +10,7 @@ from scipy import stats
 from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.sources import Gaussian, Laplace, Uniform

@@ -21,7 +21,7 @@ from nppr.sources import (
 )
 from nppr.sources.attacks import Climb
 from nppr.sources.spec import check_unique, split_nppr
-from nppr.types import PerturbationSource
+from nppr.tally import PerturbationSource
 
 BUDGET = Budget.linf(0.1)
 

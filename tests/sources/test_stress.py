@@ -18,13 +18,13 @@ from torch import Tensor
 
 from helpers import Interrupting, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
-from nppr.checkpoint import FileStore
+from nppr.blocks import FileStore
 from nppr.classifiers import Classifier, prepare
 from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.report.rows import rows_of
 from nppr.sources import Clean, Stress, Uniform, parse_sources
-from nppr.types import Evaluate, Metric, Tally
+from nppr.tally import Evaluate, Metric, Tally
 
 BUDGET = Budget.linf(0.3)
 DATA = two_class_data()
@@ -64,7 +64,7 @@ def test_of_two_losses_it_is_their_power_mean(draws: int) -> None:
     part = evaluate_part(torch.linspace(0.35, 0.85, 5).view(-1, 1, 1, 1), [0] * 5)
     stress = Stress(BUDGET, q="1+2+7.5+1000")
     tally = measure(stress, Classifier(two_losses), part, classes=2, draws=draws)
-    right = measure(Uniform(BUDGET), Classifier(two_losses), part, classes=2, draws=draws).right
+    right = measure(Uniform(BUDGET), Classifier(two_losses), part, classes=2, draws=draws).correct
     assert 0 < right.sum() < 5 * draws
     share = right / draws
     for q, values in found(stress, tally).items():
@@ -144,8 +144,8 @@ def test_its_draws_are_those_of_uniform() -> None:
         measure(source, Classifier(half_classifier()), DATA.evaluate, draws=40, seed=3)
         for source in (Stress(BUDGET), Uniform(BUDGET))
     )
-    assert 0 < stress.right.sum() < 40 * len(DATA.evaluate)
-    assert np.array_equal(stress.right, uniform.right)
+    assert 0 < stress.correct.sum() < 40 * len(DATA.evaluate)
+    assert np.array_equal(stress.correct, uniform.correct)
     assert stress.calls == uniform.calls
     assert uniform.sums is None
 
@@ -175,7 +175,7 @@ def test_sums_survive_an_interrupt(
     assert whole.sums is not None
     assert resumed.sums is not None
     assert np.allclose(resumed.sums, whole.sums, rtol=1e-12, atol=0)
-    assert np.array_equal(resumed.right, whole.right)
+    assert np.array_equal(resumed.correct, whole.correct)
     again = run(Interrupting(1), store)  # finished: the classifier is not asked
     assert again.sums is not None
     assert np.array_equal(again.sums, resumed.sums)

@@ -12,15 +12,15 @@ from torch import Tensor
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
-from nppr.checkpoint import FileStore
+from nppr.blocks import FileStore
 from nppr.classifiers import Classifier, load_classifier, prepare
-from nppr.data import Data, Part, TensorImages, load_data
+from nppr.data import Data, Split, TensorImages, load_data
 from nppr.errors import NoFitDataError, SpecError
 from nppr.flags import NO_FIT_DATA
 from nppr.measure import measure
 from nppr.sources import Universal
 from nppr.sources.universal import UniversalOn
-from nppr.types import Evaluate, Fit, IntArray, Metric, Progress, Select
+from nppr.tally import Evaluate, Fit, IntArray, Metric, Progress, Select
 
 W = torch.tensor([1.0, -2.0, 0.5, 1.5]).view(1, 2, 2)
 
@@ -36,8 +36,8 @@ def linear() -> Classifier:
     return Classifier(Linear(W, -0.5 * float(W.sum())))
 
 
-def fit_part(images: Tensor, labels: list[int]) -> Part[Fit]:
-    return Part(Fit, TensorImages(images), np.arange(len(images)), np.array(labels))
+def fit_part(images: Tensor, labels: list[int]) -> Split[Fit]:
+    return Split(Fit, TensorImages(images), np.arange(len(images)), np.array(labels))
 
 
 def fitted(budget: Budget, inputs: int, margin: float) -> UniversalOn:
@@ -64,7 +64,7 @@ def test_it_breaks_inputs_it_was_not_fitted_on(budget: Budget) -> None:
     source = fitted(budget, 130, 0.95 * reach)
     tally = measure(source, linear(), evaluate_part(others, [0] * 6), classes=2)
     assert tally.clean_correct.all()
-    assert (tally.right == 0).tolist() == [share < 1 for share in shares]
+    assert (tally.correct == 0).tolist() == [share < 1 for share in shares]
     assert (tally.draws, tally.calls) == (1, 6)
 
 
@@ -73,7 +73,7 @@ def test_it_breaks_one_class_where_the_two_ask_for_opposite_directions() -> None
     images = torch.cat([near(60, 0.2), near(60, -0.2, seed=1)])
     source = Universal(Budget.linf(0.1)).on(linear(), fit_part(images, [0] * 60 + [1] * 60))
     tally = measure(source, linear(), evaluate_part(images, [0] * 60 + [1] * 60), classes=2)
-    broken = tally.right.reshape(2, 60) == 0
+    broken = tally.correct.reshape(2, 60) == 0
     assert tally.clean_correct.all()
     assert not (broken[0].any() and broken[1].any())
 
@@ -94,7 +94,7 @@ def test_one_delta_in_the_budget_for_all_and_the_seed_decides(budget: Budget) ->
     ready = prepare(known, data.evaluate.batch(np.arange(8))[0], classes=10, micro_batch=64)
     tally = measure(Universal(budget).on(known, data.fit), ready, data.evaluate)
     random = measure(nppr.Uniform(budget), ready, data.evaluate, draws=1)
-    assert tally.right.sum() < random.right.sum()
+    assert tally.correct.sum() < random.correct.sum()
 
 
 def test_inputs_that_are_broken_leave_the_direction_to_the_others() -> None:
@@ -117,9 +117,9 @@ def separate() -> Data:
     return Data(
         "separate",
         ("0", "1"),
-        Part(Fit, held, np.arange(130), labels[:130]),
-        Part(Select, held, none, labels[:0]),
-        Part(Evaluate, held, np.arange(130, 150), labels[130:]),
+        Split(Fit, held, np.arange(130), labels[:130]),
+        Split(Select, held, none, labels[:0]),
+        Split(Evaluate, held, np.arange(130, 150), labels[130:]),
     )
 
 
@@ -134,13 +134,13 @@ def test_fitted_on_fit_and_measured_on_evaluate() -> None:
             return super().load(positions)
 
     held = Watched(torch.cat([near(130, 0.3), near(20, 0.3, seed=1)]))
-    watched = Part(Fit, held, data.fit.indices, data.fit.labels)
+    watched = Split(Fit, held, data.fit.indices, data.fit.labels)
     source = Universal(Budget.linf(0.1)).on(linear(), watched, progress=told.append)
     assert not asked
     tally = measure(source, linear(), data.evaluate, classes=2)
     assert set(asked) == {"fit"}
     assert tally.kind is Evaluate
-    assert (tally.right == 0).all()
+    assert (tally.correct == 0).all()
     assert told[-1].source == "fit universal"
     assert told[-1].done == told[-1].total == 14 * 130
     assert [each.done for each in told] == sorted(each.done for each in told)
@@ -198,7 +198,7 @@ def test_it_is_fitted_once_and_not_for_a_finished_measurement(tmp_path: Path) ->
     again = Universal(Budget.linf(0.1)).on(Classifier(network), data.fit)
     second = measure(again, linear(), data.evaluate, classes=2, store=store)
     assert network.gradients == 14 * 130
-    assert np.array_equal(first.right, second.right)
+    assert np.array_equal(first.correct, second.correct)
 
 
 def test_a_resumed_run_does_not_fit_what_it_measured(

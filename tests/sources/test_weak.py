@@ -12,12 +12,12 @@ from torch import Tensor
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.draws import DrawBlock
+from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.measure import measure
 from nppr.report.rows import rows_of
 from nppr.sources import Clean, Uniform, WeakAdversary
-from nppr.types import Metric
+from nppr.tally import Metric
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.5)]
 DATA = two_class_data(20)

@@ -26,7 +26,7 @@ from nppr.statistics.betting import (
     ruled_out,
 )
 from nppr.statistics.intervals import Interval, empirical_bernstein
-from nppr.types import FloatArray
+from nppr.tally import FloatArray
 
 Population = Callable[[np.random.Generator, int], FloatArray]
 

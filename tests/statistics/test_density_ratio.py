@@ -22,7 +22,7 @@ from nppr.statistics.density_ratio import (
     pooled_upper,
 )
 from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
-from nppr.types import Claim, Direction, Evaluate, Fit, FloatArray, IntArray, Metric, Tally
+from nppr.tally import Claim, Direction, Evaluate, Fit, FloatArray, IntArray, Metric, Tally
 
 RATIOS = (1.0, 2.0, 5.0, 10.0)
 
@@ -35,7 +35,7 @@ def tally(wrong: IntArray, draws: int) -> Tally[Evaluate]:
         indices=np.arange(len(wrong)),
         labels=np.zeros(len(wrong), np.int64),
         clean_correct=np.ones(len(wrong), bool),
-        right=draws - wrong,
+        correct=draws - wrong,
         draws=draws,
         calls=len(wrong) * draws,
         micro_batch=8,

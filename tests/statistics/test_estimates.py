@@ -19,7 +19,7 @@ from nppr.statistics.estimates import (
     probably_accurate,
     stressed,
 )
-from nppr.types import Claim, Direction, Evaluate, Fit, Metric, Tally
+from nppr.tally import Claim, Direction, Evaluate, Fit, Metric, Tally
 
 
 def tally(right: list[int], clean: list[bool], draws: int = 10) -> Tally[Evaluate]:
@@ -28,7 +28,7 @@ def tally(right: list[int], clean: list[bool], draws: int = 10) -> Tally[Evaluat
         indices=np.arange(len(right)),
         labels=np.zeros(len(right), np.int64),
         clean_correct=np.array(clean),
-        right=np.array(right),
+        correct=np.array(right),
         draws=draws,
         calls=len(right) * draws,
         micro_batch=8,

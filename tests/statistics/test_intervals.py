@@ -31,7 +31,7 @@ from nppr.statistics.intervals import (
     student_quantile,
     wilson,
 )
-from nppr.types import FloatArray
+from nppr.tally import FloatArray
 
 REPEATS = 1000
 

@@ -24,7 +24,7 @@ from nppr.statistics.paired import (
     paired_difference,
     unpaired_difference,
 )
-from nppr.types import BoolArray, FloatArray
+from nppr.tally import BoolArray, FloatArray
 
 REPEATS = 300
 

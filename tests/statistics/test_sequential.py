@@ -21,17 +21,17 @@ from nppr.statistics.sequential import (
     mixture_sequence,
     one_sided_evidence,
 )
-from nppr.types import BoolArray, FloatArray, IntArray
+from nppr.tally import BoolArray, FloatArray, IntArray
 
 
 def paths(p: float, repeats: int, draws: int, seed: int = 0) -> IntArray:
     """Right draws so far, `(repeats, draws)`."""
-    right: IntArray = np.cumsum(np.random.default_rng(seed).random((repeats, draws)) < p, axis=1)
+    correct: IntArray = np.cumsum(np.random.default_rng(seed).random((repeats, draws)) < p, axis=1)
     return right
 
 
 def decided(
-    right: IntArray,
+    correct: IntArray,
     at_least: float,
     confidence: float,
     above: bool,
@@ -173,7 +173,7 @@ def test_the_bernoulli_test_gives_the_verdict_of_its_evidence(p: float, verdict:
     if verdict is not Verdict.UNDECIDED:
         assert said.index(verdict) + 1 == reached[verdict]
         assert set(said[said.index(verdict) :]) == {verdict}
-    assert (test.right, test.draws) == (right[-1], 400)
+    assert (test.correct, test.draws) == (right[-1], 400)
 
 
 def test_a_verdict_stays() -> None:

@@ -140,8 +140,8 @@ def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_wit
         for source, model in ((noise, dim), (noise, cnn), (blind, dim))
     )
     np.testing.assert_array_equal(rates_of(cache, cell.measure), wanted.headline_rates)
-    assert (elsewhere.right != wanted.right).any()
-    assert (others.right != wanted.right).any()
+    assert (elsewhere.correct != wanted.correct).any()
+    assert (others.correct != wanted.correct).any()
     (table,) = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]
     assert [entry["labels"] for entry in table["entries"]] == [["cnn", "cnn"], ["cnn", "dim"]]
 

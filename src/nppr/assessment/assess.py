@@ -15,9 +15,9 @@ from nppr.assessment.run_settings import RunSettings, require_budget
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
 from nppr.data import Data, DataSpec, load_data
-from nppr.distributed import world
 from nppr.errors import BudgetError, SpecError
 from nppr.measurement import ProgressCallback
+from nppr.ranks import world
 from nppr.report import Report
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise

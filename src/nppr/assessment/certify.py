@@ -1,9 +1,9 @@
-"""A question settled as soon as the evidence allows: is robustness at least so much?
+"""A question decided as soon as the evidence allows: is robustness at least a given value?
 
 Draws come in blocks, and after each block an anytime-valid test looks at them. So it may stop at any
 block, and each wrong verdict has probability at most 1 - confidence, however often it looked.
 
-the population   every input is met once, with one draw: independent draws, until inputs run out
+the population   every input is used once, with one draw: independent draws, until inputs run out
 this test set    inputs are drawn with replacement, each with a fresh draw: as many draws as wanted
 """
 
@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from nppr.classifiers import Prepared
-from nppr.data import Part
-from nppr.draws import key
+from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.measurement import measure
+from nppr.random_draws import key
 from nppr.sources import Clean, Source
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
-from nppr.types import Claim, Evaluate, IntArray, Metric, Progress
+from nppr.tally import Claim, Evaluate, IntArray, Metric, Progress
 
 AT_ONCE = 64
 """Inputs of a block."""
@@ -32,12 +32,12 @@ METRICS = (Metric.PR, Metric.NPPR, Metric.AR, Metric.CORRUPTION)
 
 @dataclass(frozen=True)
 class ClassVerdict:
-    """The verdict on one class; all classes together are right with the stated confidence."""
+    """The verdict on one class; all verdicts hold together at the stated confidence."""
 
     label: int
     name: str
     verdict: Verdict
-    right: int
+    correct: int
     draws: int
 
 
@@ -45,7 +45,7 @@ class ClassVerdict:
 class Certificate:
     """A verdict with everything needed to quote it.
 
-    `low` and `high` hold the probability of a right answer at all looks together. `why` says what
+    `low` and `high` enclose the probability of a correct answer at all looks together. `why` states what
     ended the search.
     """
 
@@ -57,7 +57,7 @@ class Certificate:
     verdict: Verdict
     statement: str
     why: str
-    right: int
+    correct: int
     draws: int
     low: float
     high: float
@@ -73,12 +73,12 @@ class Certificate:
     def lines(self) -> list[str]:
         """The certificate in words, with a line for every class."""
         evidence = (
-            f"{self.right:,} of {self.draws:,} draws correct ({100 * self.low:.1f}-"
+            f"{self.correct:,} of {self.draws:,} draws correct ({100 * self.low:.1f}-"
             f"{100 * self.high:.1f} % at every look), {self.inputs:,} inputs, {self.calls:,} calls:"
             f" {self.why}"
         )
         classes = (
-            f"  {each.name}: {each.verdict.value} ({each.right:,} of {each.draws:,})"
+            f"  {each.name}: {each.verdict.value} ({each.correct:,} of {each.draws:,})"
             for each in self.classes
         )
         return [f"{self.source}: {self.statement}", evidence, *classes]
@@ -87,7 +87,7 @@ class Certificate:
 def certify(
     source: Source,
     classifier: Prepared,
-    part: Part[Evaluate],
+    part: Split[Evaluate],
     at_least: float,
     *,
     confidence: float = 0.95,
@@ -100,14 +100,14 @@ def certify(
 ) -> Certificate:
     """Draw inputs and perturbations until the test decides or `calls` images were classified.
 
-    Only inputs that are right without noise count. With `class_names` every class gets a verdict too,
-    at a confidence that makes all of them right together (Bonferroni).
+    Only clean-correct inputs count. With `class_names` every class gets a verdict too, at a confidence at
+    which all of them hold together (Bonferroni).
     """
     if calls < 1:
         raise SpecError(f"`calls` must be a whole number >= 1, got {calls}.")
     if source.metric not in METRICS:
         raise SpecError(
-            f"`source` must be noise, an attack or a corruption, whose answers are right or wrong, got"
+            f"`source` must be noise, an attack or a corruption, whose answers are correct or wrong, got"
             f" {source.name!r}."
         )
     if source.needs_fit_split:
@@ -119,18 +119,18 @@ def certify(
     share = 1 - (1 - confidence) / max(1, len(names))
     tests = [BernoulliTest(at_least, share) for _ in names]
     met: set[int] = set()
-    met_all = about is Claim.POPULATION
-    used, why = 0, "every input was met once" if met_all else "no input is right without noise"
+    each_once = about is Claim.POPULATION
+    used, why = 0, "every input was used once" if each_once else "no input is clean-correct"
     for block in _blocks(source, classifier, part, about, seed, quantise):
         used += block.calls
         met.update(block.positions.tolist())
-        verdict = test.update(int(block.right.sum()), len(block.right))
+        verdict = test.update(int(block.correct.sum()), len(block.correct))
         for label, each in enumerate(tests):
             rows = part.labels[block.positions] == label
-            each.update(int(block.right[rows].sum()), int(rows.sum()))
+            each.update(int(block.correct[rows].sum()), int(rows.sum()))
         if progress:
             left = max(0, calls - used)
-            progress(Progress(source.name, test.draws, test.draws + left, test.right))
+            progress(Progress(source.name, test.draws, test.draws + left, test.correct))
         waiting = any(each.verdict is Verdict.UNDECIDED for each in tests)
         if verdict is not Verdict.UNDECIDED and not waiting:
             why = "the evidence is enough"
@@ -138,7 +138,7 @@ def certify(
         if used >= calls:
             why = f"{used:,} calls were used"
             break
-    low, high = mixture_sequence(np.array(test.right), test.draws, confidence)
+    low, high = mixture_sequence(np.array(test.correct), test.draws, confidence)
     return Certificate(
         source=source.name,
         metric=source.metric,
@@ -148,7 +148,7 @@ def certify(
         verdict=test.verdict,
         statement=statement(source.metric, test.verdict, at_least, confidence, about),
         why=why,
-        right=test.right,
+        correct=test.correct,
         draws=test.draws,
         low=float(low),
         high=float(high),
@@ -156,7 +156,7 @@ def certify(
         calls=used,
         seed=seed,
         classes=tuple(
-            ClassVerdict(label, name, each.verdict, each.right, each.draws)
+            ClassVerdict(label, name, each.verdict, each.correct, each.draws)
             for label, (name, each) in enumerate(zip(names, tests, strict=True))
         ),
     )
@@ -167,38 +167,36 @@ def statement(
 ) -> str:
     """What may be quoted.
 
-    Under learned noise or an attack, VIOLATED speaks about the worst admissible noise, because a worse
-    one can only be worse; HOLDS speaks about what was found only.
+    Under learned noise or an attack, VIOLATED applies to the worst admissible noise, because that can only
+    be worse; HOLDS applies only to what was found.
     """
     searched = metric in (Metric.NPPR, Metric.AR)
     found = {Metric.NPPR: "the worst distribution found", Metric.AR: "this attack"}
     level = f"{100 * at_least:g} %"
-    sure = (
-        f"({100 * confidence:g} % confidence, {about.value}, inputs that are right without noise)"
-    )
+    sure = f"({100 * confidence:g} % confidence, {about.value}, clean-correct inputs)"
     if verdict is Verdict.UNDECIDED:
         return f"undecided: nothing is shown about {level} {sure}"
     if verdict is Verdict.VIOLATED:
         under = "the worst admissible noise" if searched else "this noise"
-        return f"violated: under {under} fewer than {level} of the answers are right {sure}"
+        return f"violated: under {under} fewer than {level} of the answers are correct {sure}"
     under = found.get(metric, "this noise")
     only = "; worse noise may exist in the admissible set" if searched else ""
-    return f"holds: under {under} at least {level} of the answers are right {sure}{only}"
+    return f"holds: under {under} at least {level} of the answers are correct {sure}{only}"
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Some draws: the position of the input of each, and whether the answer was right."""
+    """Some draws: the position of the input of each, and whether the answer was correct."""
 
     positions: IntArray
-    right: IntArray
+    correct: IntArray
     calls: int
 
 
 def _blocks(
     source: Source,
     classifier: Prepared,
-    part: Part[Evaluate],
+    part: Split[Evaluate],
     about: Claim,
     seed: int,
     quantise: bool,
@@ -211,14 +209,14 @@ def _blocks(
             kept, spent = _clean(classifier, part, chosen, quantise)
             yield _drawn(source, classifier, part, kept, seed, quantise, spent)
         return
-    known = np.full(len(part), -1)  # 1 right without noise, 0 wrong, -1 not looked at yet
+    known = np.full(len(part), -1)  # 1 clean-correct, 0 wrong, -1 not looked at yet
     number = 0
     while (known != 0).any():
         left = random.integers(len(part), size=AT_ONCE)
         new = np.unique(left[known[left] < 0])
-        right, spent = _clean(classifier, part, new, quantise) if len(new) else (new, 0)
+        correct, spent = _clean(classifier, part, new, quantise) if len(new) else (new, 0)
         known[new] = 0
-        known[right] = 1
+        known[correct] = 1
         left = left[known[left] == 1]
         if not len(left):
             yield _Block(left, left, spent)
@@ -231,19 +229,19 @@ def _blocks(
 
 
 def _clean(
-    classifier: Prepared, part: Part[Evaluate], positions: IntArray, quantise: bool
+    classifier: Prepared, part: Split[Evaluate], positions: IntArray, quantise: bool
 ) -> tuple[IntArray, int]:
-    """Those that are right without noise, and the calls it took."""
+    """Those that are clean-correct, and the calls it took."""
     some = _some(part, positions)
     ones = np.ones(len(positions), bool)
     tally = measure(Clean(), classifier, some, clean_correct=ones, quantise=quantise)
-    return positions[tally.right == 1], tally.calls
+    return positions[tally.correct == 1], tally.calls
 
 
 def _drawn(
     source: Source,
     classifier: Prepared,
-    part: Part[Evaluate],
+    part: Split[Evaluate],
     positions: IntArray,
     seed: int,
     quantise: bool,
@@ -261,8 +259,8 @@ def _drawn(
         clean_correct=np.ones(len(positions), bool),
         quantise=quantise,
     )
-    return _Block(positions, tally.right, tally.calls + spent)
+    return _Block(positions, tally.correct, tally.calls + spent)
 
 
-def _some(part: Part[Evaluate], positions: IntArray) -> Part[Evaluate]:
+def _some(part: Split[Evaluate], positions: IntArray) -> Split[Evaluate]:
     return replace(part, indices=part.indices[positions], labels=part.labels[positions])

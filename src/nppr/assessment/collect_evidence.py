@@ -17,12 +17,12 @@ from torch import Tensor
 from nppr.budget import Budget, perturbed
 from nppr.classifiers import FrozenForms, Prepared, frozen
 from nppr.data import Data, stratified_order
-from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.noise.mixture import Context, Given
+from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.sources import Source
 from nppr.sources.learned import Learned, learned_name
-from nppr.types import Evaluate, FrozenModel, IntArray, Metric, Tally
+from nppr.tally import Evaluate, FrozenModel, IntArray, Metric, Tally
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def collect(
     inputs; `winner` is the reference noise that was worse than the learned noise on the select split;
     `budget` gives the radius for sources that have none. A source that fails is left out.
     """
-    correct = np.flatnonzero(clean.right == 1)
+    correct = np.flatnonzero(clean.correct == 1)
     if not len(correct):
         return Evidence()
     job = _Job(classifier, data, seed, quantise)

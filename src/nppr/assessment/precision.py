@@ -23,12 +23,12 @@ import numpy as np
 from scipy.special import ndtri
 
 from nppr.assessment.session import Session
-from nppr.checkpoint import Blocks, Store
-from nppr.draws import DRAWS_PER_BLOCK
+from nppr.blocks import Blocks, Store
 from nppr.errors import SpecError
+from nppr.random_draws import DRAWS_PER_BLOCK
 from nppr.report.model import DataRecord, PrecisionRecord, Width
 from nppr.sources import Clean, Source
-from nppr.types import Evaluate, IntArray, Metric, Tally
+from nppr.tally import Evaluate, IntArray, Metric, Tally
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class MemoryStore:
     blocks: Blocks | None = None
 
     def load(self, inputs: int) -> Blocks | None:
-        return self.blocks if self.blocks is None or len(self.blocks.right) == inputs else None
+        return self.blocks if self.blocks is None or len(self.blocks.correct) == inputs else None
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         self.blocks = blocks
@@ -146,7 +146,7 @@ class GrowingStore:
         self._held = held
         rows, sums = self.rows, held.sums
         sums = sums[rows] if sums.size else sums
-        return Blocks(held.right[rows], held.finished[rows], held.calls[rows], sums)
+        return Blocks(held.correct[rows], held.finished[rows], held.calls[rows], sums)
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         self.whole.save(self._with(blocks), now=now)
@@ -156,7 +156,7 @@ class GrowingStore:
 
     def _with(self, blocks: Blocks) -> Blocks:
         held = self._held = self._held or Blocks.none(self.inputs)
-        held.right[self.rows] = blocks.right
+        held.correct[self.rows] = blocks.correct
         held.finished[self.rows] = blocks.finished
         held.calls[self.rows] = blocks.calls
         if blocks.sums.size:
@@ -267,7 +267,7 @@ def grow(session: Session, sources: Sequence[Source], *, search_failed: bool = F
     continues = True
     while continues:
         everything = np.ones(len(session.data.evaluate), bool)
-        correct = session.measure(Clean(), everything).right == 1
+        correct = session.measure(Clean(), everything).correct == 1
         tallies = {}
         for source in drawn:
             try:

@@ -27,10 +27,10 @@ from nppr.classifiers import (
     prepare,
 )
 from nppr.data import Data
-from nppr.distributed import first, gathered, require_same, world
 from nppr.errors import ClassifierError
 from nppr.measurement import probe
 from nppr.noise.family import Dependency
+from nppr.ranks import first, gathered, require_same, world
 from nppr.report.model import DataRecord, SettingsRecord, SourceRecord, SplitSizes
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.assessment.session import Session, result_of
 from nppr.data import stratified_order
-from nppr.distributed import gathered, span, together, world
+from nppr.ranks import gathered, span, together, world
 from nppr.rare import (
     Combined,
     Rare,
@@ -31,7 +31,7 @@ from nppr.rare import (
 )
 from nppr.report.model import SPLITTING, RareRecord, Result
 from nppr.sources import Source
-from nppr.types import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
+from nppr.tally import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
 
 GROUP = 32
 """Inputs whose runs are made together and kept together."""
@@ -183,7 +183,7 @@ class Splitter:
         def report(state: Progress) -> None:
             if self.session.progress is not None and world().is_first:
                 here = f"rare {name}"
-                self.session.progress(Progress(here, before + state.done, total, state.right))
+                self.session.progress(Progress(here, before + state.done, total, state.correct))
 
         found = rare_failures(
             moved,

@@ -18,11 +18,11 @@ from nppr.assessment.prepare import Setup
 from nppr.assessment.rare_failures import Followed, follow_rare_failures
 from nppr.assessment.session import Session, result_of
 from nppr.budget import Budget
-from nppr.distributed import first, world
 from nppr.doctor import check_model, check_results, flag, grade, overlap_flags, result_flags
 from nppr.doctor.flags import NO_FEATURES, PRECISION, RARE_PARTLY
 from nppr.errors import NpprError
 from nppr.measurement import ProgressCallback, measure
+from nppr.ranks import first, world
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import MERGED, SCHEMA_VERSION, Environment, Flag, Result, Timing
@@ -31,7 +31,7 @@ from nppr.search.search import Search
 from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.statistics.estimates import adversarial, merged, probabilistic
-from nppr.types import BoolArray, Evaluate, Metric, Tally
+from nppr.tally import BoolArray, Evaluate, Metric, Tally
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class _Measurements:
 
     @property
     def clean_correct(self) -> BoolArray:
-        correct: BoolArray = self.clean.right == 1
+        correct: BoolArray = self.clean.correct == 1
         return correct
 
     def add(self, source: Source) -> None:
@@ -288,7 +288,7 @@ def _at_other_radii(
             try:
                 moved = session.fitted(source.at(other))
                 stored = f"{source.name}@{other.radius!r}"
-                tally = session.measure(moved, clean.right == 1, stored=stored)
+                tally = session.measure(moved, clean.correct == 1, stored=stored)
                 found = session.read(moved, tally, clean)
                 rows += [
                     row.model_copy(update={"tally": None})

@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nppr.checkpoint import FileStore
-from nppr.distributed import first, world
+from nppr.blocks import FileStore
 from nppr.errors import RunFolderError
 from nppr.manifest import MANIFEST, Manifest
+from nppr.ranks import first, world
 from nppr.rare import Rare, rare_csv
 from nppr.records import write_whole
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence

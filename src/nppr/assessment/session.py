@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nppr.assessment.run_folder import RunFolder
 from nppr.assessment.run_settings import RunSettings
-from nppr.checkpoint import Store
+from nppr.blocks import Store
 from nppr.classifiers import Prepared
 from nppr.data import Data
 from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
@@ -21,7 +21,7 @@ from nppr.errors import GradientError, NoFitDataError
 from nppr.measurement import ProgressCallback, measure
 from nppr.report.model import Result
 from nppr.sources import Source
-from nppr.types import BoolArray, Estimate, Evaluate, Metric, Tally
+from nppr.tally import BoolArray, Estimate, Evaluate, Metric, Tally
 
 logger = logging.getLogger(__name__)
 

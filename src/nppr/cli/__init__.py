@@ -104,7 +104,7 @@ def _divided(arguments: Sequence[str]) -> Iterator[None]:
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield
         return
-    from nppr.distributed import ranks
+    from nppr.ranks import ranks
 
     with ranks() as world:
         if not world.is_first:

@@ -92,7 +92,7 @@ def certify(
     from nppr.assessment.run_settings import require_budget
     from nppr.search.learned_noise import load_learned
     from nppr.sources import Source, parse_sources
-    from nppr.types import Claim
+    from nppr.tally import Claim
 
     loaded = load_images(data, settings, model.classes)
     classifier, feature_model = load_models(model, loaded, features)

@@ -277,7 +277,7 @@ def _assessed(
 
 def _render(folder: Path, *, page: bool, kinds: tuple[str, ...], quiet: bool) -> None:
     """Write the page and the figures; a failure here never costs the run."""
-    from nppr.distributed import world
+    from nppr.ranks import world
     from nppr.report.run_files import read_run, write_rendered
 
     if not world().is_first:

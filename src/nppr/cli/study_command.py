@@ -111,6 +111,7 @@ def study(
             out=out,
             workers=workers,
             ray=ray,
+            run_code=run_code,
             progress=progress,
         )
     _show(ended, quiet=quiet)

@@ -15,6 +15,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from nppr.compare.comparison import (
     SCHEMA_VERSION,
@@ -27,8 +28,9 @@ from nppr.compare.comparison import (
 )
 from nppr.errors import RunFolderError
 from nppr.report.findings import SHARES, Key, headlines, lines_of, shares_of
-from nppr.report.model import ReportRecord, Result
+from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.run_files import RunFiles, read_run
+from nppr.search.search_settings import SearchSettings
 from nppr.statistics.estimates import APPROXIMATE, FEWEST_INPUTS, MOST_CONFIDENT
 from nppr.statistics.intervals import (
     RESAMPLES,
@@ -44,7 +46,7 @@ from nppr.statistics.paired import (
     paired_difference,
     unpaired_difference,
 )
-from nppr.types import IntArray, Metric
+from nppr.tally import IntArray, Metric
 
 NEAR = (0.1, 0.9)
 """Means between which approximate intervals were tested."""
@@ -112,7 +114,7 @@ def compare(
     searches = _differing_searches(groups)
     results = tuple(
         _compared(key, groups, readings, confidence, seed,
-                  paired=paired, comparable=key[0] is not Metric.NPPR or not searches)
+                  paired=paired, comparable=not (searches and _depends_on_search(key)))
         for key in _keys(groups)
     )  # fmt: skip
     return Comparison(
@@ -211,20 +213,26 @@ def _differing_searches(groups: Sequence[_Group]) -> dict[str, list[str]]:
     }
 
 
+def _depends_on_search(key: Key) -> bool:
+    """NPPR, and AR over everything in the budget, into which draws of learned noise are merged."""
+    return key[0] is Metric.NPPR or key == (Metric.AR, MERGED)
+
+
 def _search_settings(report: ReportRecord) -> dict[str, str]:
     """How the learned noise of a run was searched for; empty without learned noise."""
-    made = report.distributions[0] if report.distributions else None
-    if made is None:
+    if not report.distributions:
         return {}
-    settings = report.model_dump(mode="json")["distributions"][0]["search"]["settings"]
+    search = report.distributions[0].search
+    settings = TypeAdapter(SearchSettings).dump_python(search.settings, mode="json")
+    conditions = search.conditions.model_dump(exclude={"fingerprint"})
+    own = search.conditions.fingerprint in (None, report.classifier.fingerprint)
     features = report.classifier.features
     return {
         **_flat(settings),
-        "floors": ", ".join(f"{each.family.floor:g}" for each in report.distributions),
-        "fit inputs": str(report.settings.fit_inputs or report.data.inputs.fit),
-        "select inputs": str(report.settings.select_inputs or report.data.inputs.select),
+        **_flat(conditions),
+        "budget of the search": str(report.distributions[0].budget),
         "features": "-" if features is None else features.layer,
-        "learned before": "yes" if report.settings.distributions else "no",
+        "fitted on this classifier": "yes" if own else "no",
     }
 
 

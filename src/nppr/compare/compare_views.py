@@ -14,7 +14,7 @@ from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.tables import Cell, Column, Table, md_text
-from nppr.types import Direction, Metric
+from nppr.tally import Direction, Metric
 
 JSON = "compare.json"
 

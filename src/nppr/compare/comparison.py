@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nppr.report.run_files import read_model
 from nppr.search.search_record import Record
-from nppr.types import Direction, Metric
+from nppr.tally import Direction, Metric
 
 SCHEMA_VERSION = 2
 

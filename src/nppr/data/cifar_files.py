@@ -28,7 +28,7 @@ from nppr.data.file_trees import Files, one_line, reading
 from nppr.data.image_sets import PixelImages
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
-from nppr.types import IntArray
+from nppr.tally import IntArray
 
 SHAPE = (3, 32, 32)
 NUMBERS = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}

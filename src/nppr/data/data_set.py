@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from nppr.errors import DataError, SpecError
-from nppr.types import Evaluate, Fit, IntArray, Select, Split
+from nppr.tally import Evaluate, Fit, IntArray, Select, SplitKind
 
-S = TypeVar("S", bound=Split, covariant=True)
+S = TypeVar("S", bound=SplitKind, covariant=True)
 
 RANGE_TOLERANCE = 1e-6
 PROBE_INPUTS = 64
@@ -34,7 +34,7 @@ class Images(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Part(Generic[S]):
+class Split(Generic[S]):
     """The inputs of one split.
 
     `indices` are positions in the image set and key the random draws of an input; `labels` has one
@@ -55,7 +55,7 @@ class Part(Generic[S]):
         check_range(x, self.kind.name)
         return x.clamp(0.0, 1.0), torch.from_numpy(self.labels[positions])
 
-    def limit(self, inputs: int | None, seed: int, argument: str) -> Part[S]:
+    def limit(self, inputs: int | None, seed: int, argument: str) -> Split[S]:
         """A seeded subset, stratified by class; a smaller subset is contained in a larger one."""
         if inputs is None:
             return self
@@ -83,9 +83,9 @@ class Data:
 
     name: str
     class_names: tuple[str, ...]
-    fit: Part[Fit]
-    select: Part[Select]
-    evaluate: Part[Evaluate]
+    fit: Split[Fit]
+    select: Split[Select]
+    evaluate: Split[Evaluate]
     split: str | None = None
     resize: int | None = None
 
@@ -98,7 +98,7 @@ class Data:
             raise DataError("`data` must have at least one input to evaluate, got none.")
 
     @property
-    def splits(self) -> tuple[Part[Fit], Part[Select], Part[Evaluate]]:
+    def splits(self) -> tuple[Split[Fit], Split[Select], Split[Evaluate]]:
         """The three splits: fit, select and evaluate."""
         return self.fit, self.select, self.evaluate
 

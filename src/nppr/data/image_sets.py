@@ -19,15 +19,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nppr.bounded import ENCODED_IMAGE, OversizeError
-from nppr.data.data_set import Data, Images, Part, content_hash
+from nppr.data.data_set import Data, Images, Split, content_hash
 from nppr.data.file_trees import Files, reading
 from nppr.errors import DataError
-from nppr.types import IntArray, Split
+from nppr.tally import IntArray, SplitKind
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-S = TypeVar("S", bound=Split)
+S = TypeVar("S", bound=SplitKind)
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -193,7 +193,7 @@ def resize_data(data: Data, size: int | None) -> Data:
     if size is None:
         return data
 
-    def resized(part: Part[S]) -> Part[S]:
+    def resized(part: Split[S]) -> Split[S]:
         return replace(part, images=ResizedImages(part.images, size))
 
     return replace(

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nppr.data.data_set import Data, Images, Part, check_labels, stratified_order
+from nppr.data.data_set import Data, Images, Split, check_labels, stratified_order
 from nppr.data.image_sets import in_one_frame
 from nppr.errors import DataError, unknown
-from nppr.types import Evaluate, Fit, IntArray, Select
+from nppr.tally import Evaluate, Fit, IntArray, Select
 
 TRAIN = ("train", "training")
 HELD_OUT = ("test", "testing", "val", "validation", "valid", "dev")
@@ -101,9 +101,9 @@ def divide(
     return Data(
         name=name,
         class_names=class_names,
-        fit=Part(Fit, images, fit, labels[fit]),
-        select=Part(Select, images, select, labels[select]),
-        evaluate=Part(Evaluate, held_out[0], evaluate, held_out[1][evaluate]),
+        fit=Split(Fit, images, fit, labels[fit]),
+        select=Split(Select, images, select, labels[select]),
+        evaluate=Split(Evaluate, held_out[0], evaluate, held_out[1][evaluate]),
     )
 
 

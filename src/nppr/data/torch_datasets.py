@@ -19,7 +19,7 @@ from nppr.data.file_trees import reading
 from nppr.data.image_sets import GREY, Frame, PixelImages, channels_first, decode
 from nppr.data.splits import ONLY_SPLIT, Labelled, assemble
 from nppr.errors import DataError
-from nppr.types import IntArray
+from nppr.tally import IntArray
 
 REPEATED = 8
 """How many images are read twice, to notice random augmentation."""

@@ -39,12 +39,12 @@ from nppr.doctor.flags import (
     ZERO_GRADIENTS,
     flag,
 )
-from nppr.draws import DrawBlock
 from nppr.errors import ClassifierError, GradientError
+from nppr.random_draws import DrawBlock
 from nppr.report.model import Flag
 from nppr.sources import PGD
 from nppr.sources.losses import cross_entropy, margin
-from nppr.types import IntArray
+from nppr.tally import IntArray
 
 
 def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[Flag, ...]:

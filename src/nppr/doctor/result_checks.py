@@ -32,7 +32,7 @@ from nppr.report.model import Flag, Result
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import accuracy
-from nppr.types import BoolArray, Evaluate, Metric, Tally
+from nppr.tally import BoolArray, Evaluate, Metric, Tally
 
 FEWEST_DRAWS = 10
 """With 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)."""
@@ -75,7 +75,7 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
     Near chance: the exact interval of the accuracy reaches down to 1 / classes, or the accuracy is
     below `1 / classes + min(0.5 / classes, 0.1)`.
     """
-    correct = int((clean.right == 1).sum())
+    correct = int((clean.correct == 1).sum())
     if correct < FEWEST_INPUTS:
         yield flag(FEW_INPUTS, f"{correct} inputs are classified correctly without noise")
     found, chance = accuracy(clean, confidence), 1 / classes

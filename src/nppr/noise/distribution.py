@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.budget import Budget
-from nppr.draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.noise.covariance import make_covariance
 from nppr.noise.family import Family, Rule, Temperatures
 from nppr.noise.mixture import Context, Given, Mixture
 from nppr.noise.upsample import make_upsampler
+from nppr.random_draws import DrawBlock
 
 NOISE = "learned"
 COMPONENT = "learned/component"

@@ -25,7 +25,7 @@ import torch
 from scipy.special import logsumexp
 
 from nppr.classifiers import Prepared
-from nppr.data import Part
+from nppr.data import Split
 from nppr.errors import RecordError, RunFolderError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.rare.latent_noise import make_latent
@@ -33,7 +33,7 @@ from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, split
 from nppr.records import one_line, read_record, write_record
 from nppr.sources import Source
 from nppr.statistics.intervals import check_confidence, student_quantile
-from nppr.types import BoolArray, FloatArray, IntArray, Progress, Split, Tally
+from nppr.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 
 REPLICATES = 5
 FEWEST = 100
@@ -86,7 +86,7 @@ class Rare:
 def rare_failures(
     source: Source,
     classifier: Prepared,
-    part: Part[Split],
+    part: Split[SplitKind],
     positions: Sequence[int] | IntArray,
     *,
     calls: int,
@@ -160,7 +160,7 @@ def _particles(limit: int, floor: float, calls: int) -> int:
 
 
 def _check(
-    part: Part[Split], places: IntArray, replicates: int, confidence: float, floor: float
+    part: Split[SplitKind], places: IntArray, replicates: int, confidence: float, floor: float
 ) -> None:
     if places.ndim != 1 or not len(places) or len(np.unique(places)) < len(places):
         raise SpecError("`positions` must be different positions of the split, at least one.")
@@ -184,7 +184,7 @@ def _reporter(
     def report(run: Levels) -> None:
         ended.append(run.calls)
         total = max(judge.calls, sum(ended) + (runs - len(ended)) * run.limit)
-        progress(Progress(name, judge.calls, total, judge.right))
+        progress(Progress(name, judge.calls, total, judge.correct))
 
     return report
 
@@ -223,7 +223,7 @@ class Combined:
         return float(np.where(self.by_splitting, self.failures, 0.0)[among].mean())
 
 
-def combined(tally: Tally[Split], rare: Rare) -> Combined:
+def combined(tally: Tally[SplitKind], rare: Rare) -> Combined:
     """Plain draws and splitting together: a failure probability for every input of a tally.
 
     Inputs that failed in some of their S draws keep the share of failures, with its binomial error.

@@ -34,11 +34,11 @@ from torch import Tensor
 
 from nppr.budget import perturbed
 from nppr.classifiers import FrozenClassifier, check_finite, is_out_of_memory
-from nppr.data import Part
-from nppr.draws import key
+from nppr.data import Split
+from nppr.random_draws import key
 from nppr.rare.latent_noise import Latent
 from nppr.sources.losses import margin
-from nppr.types import FloatArray, IntArray, Split
+from nppr.tally import FloatArray, IntArray, SplitKind
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ def adapt(beta: Tensor, accepted: Tensor, switching: Tensor) -> Tensor:
 class Judge:
     """Margins `max_{j != y} h_j - h_y` of points z; an input fails where its margin is >= 0.
 
-    `calls` counts the images judged, `right` those that did not fail. Where memory runs out the
+    `calls` counts the images judged, `correct` those that did not fail. Where memory runs out the
     micro-batch is halved.
     """
 
@@ -197,7 +197,7 @@ class Judge:
         self.latent = latent
         self.micro_batch = micro_batch
         self.calls = 0
-        self.right = 0
+        self.correct = 0
 
     def margins(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
         """Images `(B, C, H, W)`, labels `(B,)`, points `(B, S, size)` -> `(B, S)`, double, on the CPU.
@@ -215,7 +215,7 @@ class Judge:
             rows.append(torch.cat(columns, dim=1))
         found = torch.cat(rows)
         self.calls += found.numel()
-        self.right += int((found < 0).sum())
+        self.correct += int((found < 0).sum())
         return found
 
     def _some(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
@@ -240,7 +240,7 @@ class Judge:
 
 def split(
     judge: Judge,
-    part: Part[Split],
+    part: Split[SplitKind],
     runs: Sequence[Run],
     *,
     particles: int,
@@ -302,7 +302,7 @@ class _Active:
 
 def _enter(
     judge: Judge,
-    part: Part[Split],
+    part: Split[SplitKind],
     entering: Sequence[tuple[Run, Levels]],
     particles: int,
     seed: int,

@@ -17,7 +17,7 @@ from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.per_input import PerInput
 from nppr.statistics.estimates import APPROXIMATE
 from nppr.statistics.paired import Share
-from nppr.types import Claim, Direction, FloatArray, Metric
+from nppr.tally import Claim, Direction, FloatArray, Metric
 
 ORDER = (
     Metric.ACCURACY,

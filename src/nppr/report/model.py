@@ -14,7 +14,7 @@ from pydantic import Field
 from nppr.noise.family import Dependency
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
-from nppr.types import Claim, Direction, Metric
+from nppr.tally import Claim, Direction, Metric
 
 SCHEMA_VERSION = 2
 

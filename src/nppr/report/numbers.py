@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from nppr.report.findings import interval_of
 from nppr.report.model import ReportRecord, Result
-from nppr.types import Metric
+from nppr.tally import Metric
 
 _FORMS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{100 * value:.1f}",

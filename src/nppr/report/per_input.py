@@ -15,7 +15,7 @@ from nppr.data import require
 from nppr.errors import DataError, RunFolderError
 from nppr.records import write_whole
 from nppr.statistics import per_input as intervals
-from nppr.types import Evaluate, Tally
+from nppr.tally import Evaluate, Tally
 
 PER_INPUT = "per_input.csv"
 
@@ -116,7 +116,7 @@ def per_input_of(tallies: Mapping[str, Tally[Evaluate]], confidence: float) -> P
             tally.clean_correct.astype(np.int64),
             np.full(number, source, dtype=object),
             np.full(number, tally.draws),
-            tally.right,
+            tally.correct,
             tally.rates,
             low,
             high,

@@ -23,7 +23,7 @@ from nppr.report.numbers import Numbers, percent
 from nppr.report.tables import Cell, Column, Table
 from nppr.search.search_record import DistributionRecord
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.types import Claim, Direction, Metric
+from nppr.tally import Claim, Direction, Metric
 
 _SIGNS = {Direction.UPPER_BOUND: "≤ ", Direction.LOWER_BOUND: "≥ "}
 _EMPTY = Cell(None, "")

@@ -40,7 +40,7 @@ _MINUS = re.compile(r"(?<![\w.])-(?=\d)")
 _RANGE = re.compile(r"(?<=\d)-(?=\d)")
 
 
-class Part(Protocol):
+class CellPart(Protocol):
     """A piece of a cell with a form of its own on a page; `str` gives its text."""
 
     def __html__(self) -> str:
@@ -72,7 +72,7 @@ class Cell:
     value: Value
     text: str
     strong: bool = False
-    parts: tuple[str | Part, ...] = ()
+    parts: tuple[str | CellPart, ...] = ()
 
     @classmethod
     def of(cls, value: Value) -> Cell:
@@ -80,7 +80,7 @@ class Cell:
         return cls(value, "" if value is None else str(value))
 
     @classmethod
-    def made_of(cls, value: Value, *parts: str | Part) -> Cell:
+    def made_of(cls, value: Value, *parts: str | CellPart) -> Cell:
         """A cell whose text is that of its parts."""
         return cls(value, "".join(map(str, parts)), parts=parts)
 

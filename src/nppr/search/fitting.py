@@ -28,12 +28,12 @@ from torch import Tensor, nn
 
 from nppr.budget import Budget
 from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
-from nppr.distributed import LostRank, first, gathered, joined, span, together, world
-from nppr.draws import DrawBlock, key
 from nppr.errors import FitError, RecordError, RunFolderError
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context, Given
 from nppr.process import Interrupt, held_back
+from nppr.random_draws import DrawBlock, key
+from nppr.ranks import LostRank, first, gathered, joined, span, together, world
 from nppr.records import (
     UNREADABLE,
     add_prefix,
@@ -46,7 +46,7 @@ from nppr.records import (
 )
 from nppr.search.search_settings import Recipe
 from nppr.search.selection import CleanInputs
-from nppr.types import Fit, IntArray
+from nppr.tally import Fit, IntArray
 
 logger = logging.getLogger(__name__)
 

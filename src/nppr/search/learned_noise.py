@@ -16,9 +16,9 @@ from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier
-from nppr.distributed import first
 from nppr.errors import DistributionError, NpprError
 from nppr.noise.distribution import Distribution
+from nppr.ranks import first
 from nppr.records import UNREADABLE, checksum, one_line, read_record, write_record
 from nppr.search.search_record import (
     FORMAT,

@@ -22,12 +22,12 @@ import torch
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
 from nppr.data import Data
-from nppr.distributed import together, world
-from nppr.draws import key
 from nppr.errors import NoFitDataError, NpprError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Rule
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
+from nppr.random_draws import key
+from nppr.ranks import together, world
 from nppr.records import UNREADABLE, add_prefix, take_prefix, write_record
 from nppr.search.fitting import (
     FitProgress,
@@ -47,6 +47,7 @@ from nppr.search.search_record import (
     FinishedStageRecord,
     LearnedNoiseRecord,
     ReferenceChoice,
+    SearchConditions,
     SearchRecord,
     StageRecord,
 )
@@ -62,7 +63,7 @@ from nppr.search.selection import (
 )
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.types import Fit, Select
+from nppr.tally import Fit, Select
 
 FORWARD_SHARE = 0.2
 """Forward-only calls (clean predictions, features, selection) over the calls of the fit, at most."""
@@ -310,6 +311,13 @@ class Search:
             fit_calls=sum(each.fit_calls for each in stages),
             forward_calls=self.clean_calls + forward_calls,
             settings=self.settings,
+            conditions=SearchConditions(
+                fit_inputs=len(self.data.fit),
+                select_inputs=len(self.data.select),
+                seed=self.seed,
+                quantise=self.quantise,
+                fingerprint=self.described.fingerprint if self.described else None,
+            ),
         )
 
 

@@ -90,6 +90,17 @@ class ReferenceChoice(Record):
     select_values: dict[str, float]
 
 
+class SearchConditions(Record):
+    """What a search was given besides its settings: only searches of equal conditions are compared."""
+
+    fit_inputs: int
+    select_inputs: int
+    seed: int
+    quantise: bool
+    fingerprint: str | None
+    """Of the classifier."""
+
+
 class SearchRecord(Record):
     """How learned noise was found."""
 
@@ -100,6 +111,7 @@ class SearchRecord(Record):
     fit_calls: int
     forward_calls: int
     settings: SearchSettings
+    conditions: SearchConditions
 
 
 class Diagnostics(Record):

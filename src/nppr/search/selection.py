@@ -21,18 +21,18 @@ from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, FrozenClassifier, Prepared, frozen
-from nppr.data import Part, stratified_order
-from nppr.distributed import gathered, joined, span, together
-from nppr.draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.data import Split, stratified_order
 from nppr.errors import DataError
 from nppr.measurement import measure
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Rule
 from nppr.noise.mixture import Context
+from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.ranks import gathered, joined, span, together
 from nppr.search.search_record import Diagnostics
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.types import FloatArray, IntArray, Select, Split
+from nppr.tally import FloatArray, IntArray, Select, SplitKind
 
 IN_MEMORY = 2**29
 """Bytes of images that are kept in memory; more are read from the data at every step."""
@@ -46,7 +46,7 @@ DIAGNOSED = 32
 EDGE = 0.99
 """A pixel (linf) or a draw (l2) is at the edge from this fraction of the radius on."""
 
-S = TypeVar("S", bound=Split)
+S = TypeVar("S", bound=SplitKind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class CleanInputs(Generic[S]):
     to be kept in memory; `calls` counts the forward passes it took to find them.
     """
 
-    part: Part[S]
+    part: Split[S]
     features: Tensor
     images: Tensor | None
     calls: int
@@ -97,7 +97,7 @@ class CleanInputs(Generic[S]):
 
 def find_clean_inputs(
     classifier: Prepared,
-    part: Part[S],
+    part: Split[S],
     *,
     features: bool,
     feature_model: Classifier | None = None,
@@ -142,7 +142,7 @@ def find_clean_inputs(
     return CleanInputs(_rows(part, keep), seen.cpu(), kept, calls)
 
 
-def _rows(part: Part[S], keep: IntArray) -> Part[S]:
+def _rows(part: Split[S], keep: IntArray) -> Split[S]:
     return replace(part, indices=part.indices[keep], labels=part.labels[keep])
 
 

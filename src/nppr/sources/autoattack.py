@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nppr.budget import Budget
-from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
-from nppr.types import FrozenModel, Metric
+from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor

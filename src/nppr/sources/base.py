@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 
 from nppr.errors import SpecError, unknown
-from nppr.types import Estimate, Evaluate, Metric, Progress, Tally
+from nppr.tally import Estimate, Evaluate, Metric, Progress, Tally
 
 if TYPE_CHECKING:
     import torch
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from nppr.budget import Budget
     from nppr.classifiers import Classifier
-    from nppr.data import Part
-    from nppr.draws import DrawBlock
+    from nppr.data import Split
     from nppr.noise.family import Dependency
-    from nppr.types import Fit, FrozenModel, IntArray, Split
+    from nppr.random_draws import DrawBlock
+    from nppr.tally import Fit, FrozenModel, IntArray, SplitKind
 
 Option = bool | int | float | str
 
@@ -134,7 +134,7 @@ class Source(ABC):
     def fitted_on(
         self,
         classifier: Classifier,
-        split: Part[Fit],
+        split: Split[Fit],
         *,
         seed: int = 0,
         device: torch.device | None = None,
@@ -157,7 +157,7 @@ class Source(ABC):
         return None
 
     def with_features(
-        self, model: FrozenModel, split: Part[Split], places: IntArray, batch: int
+        self, model: FrozenModel, split: Split[SplitKind], places: IntArray, batch: int
     ) -> tuple[Source, IntArray]:
         """The source that knows the features it sees of inputs at these places, and calls per input.
 

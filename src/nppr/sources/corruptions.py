@@ -29,10 +29,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from nppr.draws import DrawBlock
 from nppr.errors import DataError, SpecError, unknown
+from nppr.random_draws import DrawBlock
 from nppr.sources.base import Option, Source
-from nppr.types import FrozenModel, Metric
+from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from nppr.budget import Budget
-from nppr.draws import DrawBlock, key
 from nppr.errors import DataError, SpecError
+from nppr.random_draws import DrawBlock, key
 from nppr.sources.base import Guidance, Source
-from nppr.types import FrozenModel, Metric
+from nppr.tally import FrozenModel, Metric
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Sampler = Callable[[Tensor, Tensor, int], Tensor]

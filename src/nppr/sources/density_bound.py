@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nppr.budget import Budget
-from nppr.draws import DrawBlock
 from nppr.errors import unknown
+from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source, parse_numbers, references
-from nppr.types import Estimate, Evaluate, FrozenModel, Metric, Tally
+from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:
     from torch import Tensor

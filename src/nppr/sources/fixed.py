@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nppr.budget import Budget
-from nppr.draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source
 from nppr.sources.losses import log_loss
-from nppr.types import Estimate, Evaluate, FrozenModel, Metric, Tally
+from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,14 +11,14 @@ from torch import Tensor
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.data import Part
-from nppr.draws import DrawBlock
+from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency
 from nppr.noise.mixture import Context
+from nppr.random_draws import DrawBlock
 from nppr.sources.base import NPPR, Guidance, Source
-from nppr.types import FrozenModel, IntArray, Metric, Split
+from nppr.tally import FrozenModel, IntArray, Metric, SplitKind
 
 
 @dataclass(eq=False)
@@ -113,7 +113,7 @@ class Learned(Source):
             return self.perturb(seen, x, y, block).clone()
 
     def with_features(
-        self, model: FrozenModel, split: Part[Split], places: IntArray, batch: int
+        self, model: FrozenModel, split: Split[SplitKind], places: IntArray, batch: int
     ) -> tuple[Learned, IntArray]:
         calls = np.zeros(len(places), dtype=np.int64)
         if not self.distribution.features:

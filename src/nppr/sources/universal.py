@@ -14,18 +14,18 @@ import numpy as np
 import torch
 
 from nppr.budget import Budget
-from nppr.distributed import joined, span, together, world
-from nppr.draws import DrawBlock, key
 from nppr.errors import NoFitDataError, SpecError
+from nppr.random_draws import DrawBlock, key
+from nppr.ranks import joined, span, together, world
 from nppr.sources.base import Guidance, Source
 from nppr.sources.losses import margin
-from nppr.types import Fit, FrozenModel, IntArray, Metric, Progress
+from nppr.tally import Fit, FrozenModel, IntArray, Metric, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from nppr.classifiers import Classifier
-    from nppr.data import Part
+    from nppr.data import Split
 
 
 AT_ONCE = 64
@@ -79,7 +79,7 @@ class Universal(Source, kind="universal"):
     def fitted_on(
         self,
         classifier: Classifier,
-        split: Part[Fit],
+        split: Split[Fit],
         *,
         seed: int = 0,
         device: torch.device | None = None,
@@ -105,7 +105,7 @@ class UniversalOn(Source):
     budget: Budget
     settings: Universal
     classifier: Classifier
-    split: Part[Fit]
+    split: Split[Fit]
     seed: int = 0
     device: torch.device | None = None
     progress: Callable[[Progress], None] | None = None

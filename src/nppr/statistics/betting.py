@@ -26,7 +26,7 @@ import numpy as np
 
 from nppr.errors import SpecError
 from nppr.statistics.intervals import Interval, check_confidence
-from nppr.types import FloatArray
+from nppr.tally import FloatArray
 
 CAP = 0.75
 """Largest share of the capital that a bet can lose."""

@@ -20,7 +20,7 @@ from nppr.errors import SpecError
 from nppr.statistics.betting import betting_lower
 from nppr.statistics.estimates import make_estimate, require_readable
 from nppr.statistics.intervals import Interval, bootstrap, check_confidence, exact_upper
-from nppr.types import Claim, Direction, Estimate, Evaluate, FloatArray, IntArray, Metric, Tally
+from nppr.tally import Claim, Direction, Estimate, Evaluate, FloatArray, IntArray, Metric, Tally
 
 LEAST_CONFIDENCE = 0.75
 """Below it, failures of unequal inputs may not be pooled."""
@@ -59,7 +59,7 @@ def at_least(tally: Tally[Evaluate], c: float, confidence: float, seed: int = 0)
     if confidence < LEAST_CONFIDENCE:
         raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
     draws = tally.draws
-    wrong = draws - tally.right[tally.clean_correct]
+    wrong = draws - tally.correct[tally.clean_correct]
     n, infimum = len(wrong), np.maximum(0.0, 1 - c * wrong / draws)
     bounds = (
         (Claim.TEST_SET, "exact", lower_mean_clipped(wrong, draws, c, confidence, seed)),

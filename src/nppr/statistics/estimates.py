@@ -26,7 +26,7 @@ from nppr.statistics.intervals import (
     ratio_bootstrap,
     resampled_means,
 )
-from nppr.types import (
+from nppr.tally import (
     BoolArray,
     Claim,
     Direction,
@@ -56,7 +56,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 def accuracy(tally: Tally[Evaluate], confidence: float) -> Estimate:
     """Clean accuracy, from the clean tally: exact binomial interval over inputs."""
-    return _binomial(tally, Metric.ACCURACY, Direction.ESTIMATE, tally.right == 1, confidence)
+    return _binomial(tally, Metric.ACCURACY, Direction.ESTIMATE, tally.correct == 1, confidence)
 
 
 def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
@@ -173,7 +173,7 @@ def per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
     """Exact binomial interval of every input's own probability, `(2, N)`."""
     require_evaluate(tally)
     check_confidence(confidence)
-    return clopper_pearson(tally.right, tally.draws, confidence)
+    return clopper_pearson(tally.correct, tally.draws, confidence)
 
 
 def merged(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:
@@ -188,7 +188,7 @@ def merged(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:
             raise SplitError("merged tallies must be of the same inputs, got different ones.")
     unbroken = reduce(np.logical_and, (tally.unbroken for tally in tallies))
     calls = sum(tally.calls for tally in tallies)
-    return replace(first, right=unbroken.astype(np.int64), draws=1, calls=calls)
+    return replace(first, correct=unbroken.astype(np.int64), draws=1, calls=calls)
 
 
 def make_estimate(

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from nppr.errors import SpecError
-from nppr.types import BoolArray, FloatArray, IntArray
+from nppr.tally import BoolArray, FloatArray, IntArray
 
 RESAMPLES = 2000
 

@@ -30,7 +30,7 @@ from nppr.statistics.intervals import (
     normal,
     student_quantile,
 )
-from nppr.types import BoolArray, FloatArray, IntArray
+from nppr.tally import BoolArray, FloatArray, IntArray
 
 CELLS = 4_000_000
 """Numbers held at once while resampling."""

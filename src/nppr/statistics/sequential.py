@@ -23,7 +23,7 @@ from nppr.statistics.betting import (
     ruled_out,
 )
 from nppr.statistics.intervals import Interval, check_confidence
-from nppr.types import BoolArray, FloatArray, IntArray
+from nppr.tally import BoolArray, FloatArray, IntArray
 
 _STEPS = 60
 _COUNT_MARGIN = 1e-6
@@ -110,7 +110,7 @@ class BernoulliTest:
     VIOLATED. A verdict is final. The evidence is `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
-    >>> print(test.update(right=10, draws=10), test.update(right=90, draws=90))
+    >>> print(test.update(correct=10, draws=10), test.update(correct=90, draws=90))
     undecided holds
     """
 
@@ -119,17 +119,17 @@ class BernoulliTest:
         self.at_least = at_least
         self.needed = math.log(1 / check_confidence(confidence)) + _COUNT_MARGIN
         self.verdict = Verdict.UNDECIDED
-        self.right = 0
+        self.correct = 0
         self.draws = 0
 
-    def update(self, right: int, draws: int) -> Verdict:
-        """Add `draws` further draws, of which `right` were successes; the verdict so far."""
-        if not 0 <= right <= draws:
-            raise SpecError(f"`right` must lie in 0 ... draws, got {right} of {draws}.")
-        self.right += right
+    def update(self, successes: int, draws: int) -> Verdict:
+        """Add `draws` further draws, of which `successes` succeeded; the verdict so far."""
+        if not 0 <= successes <= draws:
+            raise SpecError(f"`successes` must lie in 0 ... draws, got {successes} of {draws}.")
+        self.correct += successes
         self.draws += draws
         if self.verdict is Verdict.UNDECIDED:
-            counts = self.right, self.draws - self.right, self.at_least
+            counts = self.correct, self.draws - self.correct, self.at_least
             if one_sided_evidence(*counts, above=True) >= self.needed:
                 self.verdict = Verdict.HOLDS
             elif one_sided_evidence(*counts, above=False) >= self.needed:

@@ -24,7 +24,7 @@ from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
 from nppr.classifiers.training import train
-from nppr.data import Part
+from nppr.data import Split
 from nppr.errors import DataError, NpprError, RunFolderError
 from nppr.measurement import measure
 from nppr.search.learned_noise import load_learned, save_learned
@@ -35,7 +35,7 @@ from nppr.study.graph import Node
 from nppr.study.node_cache import Finished, NodeCache, is_full_disk
 from nppr.study.plan import Task
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
-from nppr.types import Split
+from nppr.tally import SplitKind
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ WEIGHTS, TRAINING_LOG = "weights.safetensors", "weights.json"
 NO_BUDGET = ("linf", 1.0)
 """For corruptions, which ignore it."""
 
-S = TypeVar("S", bound=Split)
+S = TypeVar("S", bound=SplitKind)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class _Finder:
     task: Task
     cache: NodeCache
 
-    def __call__(self, split: Part[S], *, keep_images: bool = False) -> CleanInputs[S]:
+    def __call__(self, split: Split[S], *, keep_images: bool = False) -> CleanInputs[S]:
         name, task = split.kind.name, self.task
         if not len(split):
             raise DataError(
@@ -243,7 +243,7 @@ def _clean_pass(
     cache: NodeCache,
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Tensor]:
     """Which inputs of a split are clean-correct, and the features `(N, F)` of all where wanted."""
-    part: Part[Split] = getattr(load_source(data), split)
+    part: Split[SplitKind] = getattr(load_source(data), split)
     seen: dict[int, Tensor] | None = {} if wants_features else None
     tally = measure(
         Clean(),
@@ -254,8 +254,8 @@ def _clean_pass(
         keep=seen,
     )
     if seen is None:
-        return tally.right == 1, torch.empty(len(part), 0)
-    return tally.right == 1, torch.stack([seen[index] for index in part.indices.tolist()]).cpu()
+        return tally.correct == 1, torch.empty(len(part), 0)
+    return tally.correct == 1, torch.stack([seen[index] for index in part.indices.tolist()]).cpu()
 
 
 def measure_node(node: Node, cache: NodeCache) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from nppr.study.engines import Engine, Inline, RayCluster, Workers
 from nppr.study.graph import Graph
 from nppr.study.node_cache import NodeCache, is_full_disk
 from nppr.study.orders import Orders, check_orders
+from nppr.study.plan import require_code_allowed
 from nppr.study.schedule import Progressed, StudyProgress, execute
 from nppr.study.study_file import Study
 from nppr.study.study_records import read_records
@@ -74,12 +75,14 @@ def run_study(
     out: str | Path | None = None,
     workers: int | None = None,
     ray: str | None = None,
+    run_code: bool = False,
     progress: Callable[[StudyProgress], None] | None = None,
 ) -> Ended:
     """Run what is not cached, then write the tables to `out` (runs/studies/NAME by default).
 
     `workers` processes on this machine, or with `ray` an address of a cluster (`local` starts one).
     """
+    require_code_allowed(study, run_code=run_code)
     require_tables(study, graph)
     require_present(graph)
     if workers is not None and workers < 1:

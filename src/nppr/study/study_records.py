@@ -16,7 +16,7 @@ from nppr.study.graph import Cell, Graph, Place
 from nppr.study.node_cache import NodeCache
 from nppr.study.plan import Task
 from nppr.study.schedule import Progressed
-from nppr.types import FloatArray, Metric
+from nppr.tally import FloatArray, Metric
 
 WEIGHTS = ("entropy_ratio", "max_weight", "min_weight", "std_weight", "realised_std")
 NAMES = {

@@ -79,7 +79,7 @@ class StudyTable:
     paper: tuple[tuple[str | float | None, ...], ...] | None
 
     def as_table(self) -> Table:
-        """The table for readers and programs, the paper's number to the right of ours.
+        """The table for readers and programs, the paper's number beside ours.
 
         Standard deviations and the spread over fit seeds are columns of their own for programs; for
         readers they stand beside the number.

@@ -9,7 +9,7 @@ import torch
 import nppr
 from nppr.classifiers import Classifier, frozen, load_classifier
 from nppr.errors import ClassifierError, GradientError
-from nppr.types import Metric
+from nppr.tally import Metric
 
 onnx = pytest.importorskip("onnx", reason="makes the test's files")
 pytest.importorskip("onnxruntime", reason="the extra `onnx`")

@@ -52,7 +52,7 @@ def test_answers_and_gradients_are_the_modules(digits_file: Path) -> None:
     tallies = [
         measure(PGD(Budget.linf(0.1)), model, evaluate, classes=10) for model in (known, loaded)
     ]
-    assert np.array_equal(tallies[0].right, tallies[1].right)
+    assert np.array_equal(tallies[0].correct, tallies[1].correct)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -34,7 +34,7 @@ def checkpoint_of(module: nn.Module, optimiser: torch.optim.Optimizer) -> Checkp
         threads=1,
         mean=(0.1,),
         std=(0.3,),
-        standing=Standing(epoch=2, step=1, seen=10, right=7, loss=0.1 + 0.2, finished=finished),
+        standing=Standing(epoch=2, step=1, seen=10, correct=7, loss=0.1 + 0.2, finished=finished),
         tensors=tensors | optimiser_tensors(optimiser),
     )
 

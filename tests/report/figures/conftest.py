@@ -24,7 +24,7 @@ from nppr.report.schema import AtRadius, Report
 from nppr.search import default_settings
 from nppr.search.learned_noise import load_learned
 from nppr.sources import Clean, Uniform
-from nppr.types import PerturbationSource
+from nppr.tally import PerturbationSource
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     fitted = load_learned(out)
     sources: list[PerturbationSource] = [Uniform(Budget.linf(0.2))]
     tallies = {
-        each.name: measure(each, classifier, data.evaluate, draws=8, clean_correct=clean.right == 1)
+        each.name: measure(each, classifier, data.evaluate, draws=8, clean_correct=clean.correct == 1)
         for each in [*sources, *(one.source for one in fitted)]
     }
     evidence = collect(classifier, data, tallies, clean, sources, fitted, budget=Budget.linf(0.2))

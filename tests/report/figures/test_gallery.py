@@ -12,7 +12,7 @@ from nppr.report.evidence import Evidence
 from nppr.report.figures import as_svg, colour_of, figures_of
 from nppr.report.figures.style import INK
 from nppr.report.figures.subject import headlines, percent
-from nppr.types import Metric
+from nppr.tally import Metric
 
 ORDER = [
     "contours", "tsne", "inputs", "bands", "means", "covariances", "weights", "history", "radii",

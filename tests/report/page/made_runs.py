@@ -43,7 +43,7 @@ from nppr.statistics.estimates import (
     probabilistic,
     probably_accurate,
 )
-from nppr.types import Estimate, Evaluate, Metric, Tally
+from nppr.tally import Estimate, Evaluate, Metric, Tally
 
 MARKUP = "<script>alert(1)</script>"
 RADIUS = 8 / 255
@@ -67,7 +67,7 @@ def tally_of(mean: float, inputs: int, classes: int, draws: int, seed: int) -> T
         indices=np.arange(inputs) * 3,
         labels=np.arange(inputs) % classes,
         clean_correct=np.arange(inputs) % 7 != 6,
-        right=generator.binomial(draws, rates),
+        correct=generator.binomial(draws, rates),
         draws=draws,
         calls=inputs * draws,
         micro_batch=64,
@@ -102,7 +102,7 @@ def made_report(
 ) -> tuple[Report, PerInput]:
     """A report and its inputs; `only` is all, noise, attack, bound, clean or failed."""
     clean = tally_of(1.0, inputs, classes, 1, seed=0)
-    clean = replace(clean, right=clean.clean_correct.astype(np.int64))
+    clean = replace(clean, correct=clean.clean_correct.astype(np.int64))
     rows = results_of([accuracy(clean, 0.95)], "clean", radius=None)
     tallies: dict[str, Tally[Evaluate]] = {}
     if only in ("all", "noise", "failed"):

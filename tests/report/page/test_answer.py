@@ -14,7 +14,7 @@ from nppr.report.numbers import percent
 from nppr.report.page import render
 from nppr.report.page.answer import lanes_of, run_text
 from nppr.report.results_table import as_text
-from nppr.types import Claim, Metric
+from nppr.tally import Claim, Metric
 from report.page.made_runs import failed, made_report
 
 

@@ -17,7 +17,7 @@ from nppr.report.evidence import Evidence
 from nppr.report.model import PrecisionRecord, Width
 from nppr.report.page import render
 from nppr.report.page.input_sections import LARGEST, amplified, cases_of, classes_of, png
-from nppr.types import Metric
+from nppr.tally import Metric
 from report.page.made_runs import RARE, made_evidence, made_report, won_by
 
 

@@ -38,11 +38,11 @@ from nppr.classifiers.training.training_updates import (
 )
 from nppr.classifiers.zoo import ZOO
 from nppr.data import Data
-from nppr.draws import key
 from nppr.errors import ClassifierError, SpecError
 from nppr.process import held_back
+from nppr.random_draws import key
 from nppr.records import add_prefix, optimiser_tensors
-from nppr.types import IntArray
+from nppr.tally import IntArray
 
 LOG_FORMAT = 1
 
@@ -190,7 +190,7 @@ class _Training:
         device = self.classifier.device
         x, y = plan.augmented(x, positions).to(device), y.to(device)
         try:
-            loss, right = self._update(x, y, positions)
+            loss, correct = self._update(x, y, positions)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -198,7 +198,7 @@ class _Training:
                 f"`batch-size` must fit into memory, got {self.settings.batch_size}."
                 " Try half of it."
             ) from error
-        self.standing.add_step(loss, right, len(x))
+        self.standing.add_step(loss, correct, len(x))
 
     def _update(self, x: Tensor, y: Tensor, positions: IntArray) -> tuple[float, int]:
         """Perturb if so set, then step along the gradient; mean loss and correct answers."""

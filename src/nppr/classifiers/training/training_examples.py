@@ -18,9 +18,9 @@ from torch import Tensor
 from nppr.classifiers.classifier import Classifier, frozen
 from nppr.classifiers.training.training_settings import TrainSettings
 from nppr.data import Data
-from nppr.draws import key
 from nppr.errors import DataError
-from nppr.types import IntArray
+from nppr.random_draws import key
+from nppr.tally import IntArray
 
 READ_AT_ONCE = 256
 """Images held at a time when a whole split is read."""

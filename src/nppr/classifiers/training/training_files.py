@@ -48,28 +48,28 @@ class Standing(BaseModel):
     epoch: int = 1
     step: int = 0
     seen: int = 0
-    right: int = 0
+    correct: int = 0
     loss: float = 0.0
     finished: list[EpochResult] = []
 
-    def add_step(self, loss: float, right: int, images: int) -> None:
+    def add_step(self, loss: float, correct: int, images: int) -> None:
         """Count a step with this mean loss."""
         self.step += 1
         self.seen += images
-        self.right += right
+        self.correct += correct
         self.loss += loss * images
 
     def end_epoch(self) -> None:
         """Turn to the next epoch."""
         self.finished.append(self.result)
         self.epoch += 1
-        self.step = self.seen = self.right = 0
+        self.step = self.seen = self.correct = 0
         self.loss = 0.0
 
     @property
     def result(self) -> EpochResult:
         """The epoch under way as it is now."""
-        return EpochResult(self.epoch, self.loss / self.seen, self.right / self.seen)
+        return EpochResult(self.epoch, self.loss / self.seen, self.correct / self.seen)
 
 
 class Checkpoint(BaseModel, arbitrary_types_allowed=True):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from nppr.budget import perturbed
 from nppr.classifiers.classifier import Classifier, frozen
 from nppr.classifiers.training.training_settings import Adversary, Optimiser, TrainSettings
-from nppr.draws import DrawBlock
-from nppr.types import IntArray
+from nppr.random_draws import DrawBlock
+from nppr.tally import IntArray
 
 
 def adversarial(

@@ -29,7 +29,7 @@ from nppr.report.evidence import Draws, Evidence
 from nppr.report.model import ReportRecord, Result
 from nppr.report.per_input import PerInput
 from nppr.search.search_record import DistributionRecord
-from nppr.types import Metric
+from nppr.tally import Metric
 
 INK = "#010203"
 """Text, axes and grid: nearly black, and found again in an SVG to take the page's colour."""
@@ -123,7 +123,7 @@ def looks_of(report: ReportRecord) -> dict[str, Look]:
 def styled() -> Iterator[None]:
     """The settings of our figures, for drawing and for writing; those of others are untouched.
 
-    A class name in a script the font lacks is drawn with boxes here, and right in a browser.
+    A class name in a script the font lacks is drawn with boxes here, and correctly in a browser.
     """
     with mpl.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")

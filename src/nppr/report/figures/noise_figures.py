@@ -36,7 +36,7 @@ from nppr.report.figures.figure_style import (
     percent_axis,
     thinned,
 )
-from nppr.types import FloatArray, IntArray
+from nppr.tally import FloatArray, IntArray
 
 TINY = 1e-9
 BLUR = 0.02

@@ -31,7 +31,7 @@ from nppr.report.figures.figure_style import (
 from nppr.report.model import MERGED, Result
 from nppr.search.search_record import DistributionRecord, StageRecord
 from nppr.sources import Uniform
-from nppr.types import FloatArray, IntArray, Metric
+from nppr.tally import FloatArray, IntArray, Metric
 
 HISTORY_POINTS = 600
 """Points of all stages together, about: longer stages are averaged in blocks."""

@@ -22,7 +22,7 @@ from nppr.report.model import CLEAN, MERGED, ReportRecord, Result
 from nppr.report.numbers import Numbers, percent
 from nppr.report.page.shell import rendered
 from nppr.report.results_table import subject_of
-from nppr.types import Direction, Metric
+from nppr.tally import Direction, Metric
 
 _MOST_LANES = 6
 """Lanes of learned noise, and of bounds."""

@@ -11,7 +11,7 @@ from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.page.shell import PageFigure, rendered
 from nppr.report.results_table import legend_of, radius_text, sign_of, table_of
-from nppr.types import Claim, Metric
+from nppr.tally import Claim, Metric
 
 
 def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:

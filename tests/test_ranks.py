@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nppr.distributed import World, first, gathered, ranks, share, span, together, world
+from nppr.ranks import World, first, gathered, ranks, share, span, together, world
 from ranks import LOST, commands, exchanges, fitting, measuring, run_ranks, stray, tags
 
 KILLED = -9

@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 
 from nppr.errors import SplitError
-from nppr.types import Evaluate, Fit, Select, Split, Tally, require_evaluate
+from nppr.tally import Evaluate, Fit, Select, SplitKind, Tally, require_evaluate
 
 
-def tally(kind: type[Split]) -> Tally[Split]:
+def tally(kind: type[SplitKind]) -> Tally[SplitKind]:
     return Tally(
         kind=kind,
         indices=np.arange(4),
         labels=np.zeros(4, np.int64),
         clean_correct=np.array([True, True, False, True]),
-        right=np.array([10, 5, 10, 0]),
+        correct=np.array([10, 5, 10, 0]),
         draws=10,
         calls=40,
         micro_batch=8,

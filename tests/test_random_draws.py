@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nppr.draws import DRAWS_PER_BLOCK, DrawBlock, keys
+from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock, keys
 
 SHAPE = (1, 4, 4)
 

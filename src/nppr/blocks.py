@@ -12,22 +12,22 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from nppr.distributed import first, world
 from nppr.errors import RecordError, RunFolderError
+from nppr.ranks import first, world
 from nppr.records import one_line, read_record, write_record
-from nppr.types import FloatArray, IntArray
+from nppr.tally import FloatArray, IntArray
 
 SUFFIX = ".safetensors"
 
 
 @dataclass(eq=False)
 class Blocks:
-    """How far a measurement is: per input the right draws, the finished draw blocks and their calls.
+    """How far a measurement is: per input the correct draws, finished draw blocks and calls.
 
     `sums` `(N, M)` are logarithms of what was added up from the logits, M = 0 unless a source looks.
     """
 
-    right: IntArray
+    correct: IntArray
     finished: IntArray
     calls: IntArray
     sums: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
@@ -35,8 +35,8 @@ class Blocks:
     @classmethod
     def none(cls, inputs: int) -> Blocks:
         """Nothing measured yet."""
-        right, finished, calls = np.zeros((3, inputs), np.int64)
-        return cls(right, finished, calls)
+        correct, finished, calls = np.zeros((3, inputs), np.int64)
+        return cls(correct, finished, calls)
 
     @classmethod
     def merged(cls, parts: Sequence[Blocks]) -> Blocks:
@@ -46,7 +46,7 @@ class Blocks:
         width = max(each.sums.shape[1] for each in parts)
         sums = [each.sums if each.sums.size else _nothing(len(inputs), width) for each in parts]
         return cls(
-            right=np.stack([each.right for each in parts])[furthest, inputs],
+            correct=np.stack([each.correct for each in parts])[furthest, inputs],
             finished=np.stack([each.finished for each in parts])[furthest, inputs],
             calls=np.stack([each.calls for each in parts])[furthest, inputs],
             sums=np.stack(sums)[furthest, inputs] if width else np.empty((0, 0)),
@@ -87,7 +87,7 @@ class FileStore:
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
             return
-        arrays = {"right": blocks.right, "finished": blocks.finished, "calls": blocks.calls}
+        arrays = {"correct": blocks.correct, "finished": blocks.finished, "calls": blocks.calls}
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if blocks.sums.size:
             tensors["sums"] = torch.from_numpy(blocks.sums)
@@ -132,20 +132,20 @@ class FileStore:
         try:
             tensors, record = read_record(path)
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            right, finished, calls = (arrays[name] for name in ("right", "finished", "calls"))
+            correct, finished, calls = (arrays[name] for name in ("correct", "finished", "calls"))
             sums, identity = arrays.get("sums", np.empty((0, 0))), record["identity"]
         except (RecordError, KeyError) as error:
             raise RunFolderError(
                 f"`resume` must find whole files, got {path} which cannot be read: {one_line(error)}."
                 " Delete it to measure that source again."
             ) from error
-        shapes = {each.shape for each in (right, finished, calls)}
+        shapes = {each.shape for each in (correct, finished, calls)}
         if shapes != {(inputs,)} or identity != self.identity:
             raise RunFolderError(
                 f"`resume` must find blocks of this run, {path} is of another one."
                 " Delete it to measure that source again."
             )
-        return Blocks(right, finished, calls, sums)
+        return Blocks(correct, finished, calls, sums)
 
 
 def _nothing(inputs: int, width: int) -> FloatArray:

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nppr.checkpoint import Blocks, FileStore
-from nppr.distributed import World
+from nppr.blocks import Blocks, FileStore
+from nppr.ranks import World
 from nppr.errors import RunFolderError
 
 
@@ -14,7 +14,7 @@ def test_round_trip(tmp_path: Path) -> None:
     store.save(Blocks(np.array([1, 2, 3]), np.array([1, 1, 0]), np.array([4, 3, 0])), now=True)
     loaded = store.load(3)
     assert loaded is not None
-    assert loaded.right.tolist() == [1, 2, 3]
+    assert loaded.correct.tolist() == [1, 2, 3]
     assert loaded.finished.tolist() == [1, 1, 0]
     assert loaded.calls.tolist() == [4, 3, 0]
 
@@ -64,12 +64,12 @@ def test_of_every_input_the_furthest_is_taken() -> None:
     one = Blocks(np.array([1, 9, 0]), np.array([1, 3, 0]), np.array([2, 18, 0]))
     other = Blocks(np.array([5, 3, 0]), np.array([2, 1, 0]), np.array([10, 6, 0]), sums)
     merged = Blocks.merged([one, other])
-    assert merged.right.tolist() == [5, 9, 0]
+    assert merged.correct.tolist() == [5, 9, 0]
     assert merged.finished.tolist() == [2, 3, 0]
     assert merged.calls.tolist() == [10, 18, 0]
     assert merged.sums.tolist() == [[0.5], [-np.inf], [-np.inf]]
     again = Blocks.merged([merged, one, other])
-    assert (again.right.tolist(), again.calls.tolist()) == ([5, 9, 0], [10, 18, 0])
+    assert (again.correct.tolist(), again.calls.tolist()) == ([5, 9, 0], [10, 18, 0])
 
 
 def test_files_of_ranks_are_found_by_one_process_and_go_when_it_is_done(
@@ -77,12 +77,12 @@ def test_files_of_ranks_are_found_by_one_process_and_go_when_it_is_done(
 ) -> None:
     store = FileStore(tmp_path / "blocks" / "pgd.safetensors", "run")
     for rank, finished in enumerate(([1, 0, 0], [0, 2, 0], [0, 0, 3])):
-        monkeypatch.setattr("nppr.checkpoint.world", lambda rank=rank: World(rank, 3))
+        monkeypatch.setattr("nppr.blocks.world", lambda rank=rank: World(rank, 3))
         done = np.array(finished)
         store.save(Blocks(done, done, done), now=True)
     names = [f"pgd{rank}.safetensors" for rank in ("", ".rank1", ".rank2")]
     assert sorted(path.name for path in store.path.parent.iterdir()) == sorted(names)
-    monkeypatch.setattr("nppr.checkpoint.world", World)
+    monkeypatch.setattr("nppr.blocks.world", World)
     loaded = store.load(3)
     assert loaded is not None
     assert loaded.finished.tolist() == [1, 2, 3]

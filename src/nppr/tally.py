@@ -26,31 +26,31 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 
-class Split:
+class SplitKind:
     """What a part of the data is for. The three parts never share an input."""
 
     name: ClassVar[str]
 
 
-class Fit(Split):
+class Fit(SplitKind):
     """For fitting a distribution."""
 
     name = "fit"
 
 
-class Select(Split):
+class Select(SplitKind):
     """For choosing among fitted distributions."""
 
     name = "select"
 
 
-class Evaluate(Split):
+class Evaluate(SplitKind):
     """For the numbers that are reported, and nothing else."""
 
     name = "evaluate"
 
 
-S = TypeVar("S", bound=Split, covariant=True)
+S = TypeVar("S", bound=SplitKind, covariant=True)
 
 
 class Metric(StrEnum):
@@ -86,7 +86,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Tally(Generic[S]):
-    """Per input: right without noise or not, and how many of the draws were right.
+    """Per input: correct when clean or not, and how many of its draws are classified correctly.
 
     All inputs of the part are kept, with a `clean_correct` mask, so that every reading comes from one
     measurement. Arrays have one entry per input, in the order of the part. `micro_batch` is the one
@@ -97,7 +97,7 @@ class Tally(Generic[S]):
     indices: IntArray
     labels: IntArray
     clean_correct: BoolArray
-    right: IntArray
+    correct: IntArray
     draws: int
     calls: int
     micro_batch: int
@@ -105,18 +105,18 @@ class Tally(Generic[S]):
 
     @property
     def rates(self) -> FloatArray:
-        """Share of right draws of every input."""
-        return self.right / self.draws
+        """Fraction of correct draws of every input."""
+        return self.correct / self.draws
 
     @property
     def headline_rates(self) -> FloatArray:
-        """Share of right draws of the inputs that are right without noise (Algorithm 2)."""
+        """Fraction of correct draws of the clean-correct inputs (Algorithm 2)."""
         return self.rates[self.clean_correct]
 
     @property
     def unbroken(self) -> BoolArray:
-        """Which inputs were right under every draw."""
-        unbroken: BoolArray = self.right == self.draws
+        """Which inputs were classified correctly under every draw."""
+        unbroken: BoolArray = self.correct == self.draws
         return unbroken
 
 
@@ -171,9 +171,9 @@ class FrozenModel(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a measurement stands: images judged so far, how many were right, images in all."""
+    """How far a measurement is: images judged so far, how many correctly, images in all."""
 
     source: str
     done: int
     total: int
-    right: int
+    correct: int
