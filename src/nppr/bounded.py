@@ -8,7 +8,8 @@ stops one byte past the limit. The limits follow from what a file has to be:
     an encoded image      64 MiB, whatever its format; its pixels have a limit of their own
     a pickle of CIFAR     256 MiB; the largest has 155 MB. All of an archive: 1 GiB
     arrays of a file      2 GiB, or 32 times the file where that is more, within 3/4 of the memory
-    a program (.pt2)      64 MiB, or 4 times the file where that is more; 32 MiB of JSON each
+    a program (.pt2)      64 MiB, or 4 times the file where that is more; 16 MiB for each description,
+                          since JSON takes 50 times its size once it is read
 
 Arrays have both an amount and a ratio because neither is enough alone: zeros pack 1000 to 1, so a
 ratio alone would refuse 50,000 blank CIFAR images in 150 kB, and an amount alone would refuse large
@@ -42,7 +43,7 @@ __all__ = [
     "read_bounded",
     "read_member",
     "read_up_to",
-    "require_unpacked",
+    "unpacked_size",
 ]
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -74,7 +75,8 @@ class Limit:
         """Raise `OversizeError` for a size above the limit."""
         if size > self.size:
             raise OversizeError(
-                f"{subject} takes more than the {_readable(self.size)} of {self.what}. {self.fix}"
+                f"{subject} takes more than {_readable(self.size)}, the limit for {self.what}."
+                f" {self.fix}"
             )
 
 
@@ -83,19 +85,18 @@ LABELS = Limit(64 * MIB, "labels", "Store one whole number per image.")
 ENCODED_IMAGE = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")
 CIFAR_PICKLE = Limit(256 * MIB, "a file of CIFAR", "Fetch the data again from its authors.")
 CIFAR_ARCHIVE = Limit(GIB, "all files of CIFAR", "Fetch the data again from its authors.")
-PROGRAM_JSON = Limit(32 * MIB, "a description", "Export the network again with torch.export.save.")
+PROGRAM_JSON = Limit(16 * MIB, "a description", "Export the network again with torch.export.save.")
 
 
 def array_limit(packed: int) -> Limit:
     """The limit for the arrays of a file that takes `packed` bytes on the disk."""
     allowed, usable = max(ARRAYS, ARRAY_GROWTH * packed), _physical_memory() // 4 * 3
     if usable < allowed:
-        return Limit(usable, "memory this machine has for arrays", "Store images in a folder.")
-    size = _readable(packed)
+        return Limit(usable, "arrays in the memory of this machine", "Store images in a folder.")
     return Limit(
         allowed,
-        f"arrays in a file of {size}",
-        "Store them without compression (numpy.savez), or images in a folder.",
+        f"arrays in a file of {_readable(packed)}",
+        "Store them without compression (numpy.savez), or as images in a folder.",
     )
 
 
@@ -140,13 +141,13 @@ def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     return archive.open(name)
 
 
-def require_unpacked(file: str | os.PathLike[str] | IO[bytes], limit: Limit) -> None:
-    """Raise `OversizeError` where the members of a zip archive announce more than the limit in all.
+def unpacked_size(file: str | os.PathLike[str] | IO[bytes]) -> int:
+    """What the members of a zip archive announce in all.
 
-    For readers that take as much memory as is announced, and then fail where that is false.
+    Neither `zipfile` nor PyTorch reads more of a member than that, even where it holds more.
     """
     with zipfile.ZipFile(file) as archive:
-        limit.require(sum(member.file_size for member in archive.infolist()))
+        return sum(member.file_size for member in archive.infolist())
 
 
 def _readable(size: int) -> str:

@@ -7,8 +7,11 @@ import io
 import json
 import pickle
 import tarfile
+import tracemalloc
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +199,40 @@ def parquet(
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
     return path
+
+
+MIB = 1 << 20
+
+
+def append_swelling(
+    path: Path, name: str, start: bytes, size: int, announced: int | None = None
+) -> Path:
+    """Add a member to a zip archive: `start` and then `size` bytes of zeros, in a thousandth of that.
+
+    Its directory entry is true unless another size is `announced`.
+    """
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    first = packer.compress(start) + packer.flush(zlib.Z_FULL_FLUSH)
+    again = packer.compress(bytes(MIB)) + packer.flush(zlib.Z_FULL_FLUSH)
+    checksum = zlib.crc32(start)
+    for _ in range(size // MIB):
+        checksum = zlib.crc32(bytes(MIB), checksum)
+    member = zipfile.ZipInfo(name)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(member, first + again * (size // MIB) + packer.flush())
+        member.compress_type = zipfile.ZIP_DEFLATED
+        member.file_size = len(start) + size if announced is None else announced
+        member.CRC = checksum
+    return path
+
+
+@contextmanager
+def little_memory(most: int = 16 * MIB) -> Iterator[None]:
+    """Fails where the block takes more memory than that at any time."""
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most

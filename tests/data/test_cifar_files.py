@@ -1,5 +1,8 @@
+import gzip
 import os
 import pickle
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +10,7 @@ import numpy as np
 import pytest
 
 from data import layouts
+from nppr import bounded
 from nppr.data import load_data
 from nppr.data.cifar_files import read_pickle
 from nppr.data.image_sets import PixelImages
@@ -119,6 +123,52 @@ def test_two_data_sets_in_one_folder(tmp_path: Path) -> None:
         load_data(tmp_path)
 
 
+def swelling_tar(path: Path, members: list[tuple[str, bytes, int]]) -> Path:
+    """An archive of members of zeros, each with its name, type and size."""
+    with gzip.open(path, "wb") as stream:
+        for name, kind, size in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size = kind, size
+            stream.write(member.tobuf(tarfile.GNU_FORMAT))
+            stream.write(bytes(-(-size // 512) * 512))
+        stream.write(bytes(1024))
+    return path
+
+
+FILE, LONG_NAME = tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            [("test_batch", FILE, 300 << 20)],
+            "member test_batch: it takes more than 256 MiB, the limit",
+        ),
+        ([("long", LONG_NAME, 100 << 20), ("a", FILE, 0)], "headers take over 65536 bytes"),
+        ([(f"{number}", FILE, 0) for number in range(1100)], "over 1000 members"),
+    ],
+)
+def test_archives_that_unpack_to_too_much_are_refused(
+    tmp_path: Path, members: list[tuple[str, bytes, int]], message: str
+) -> None:
+    path = swelling_tar(tmp_path / "a.tar.gz", members)
+    with layouts.little_memory(), pytest.raises(DataError, match=f"refused: .*{message}"):
+        load_data(path)
+
+
+def test_members_of_an_archive_are_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(bounded.CIFAR_ARCHIVE, size=2 << 20)
+    monkeypatch.setattr("nppr.data.file_trees.CIFAR_ARCHIVE", small)
+    members = [(f"{number}/test_batch", FILE, 1 << 20) for number in range(30)]
+    path = swelling_tar(tmp_path / "a.tar.gz", members)
+    message = "2/test_batch: the archive up to here takes more than 2 MiB, the limit for all"
+    with layouts.little_memory(), pytest.raises(DataError, match=message):
+        load_data(path)
+
+
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize(
     "array",
@@ -193,3 +243,10 @@ def test_an_array_must_have_its_bytes() -> None:
     assert b"K\x04\x85" in content
     with pytest.raises(DataError, match="does not have 4 bytes"):
         read_pickle(content.replace(b"K\x04\x85", b"K\x05\x85"), "here")
+
+
+def test_many_values_are_refused_unmade(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nppr.data.cifar_files.MOST_STEPS", 1000)
+    assert len(read_pickle(pickle.dumps({"a": list(range(900))}), "here")["a"]) == 900
+    with pytest.raises(DataError, match="refused: here: it has more than 1000 steps"):
+        read_pickle(pickle.dumps({"a": list(range(1100))}), "here")

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from data import layouts
+from nppr import bounded
 from nppr.data import load_data
 from nppr.errors import DataError
 
@@ -61,3 +62,20 @@ def test_one_split_is_split_three_ways(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
     data = load_data(tmp_path)
     assert [len(data.fit), len(data.select), len(data.evaluate)] == [10, 4, 6]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_images_that_unpack_to_too_much_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nested: bool
+) -> None:
+    monkeypatch.setattr(bounded, "ARRAYS", layouts.MIB)
+    folder = layouts.mnist(tmp_path / "mnist")[0]
+    start = layouts.idx(np.zeros((0, 0, 0)))[:4] + np.array([64, 1024, 1024], ">u4").tobytes()
+    packed = gzip.compress(start + bytes(64 * layouts.MIB))
+    (folder / "train-images-idx3-ubyte").write_bytes(packed)
+    spec = layouts.zipped(folder) if nested else folder
+    message = (
+        r"refused: .*train-images.*: \(64, 1024, 1024\) uint8 takes more than \S+ MiB, the limit"
+    )
+    with layouts.little_memory(), pytest.raises(DataError, match=message):
+        load_data(spec)

@@ -64,6 +64,24 @@ def test_a_bomb_is_refused_before_it_is_decoded() -> None:
         images(bytes(content))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("side", [8_193, 12_000, 60_000])
+def test_pixels_beyond_the_limit_are_refused(side: int) -> None:
+    content = bytearray(layouts.encode(layouts.pixels(1, side=6)[0], "BMP"))
+    content[18:26] = side.to_bytes(4, "little") * 2
+    with pytest.raises(
+        DataError, match=r"refused: made.tar.gz: member 0: .* Make the image smaller"
+    ):
+        images(bytes(content))
+
+
+def test_large_images_are_resized_one_at_a_time() -> None:
+    content = layouts.encode(layouts.pixels(1, side=1000)[0], "BMP")
+    found = images(*[content] * 8, resize=4)
+    with layouts.little_memory(12 * layouts.MIB):  # of 3 MB each
+        assert found.load(np.arange(8)).shape == (8, 3, 4, 4)
+
+
 @pytest.mark.parametrize(("side", "size"), [(32, 8), (8, 32), (17, 5)])
 def test_resizing_agrees_with_pillow(side: int, size: int) -> None:
     image = layouts.pixels(1, 3, side)[0]

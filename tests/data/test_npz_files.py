@@ -1,15 +1,19 @@
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib import format as npy
 
 from data import layouts
+from nppr import bounded
 from nppr.data import load_data
 from nppr.data.image_sets import PixelImages
 from nppr.errors import DataError
 
+MIB = layouts.MIB
 IMAGES = layouts.pixels(20, side=6)
 LABELS = layouts.labels(20, 4)
 
@@ -91,3 +95,102 @@ def test_another_file_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"\x93NUMPY")
     with pytest.raises(DataError, match="must be a zip archive, which starts with b'PK', got"):
         load_data(path)
+
+
+def swelling(path: Path, name: str, shape: tuple[int, ...], size: int, kind: str = "|u1") -> Path:
+    """Add an array of zeros that announces a shape and has `size` bytes."""
+    header = io.BytesIO()
+    npy.write_array_header_1_0(header, {"descr": kind, "fortran_order": False, "shape": shape})
+    return layouts.append_swelling(path, f"{name}.npy", header.getvalue(), size)
+
+
+@pytest.fixture
+def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_physical_memory", lambda: 64 << 30)
+
+
+@pytest.mark.usefixtures("roomy")
+def test_an_array_that_unpacks_to_gigabytes_is_refused_unread(tmp_path: Path) -> None:
+    path = swelling(tmp_path / "a.npz", "x", (2560, 1, 1024, 1024), 2560 * MIB)
+    swelling(path, "y", (0,), 0)
+    assert path.stat().st_size < 4 * MIB
+    message = (
+        r"refused: .*a.npz: member x.npy: \(2560, 1, 1024, 1024\) uint8 takes more than 2 GiB, the"
+        r" limit for arrays in a file of \S+ MiB\. Store them without compression"
+    )
+    with layouts.little_memory(), pytest.raises(DataError, match=message):
+        load_data(path)
+
+
+@pytest.mark.usefixtures("roomy")
+def test_arrays_are_counted_together(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    for part in ("train", "test"):
+        swelling(path, f"x_{part}", (1280, 1, 1024, 1024), 1280 * MIB)
+        swelling(path, f"y_{part}", (MIB,), MIB)
+    with (
+        layouts.little_memory(),
+        pytest.raises(DataError, match="and the others takes more than 2 "),
+    ):
+        load_data(path)
+
+
+def test_more_than_a_header_announces_is_not_read(tmp_path: Path) -> None:
+    path = swelling(tmp_path / "a.npz", "x", (4, 1, 8, 8), 200 * MIB)
+    swelling(path, "y", (4,), MIB)
+    with layouts.little_memory(), pytest.raises(DataError, match="announced, more bytes found"):
+        load_data(path)
+
+
+def test_a_long_header_is_not_read(tmp_path: Path) -> None:
+    start = b"\x93NUMPY\x02\x00" + (200 * MIB).to_bytes(4, "little")
+    path = layouts.append_swelling(tmp_path / "a.npz", "x.npy", start, 200 * MIB)
+    with (
+        layouts.little_memory(),
+        pytest.raises(DataError, match=r"x.npy: EOF: reading array header"),
+    ):
+        load_data(path)
+
+
+def test_a_false_directory_takes_no_memory(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    shape = {"descr": "|u1", "fortran_order": False, "shape": (2, 1, 2, 2)}
+    npy.write_array_header_1_0(header, shape)
+    start = header.getvalue()
+    path = tmp_path / "a.npz"
+    layouts.append_swelling(path, "x.npy", start, 200 * MIB, announced=len(start) + 8)
+    np.savez(tmp_path / "y.npz", y=np.array([0, 1]))
+    with zipfile.ZipFile(tmp_path / "y.npz") as labels, zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("y.npy", labels.read("y.npy"))
+    with layouts.little_memory(), pytest.raises(DataError, match=r"x.npy: Bad CRC-32"):
+        load_data(path)
+
+
+def test_labels_that_unpack_to_more_than_labels_take(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", x=IMAGES)
+    swelling(path, "y", (100 * MIB,), 100 * MIB)
+    with (
+        layouts.little_memory(),
+        pytest.raises(DataError, match="more than 64 MiB, the limit for lab"),
+    ):
+        load_data(path)
+
+
+def test_arrays_beyond_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path / "a.npz", x=IMAGES, y=LABELS)
+    monkeypatch.setattr(bounded, "_physical_memory", lambda: 1024)
+    with pytest.raises(
+        DataError, match=r"0\.75 KiB, the limit for arrays in the memory of this mach"
+    ):
+        load_data(path)
+
+
+def test_blank_images_load_however_well_they_pack(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    blank = np.zeros((50_000, 3, 32, 32), dtype=np.uint8)
+    np.savez_compressed(path, x=blank, y=layouts.labels(50_000, 10))
+    assert path.stat().st_size * 300 < blank.nbytes
+    data = load_data(path)
+    assert len(data.fit) + len(data.select) + len(data.evaluate) == 50_000

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from data import layouts
 from nppr.data import load_data
@@ -60,3 +61,45 @@ def test_damage_is_named(
         (folder / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         layouts.whole(load_data(layouts.zipped(folder) if packed else folder))
+
+
+SWELLING = [
+    "wnids.txt", "words.txt", "val/val_annotations.txt", "train/n01/images/n01_0.JPEG",
+    "val/images/val_3.JPEG",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("announced", [None, 1000])
+@pytest.mark.parametrize("name", SWELLING)
+def test_members_that_unpack_to_too_much_are_refused(
+    tmp_path: Path, name: str, announced: int | None
+) -> None:
+    folder, _, _ = layouts.tiny_imagenet(tmp_path)
+    start = (folder / name).read_bytes()
+    (folder / name).unlink()
+    path = layouts.zipped(folder)
+    layouts.append_swelling(path, f"{folder.name}/{name}", start, 300 * layouts.MIB, announced)
+    what = "a text file" if name.endswith(".txt") else "an encoded image"
+    reason = rf"refused: .*{name}: it takes more than \d+ MiB, the limit for {what}\. \w+"
+    with (
+        layouts.little_memory(),
+        pytest.raises(DataError, match=rf"{name}: Bad CRC-32" if announced else reason),
+    ):
+        layouts.whole(load_data(path))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_image_of_too_many_pixels_is_not_decoded(tmp_path: Path, packed: bool) -> None:
+    folder, _, _ = layouts.tiny_imagenet(tmp_path)
+    bomb = folder / "train" / "n01" / "images" / "n01_0.JPEG"
+    Image.new("L", (8200, 8200)).save(bomb, "PNG")
+    message = r"n01_0.JPEG: it has 8200x8200 pixels, which is more than 67108864\. Make"
+    with layouts.little_memory(), pytest.raises(DataError, match=message):
+        load_data(layouts.zipped(folder) if packed else folder, resize=4)
+
+
+def test_words_of_the_official_size_are_read(tmp_path: Path) -> None:
+    folder, _, _ = layouts.tiny_imagenet(tmp_path)
+    words = "".join(f"n{number:08d}\tsome word, another\n" for number in range(82_115))
+    (folder / "words.txt").write_text(f"{words}n01\tfish\n")
+    assert load_data(layouts.zipped(folder)).class_names == ("fish", "n02", "n03")

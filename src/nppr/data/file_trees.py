@@ -147,9 +147,7 @@ class TarFiles(Files):
                 for number, member in enumerate(archive):
                     last = f"member {member.name}"
                     if number >= MOST_MEMBERS:
-                        raise OversizeError(
-                            "it has more than 1000 members. Fetch the archive again."
-                        )
+                        raise OversizeError(f"it has over {MOST_MEMBERS} members. Fetch it again.")
                     if member.isfile() and PurePosixPath(member.name).name in wanted:
                         taken = sum(map(len, contents.values())) + member.size
                         CIFAR_ARCHIVE.require(taken, "the archive up to here")
@@ -180,7 +178,7 @@ class _BoundedGzip(gzip.GzipFile):
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= self.left:
-            raise OversizeError("its headers take more than 64 KiB. Fetch the archive again.")
+            raise OversizeError(f"its headers take over {HEADERS} bytes. Fetch it again.")
         content = super().read(size)
         self.left -= len(content)
         return content

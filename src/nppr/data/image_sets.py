@@ -292,4 +292,4 @@ _ENDS: dict[str, Callable[[bytes], bool]] = {
     "WEBP": lambda content: int.from_bytes(content[4:8], "little") + 8 <= len(content),
 }
 """Whether an encoded image has its end, for formats that mark it: pillow silently fills in what a short
-file lacks. Bytes after the end are no damage: cameras and editors store their own data there."""
+file lacks. Bytes after the end are not damage: cameras and editors store their own data there."""
