@@ -1,4 +1,5 @@
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,28 @@ def test_nan_and_bad_metadata_are_named(tmp_path: Path) -> None:
         read_weights(path)
     with pytest.raises(WeightsError, match="'mean' must be numbers"):
         Weights({}, {"mean": "half"}).numbers("mean")
+
+
+def deflated(path: Path) -> Path:
+    """The same archive, compressed, as torch.save never writes it."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_weights_that_unpack_to_too_much_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.pt"
+    torch.save({"weight": torch.zeros(20_000_000)}, path)
+    assert len(read_weights(path).tensors["weight"]) == 20_000_000
+    message = r"w.pt' is refused: it takes more than 64 MiB, the limit for .* again with torch.save"
+    with pytest.raises(WeightsError, match=message):
+        read_weights(deflated(path))
+
+
+def test_compressed_weights_of_a_plausible_size_load(tmp_path: Path) -> None:
+    module = nn.Linear(3, 2)
+    torch.save(module.state_dict(), tmp_path / "w.pt")
+    assert torch.equal(read_weights(deflated(tmp_path / "w.pt")).tensors["weight"], module.weight)

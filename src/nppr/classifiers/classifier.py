@@ -56,7 +56,6 @@ class Classifier:
         channels_last: bool = False,
         features: str | None = None,
         fingerprint: str | None = None,
-        quirks: Quirks | None = None,
         weights: str | None = None,
     ) -> None:
         if not callable(model):
@@ -70,7 +69,7 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.quirks = quirks or Quirks()
+        self.quirks = Quirks()
         self.weights = weights
         self._fingerprint = fingerprint
 

@@ -2,6 +2,7 @@
 
 Metadata of our safetensors files (all text): `architecture`, `classes`, `mean`, `std` (numbers
 separated by commas) and `stem`. A pickle that holds anything but plain tensors is refused, never run.
+torch.save does not compress: an archive that unpacks to far more than it takes is refused too.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from nppr.bounded import OversizeError, program_limit, unpacked_size
 from nppr.classifiers.classifier import reason_of
 from nppr.errors import WeightsError
 from nppr.records import read_tensors
 
 CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.")
+ZIP_MAGIC, PICKLE_MAGIC = b"PK\x03\x04", b"\x80"
+"""How a zip archive as torch.save writes it, and a bare pickle of protocol 2 or later, begin."""
+
 COUNTER = "num_batches_tracked"
 """A counter of batch normalisation, without effect once training is over."""
 
@@ -71,10 +76,11 @@ def read_weights(path: str | Path) -> Weights:
     if not path.is_file():
         raise WeightsError(f"`weights` must be a file, got {str(path)!r}, which does not exist.")
     with path.open("rb") as file:
-        start = file.read(4)
-    # A zip archive, as torch.save writes it, or a bare pickle of protocol 2 or later.
-    pickled = path.suffix != ".safetensors" and start.startswith((b"PK\x03\x04", b"\x80"))
-    weights = _read_pickle(path) if pickled else _read_safetensors(path)
+        start = file.read(len(ZIP_MAGIC))
+    if path.suffix == ".safetensors" or not start.startswith((ZIP_MAGIC, PICKLE_MAGIC)):
+        weights = _read_safetensors(path)
+    else:
+        weights = _read_pickle(path, zipped=start == ZIP_MAGIC)
     for name, tensor in weights.tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise WeightsError(f"`weights` must be finite, got NaN or Inf in {name!r} of {path}.")
@@ -111,9 +117,14 @@ def _read_safetensors(path: Path) -> Weights:
         ) from error
 
 
-def _read_pickle(path: Path) -> Weights:
+def _read_pickle(path: Path, *, zipped: bool) -> Weights:
     try:
+        if zipped:
+            limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
+            limit.require(unpacked_size(path))
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except OversizeError as error:
+        raise WeightsError(f"`weights` file {str(path)!r} is refused: {error}") from error
     except pickle.UnpicklingError as error:
         raise WeightsError(
             f"`weights` file {str(path)!r} is refused, it holds more than plain tensors and"

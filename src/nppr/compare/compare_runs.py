@@ -271,10 +271,15 @@ def _keys(groups: Sequence[_Group]) -> list[Key]:
     lowest: dict[Key, float] = {}
     rows: dict[Key, Result] = {}
     shared: Counter[Key] = Counter()
-    won = any(made.winner for group in groups for made in group.report.distributions)
+    won = {
+        (made.family.floor, made.fit_seed)
+        for group in groups
+        for made in group.report.distributions
+        if made.winner
+    }
     for group in groups:
         for key, row in headlines(group.report).items():
-            if row.with_references and not won:
+            if row.with_references and (row.floor, row.fit_seed) not in won:
                 continue
             rows.setdefault(key, row)
             lowest[key] = min(lowest.get(key, 2.0), 2.0 if row.value is None else row.value)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from data import layouts
 from nppr.budget import Budget
 from nppr.classifiers import frozen, load_classifier
 from nppr.classifiers.zoo import ZOO
@@ -250,14 +251,14 @@ def test_pickles_are_not_run(digits_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_members_that_stand_twice_are_refused(digits_file: Path, tmp_path: Path) -> None:
+def test_members_that_occur_twice_are_refused(digits_file: Path, tmp_path: Path) -> None:
     trap = tmp_path / "executed"
     path = tmp_path / "m.pt2"
     with zipfile.ZipFile(digits_file) as old, zipfile.ZipFile(path, "w") as new:
         new.writestr(INPUTS, pickled(trap))
         for name in old.namelist():
             new.writestr(name, old.read(name))
-    with pytest.raises(ClassifierError, match="stands twice"):
+    with pytest.raises(ClassifierError, match="occurs twice"):
         load_classifier(str(path))
     assert not trap.exists()
 
@@ -284,3 +285,88 @@ def test_a_limited_batch_is_split(tmp_path: Path) -> None:
     x = torch.rand(40, 1, 8, 8)
     with frozen(load_classifier(str(tmp_path / "m.pt2"))) as model, torch.no_grad():
         assert torch.allclose(model.logits(x), module(x), atol=1e-5)
+
+
+WEIGHT = "digits/data/weights/weight_0"
+CONFIG = "digits/data/weights/model_weights_config.json"
+
+
+@pytest.mark.parametrize("announced", [None, 1000])
+@pytest.mark.parametrize("name", [WEIGHT, PROGRAM, CONFIG, INPUTS])
+def test_members_that_unpack_to_too_much_are_refused(
+    digits_file: Path, tmp_path: Path, name: str, announced: int | None
+) -> None:
+    path = rewritten(
+        digits_file, tmp_path / "m.pt2", lambda own, content: None if own == name else content
+    )
+    layouts.append_swelling(path, name, b"", 300 * layouts.MIB, announced)
+    reason = r"is refused: it takes more than 64 MiB, the limit for tensors in a .* Export the netw"
+    with (
+        layouts.little_memory(),
+        pytest.raises(ClassifierError, match="Bad CRC-32" if announced else reason),
+    ):
+        load_classifier(str(path))
+
+
+def test_a_long_description_is_refused(digits_file: Path, tmp_path: Path) -> None:
+    change = edited(lambda program: program.update({"metadata": " " * 17 * layouts.MIB}))
+    path = rewritten(digits_file, tmp_path / "m.pt2", change)
+    with pytest.raises(ClassifierError, match="more than 16 MiB, the limit for a description"):
+        load_classifier(str(path))
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_pickles_that_unpack_to_too_much_are_refused(
+    digits_file: Path, tmp_path: Path, times: int
+) -> None:
+    """An archive within the archive, and one that several weights name."""
+    plain, packed = io.BytesIO(), io.BytesIO()
+    torch.save(torch.zeros(20_000_000 // times), plain)
+    with zipfile.ZipFile(plain) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+
+    def change(name: str, content: bytes) -> bytes:
+        if times > 1 and name == CONFIG:
+            config = json.loads(content)
+            for payload in list(config["config"].values())[:times]:
+                payload.update(path_name="weight_0", use_pickle=True)
+            return json.dumps(config).encode()
+        return packed.getvalue() if name == (INPUTS if times == 1 else WEIGHT) else content
+
+    path = rewritten(digits_file, tmp_path / "m.pt2", change)
+    with pytest.raises(ClassifierError, match="what its tensors announce takes more than 64 MiB"):
+        load_classifier(str(path))
+
+
+@pytest.mark.parametrize("side", [10**10, -(10**10)])
+def test_weights_that_announce_too_much_are_refused(
+    digits_file: Path, tmp_path: Path, side: int
+) -> None:
+    def change(name: str, content: bytes) -> bytes:
+        if name == CONFIG:
+            config = json.loads(content)
+            first = next(iter(config["config"].values()))
+            first["tensor_meta"]["sizes"] = [{"as_int": side}]
+            return json.dumps(config).encode()
+        return b"" if name == WEIGHT else content
+
+    path = rewritten(digits_file, tmp_path / "m.pt2", change)
+    with pytest.raises(ClassifierError, match="what its tensors announce takes more than 64 MiB"):
+        load_classifier(str(path))
+
+
+def test_a_compressed_archive_of_a_plausible_size_loads(digits_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.pt2"
+    with (
+        zipfile.ZipFile(digits_file) as old,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    x = torch.rand(2, 1, 8, 8)
+    with (
+        frozen(load_classifier(str(path))) as ours,
+        frozen(load_classifier(str(digits_file))) as own,
+    ):
+        assert torch.equal(ours.logits(x), own.logits(x))
