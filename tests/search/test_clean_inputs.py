@@ -9,7 +9,7 @@ import torch
 from nppr.classifiers import Prepared, frozen, load_classifier, prepare
 from nppr.data import Data, load_data
 from nppr.errors import DataError
-from nppr.measure import probe
+from nppr.measurement import probe
 from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.tally import Fit
 

@@ -11,7 +11,7 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
 from nppr.data import from_arrays
 from nppr.errors import RunFolderError
-from nppr.measure import probe
+from nppr.measurement import probe
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.search.fitting import FitProgress, FitState, Fitting, StateFile, fit
@@ -94,8 +94,8 @@ def test_a_state_is_kept_on_a_timer_or_at_once(fitting: Fitting, tmp_path: Path)
 def test_equal_states_are_equal_bytes(fitting: Fitting, tmp_path: Path) -> None:
     for name in "ab":
         state = fit(replace(fitting, steps=3), fresh(fitting))
-        StateFile(tmp_path / name, "mine").save(state, now=True)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+        StateFile(tmp_path / name / "state", "mine").save(state, now=True)
+    assert (tmp_path / "a" / "state").read_bytes() == (tmp_path / "b" / "state").read_bytes()
 
 
 def test_no_file_and_the_file_of_another_fit_leave_a_fresh_state(

@@ -14,7 +14,7 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
 from nppr.data import load_data
 from nppr.errors import FitError
-from nppr.measure import probe
+from nppr.measurement import probe
 from nppr.noise.covariance import make_covariance
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family

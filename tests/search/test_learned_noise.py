@@ -20,7 +20,7 @@ from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
 from nppr.random_draws import DrawBlock
 from nppr.errors import BudgetError, DistributionError, RunFolderError
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
 from nppr.noise.mixture import Context
@@ -36,7 +36,7 @@ from nppr.search.search_record import (
     LearnedNoiseRecord,
 )
 from nppr.search.search_settings import default_settings
-from nppr.sources import Learned
+from nppr.sources.learned import Learned
 from nppr.tally import IntArray
 
 SHAPE, CLASSES, FEATURES = (1, 5, 6), 4, 6

@@ -13,7 +13,7 @@ from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
 from nppr.errors import NoFitDataError, RunFolderError
-from nppr.measure import probe
+from nppr.measurement import probe
 from nppr.noise.family import Dependency, Family
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise

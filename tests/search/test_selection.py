@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import load_data
-from nppr.measure import probe
+from nppr.measurement import probe
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_record import Diagnostics

@@ -34,7 +34,7 @@ FULL_SCALE = -8.0
 class Distribution(nn.Module):
     """Perturbations of images of `shape` (C, H, W).
 
-    `rule` says how components are chosen: by the weights, the one of the largest weight in each
+    `rule` is how components are chosen: by the weights, the one of the largest weight in each
     context, or the one `chosen` for each class (one in all for noise that does not see the label).
     """
 

@@ -18,7 +18,7 @@ from nppr.classifiers import frozen, load_classifier
 from nppr.classifiers.zoo import ZOO
 from nppr.data import load_data
 from nppr.errors import ClassifierError
-from nppr.measure import measure
+from nppr.measurement import measure
 from nppr.sources import PGD
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
