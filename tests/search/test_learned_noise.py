@@ -18,12 +18,12 @@ from helpers import learned_noise
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
-from nppr.random_draws import DrawBlock
 from nppr.errors import BudgetError, DistributionError, RunFolderError
 from nppr.measurement import measure, probe
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
 from nppr.noise.mixture import Context
+from nppr.random_draws import DrawBlock
 from nppr.records import read_record, write_record
 from nppr.search.learned_noise import (
     LearnedNoise,

@@ -8,11 +8,11 @@ import torch
 
 from nppr.budget import Budget
 from nppr.data import Split, TensorImages
-from nppr.random_draws import DrawBlock
 from nppr.errors import RunFolderError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule
 from nppr.noise.mixture import Context
+from nppr.random_draws import DrawBlock
 from nppr.search.search import FinishedStage, load_finished, save_finished, start
 from nppr.search.search_record import ReferenceChoice, StageRecord
 from nppr.search.search_settings import Stage, default_settings, walk
