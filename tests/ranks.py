@@ -39,7 +39,7 @@ from nppr.ranks import (
 from nppr.random_draws import DrawBlock
 from nppr.errors import NpprError
 from nppr.learn import learn
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.search import SearchSettings
 from nppr.sources import Clean, Gaussian, Universal
@@ -245,7 +245,7 @@ def stray() -> list[str]:
         found.append(str(error))
     images = torch.rand(150, 1, 4, 4, generator=torch.Generator().manual_seed(1))
     known = from_arrays(images, (images.mean((1, 2, 3)) > 0.5).long(), shares=(0.6, 0.1))
-    source = Universal(Budget.linf(0.1)).on(Classifier(half_classifier()), known.fit)
+    source = Universal(Budget.linf(0.1)).fitted_on(Classifier(half_classifier()), known.fit)
     tally = measure(source, ready, known.evaluate)
     found.append(str(tally.correct.tolist()))
     found.append(source.delta.numpy().tobytes().hex())

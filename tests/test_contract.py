@@ -18,7 +18,7 @@ from nppr.budget import Budget, perturbed
 from nppr.classifiers import Classifier, Prepared, frozen, load_classifier, prepare
 from nppr.data import load_data
 from nppr.random_draws import DrawBlock
-from nppr.measure import measure
+from nppr.measurement import measure
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.sources import (
@@ -34,7 +34,7 @@ from nppr.sources import (
     Universal,
     parse_sources,
 )
-from nppr.tally import FrozenModel, Grouping, Metric, PerturbationSource
+from nppr.tally import FrozenModel, Grouping, Metric, Source
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.8)]
 SPECS = [
@@ -65,7 +65,7 @@ WITHOUT_BUDGET = [
 ]
 
 
-def all_sources() -> list[PerturbationSource]:
+def all_sources() -> list[Source]:
     parsed = [source for spec in SPECS for b in BUDGETS for source in parse_sources(spec, b)]
     corruptions = parse_sources(",".join(WITHOUT_BUDGET), BUDGETS[0])
     custom = [made for b in BUDGETS for made in (CustomAttack(b, jump), CustomNoise(b, shake))]
@@ -133,25 +133,23 @@ def prepared(micro_batch: int) -> Prepared:
     return prepare(classifier(), x, classes=10, micro_batch=micro_batch)
 
 
-def block(source: PerturbationSource, indices: tuple[int, ...], seed: int = 0) -> DrawBlock:
+def block(source: Source, indices: tuple[int, ...], seed: int = 0) -> DrawBlock:
     capacity = source.fixed_draws or 16
     size = source.fixed_draws or 5
     return DrawBlock(seed, "evaluate", indices, 0, size, torch.device("cpu"), capacity)
 
 
-def ready(source: PerturbationSource, known: Classifier, seed: int = 0) -> PerturbationSource:
+def ready(source: Source, known: Classifier, seed: int = 0) -> Source:
     """The source, with the data it must be fitted on if it must."""
-    return source.on(known, DATA.fit, seed=seed) if isinstance(source, Universal) else source
+    return source.fitted_on(known, DATA.fit, seed=seed) if isinstance(source, Universal) else source
 
 
-def perturb(
-    source: PerturbationSource, model: FrozenModel, rows: list[int], seed: int = 0
-) -> torch.Tensor:
+def perturb(source: Source, model: FrozenModel, rows: list[int], seed: int = 0) -> torch.Tensor:
     x, y = DATA.evaluate.batch(np.array(rows))
     return source.perturb(model, x, y, block(source, tuple(rows), seed))
 
 
-def perturbations(source: PerturbationSource, rows: list[int], seed: int = 0) -> torch.Tensor:
+def perturbations(source: Source, rows: list[int], seed: int = 0) -> torch.Tensor:
     known = classifier()
     with frozen(known) as model:
         return perturb(ready(source, known, seed), model, rows, seed)
@@ -165,7 +163,7 @@ def test_every_registered_source_is_here() -> None:
 
 
 @sources
-def test_budget_range_and_shape(source: PerturbationSource) -> None:
+def test_budget_range_and_shape(source: Source) -> None:
     delta = perturbations(source, list(range(6)))
     assert delta.shape == (6, source.fixed_draws or 5, 1, 8, 8)
     assert bool(torch.isfinite(delta).all())
@@ -186,7 +184,7 @@ def test_rounding_is_no_breach_of_a_tiny_budget(spec: str, budget: Budget) -> No
 
 
 @sources
-def test_the_seed_decides(source: PerturbationSource) -> None:
+def test_the_seed_decides(source: Source) -> None:
     rows = list(range(6))
     first = perturbations(source, rows)
     assert torch.equal(first, perturbations(source, rows))
@@ -195,7 +193,7 @@ def test_the_seed_decides(source: PerturbationSource) -> None:
 
 
 @sources
-def test_an_input_does_not_see_its_batch(source: PerturbationSource) -> None:
+def test_an_input_does_not_see_its_batch(source: Source) -> None:
     if isinstance(source, Grouping):  # which gets the same batch whatever the micro-batch instead
         assert isinstance(source, AutoAttack | CustomAttack)
         return
@@ -206,10 +204,10 @@ def test_an_input_does_not_see_its_batch(source: PerturbationSource) -> None:
 
 @sources
 def test_counts_do_not_depend_on_the_batch_size(
-    source: PerturbationSource, monkeypatch: pytest.MonkeyPatch
+    source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise such small images would all be made together, whatever the micro-batch.
-    monkeypatch.setattr(sys.modules["nppr.measure.job"], "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(sys.modules["nppr.measurement"], "NUMBERS_AT_ONCE", 1)
     source = ready(source, classifier())
     tallies = [measure(source, prepared(size), DATA.evaluate, draws=20) for size in (1, 7, 64)]
     for tally in tallies[1:]:
@@ -222,7 +220,7 @@ def test_counts_do_not_depend_on_the_batch_size(
 
 
 @sources
-def test_mode_and_weights_are_left_alone(source: PerturbationSource) -> None:
+def test_mode_and_weights_are_left_alone(source: Source) -> None:
     network = module().train()
     network.get_submodule("head").eval()
     modes = [layer.training for layer in network.modules()]
@@ -237,7 +235,7 @@ def test_mode_and_weights_are_left_alone(source: PerturbationSource) -> None:
 
 
 @sources
-def test_the_input_is_left_alone(source: PerturbationSource) -> None:
+def test_the_input_is_left_alone(source: Source) -> None:
     x, y = DATA.evaluate.batch(np.arange(4))
     before, labels = x.clone(), y.clone()
     known = classifier()
@@ -249,7 +247,7 @@ def test_the_input_is_left_alone(source: PerturbationSource) -> None:
 
 
 @sources
-def test_the_callers_random_numbers_and_loggers_are_left_alone(source: PerturbationSource) -> None:
+def test_the_callers_random_numbers_and_loggers_are_left_alone(source: Source) -> None:
     known, log = classifier(), logging.getLogger("auto-attack")
     with frozen(known) as model:
         before = torch.get_rng_state(), random.getstate(), log.level
@@ -260,7 +258,7 @@ def test_the_callers_random_numbers_and_loggers_are_left_alone(source: Perturbat
 
 
 @sources
-def test_it_says_what_it_is(source: PerturbationSource) -> None:
+def test_it_says_what_it_is(source: Source) -> None:
     without = source.metric is Metric.CORRUPTION
     assert (source.budget is None) == without
     assert without or source.metric in (

@@ -1,4 +1,4 @@
-"""What the theory says about any search, checked on classifiers whose worst noise is known."""
+"""What the theory states for any search, checked on classifiers whose worst noise is known."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from nppr import assess
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data, from_arrays
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.report import Report
 from nppr.search import SearchSettings, default_settings
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
-from nppr.sources import PGD, Learned, Uniform
+from nppr.sources import PGD, Uniform
+from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, Metric, Tally
 
 RADIUS = 0.1
@@ -102,7 +103,7 @@ def test_a_floor_gives_the_closed_form_of_shifted_uniform_noise_in_one_dimension
     family = Family(Dependency.LABEL, components=2)
     (outcome,) = searched(data, classifier, budget, quick(family, (rho,), 16_000))
     tally = tally_of(outcome, data, classifier, budget, draws=512)
-    edge = ((1 - rho) - share) / rho  # right where u / r is above it
+    edge = ((1 - rho) - share) / rho  # correct where u / r is above it
     exact = float(np.clip((1 - edge) / 2, 0, 1))
     assert tally.headline_rates.mean() == pytest.approx(exact, abs=0.06)
     assert tally.headline_rates.mean() >= exact - 0.02
@@ -138,8 +139,8 @@ def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -
 @pytest.fixture(scope="module")
 def report() -> Report:
     family = Family(Dependency.JOINT, components=3)
-    fit = default_settings(family, floors=(0.0, 1.0), calls=20_000, inputs=64)
-    return assess(inputs=150, draws=30, fit=fit)
+    search = default_settings(family, floors=(0.0, 1.0), calls=20_000, inputs=64)
+    return assess(inputs=150, draws=30, search=search)
 
 
 def value(report: Report, source: str, metric: Metric) -> float:
@@ -158,8 +159,8 @@ def test_merged_ar_is_below_nppr_is_below_pr(report: Report) -> None:
 
 
 def test_every_child_of_the_walk_is_at_most_its_parents_on_select(report: Report) -> None:
-    for stage in report.distributions[0]["fit"]["stages"]:
-        values = stage["select_values"]
-        parents = [name for name in values if not name.startswith(stage["stage"])]
+    for stage in report.distributions[0].search.stages:
+        values = stage.select_values
+        parents = [name for name in values if not name.startswith(stage.stage)]
         for parent in parents:
-            assert values[stage["selected"]] <= values[parent] + 1e-6
+            assert values[stage.selected] <= values[parent] + 1e-6

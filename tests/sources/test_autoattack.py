@@ -20,7 +20,7 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier, prepare
 from nppr.data import load_data
 from nppr.errors import SpecError
-from nppr.measure import measure
+from nppr.measurement import measure
 from nppr.sources import PGD, AutoAttack, parse_sources
 from nppr.tally import Metric
 
@@ -138,7 +138,7 @@ def test_few_classes_do_without_the_parts_that_need_more(
     assert tally.clean_correct.all()
     unbroken = torch.from_numpy(tally.correct == 1)
     assert torch.equal(unbroken[sure], (distance > radius)[sure])
-    assert source.left_out(classes) == left_out
+    assert source.missing_parts(classes) == left_out
     assert set(source.parts(classes)) | set(left_out) == {"apgd-ce", "apgd-t", "fab-t", "square"}
     assert tuple(RAN) == source.parts(classes)
 

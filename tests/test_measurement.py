@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from helpers import Interrupting, Linear, Stray, evaluate_part, half_classifier, two_class_data
-from nppr.budget import Budget
 from nppr.blocks import Blocks, FileStore
+from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen, load_classifier, prepare
 from nppr.data import Split, load_data
 from nppr.errors import BudgetBreach, ClassifierError, DataError, SpecError
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.sources import PGD, Clean, Gaussian, Uniform
 from nppr.tally import Evaluate, Progress, Tally
 
@@ -209,8 +209,8 @@ def test_no_draws_is_an_error(draws: int) -> None:
         measure(Gaussian(BUDGET), Classifier(half_classifier()), DATA.evaluate, draws=draws)
 
 
-def test_an_empty_part_is_an_error() -> None:
-    with pytest.raises(DataError, match="fit part must hold at least one input"):
+def test_an_empty_split_is_an_error() -> None:
+    with pytest.raises(DataError, match="fit split must hold at least one input"):
         measure(Gaussian(BUDGET), Classifier(half_classifier()), DATA.fit)
 
 
@@ -297,7 +297,7 @@ def run(
 def test_an_interrupt_keeps_finished_blocks_and_resume_repeats_none(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["nppr.measure.job"], "NUMBERS_AT_ONCE", 256)
+    monkeypatch.setattr(sys.modules["nppr.measurement"], "NUMBERS_AT_ONCE", 256)
     whole = run(half_classifier(), DATA.evaluate, None)
     store = FileStore(tmp_path / "blocks")
     with pytest.raises(KeyboardInterrupt):
