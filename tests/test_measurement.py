@@ -393,6 +393,11 @@ class Grouped(Stray):
         super().__init__(None, 0.0, name="grouped")
         self.inputs_at_once = inputs_at_once
         self.groups: list[tuple[int, ...]] = []
+        self.passes = 1.0
+
+    @property
+    def cost(self) -> float:
+        return self.passes
 
     def perturb(self, model, x, y, draws):  # type: ignore[no-untyped-def]
         self.groups.append(draws.indices)
@@ -408,7 +413,7 @@ def test_a_grouping_source_gets_its_groups_whatever_the_micro_batch(
     known = Classifier(half_classifier())
     ready = prepare(known, images, classes=2, micro_batch=micro_batch, form=())
     source = Grouped()
-    source.cost = cost
+    source.passes = cost
     tally = measure(source, ready, DATA.evaluate, draws=3)
     indices = DATA.evaluate.indices.tolist()
     groups = [tuple(indices[start : start + 7]) for start in range(0, len(indices), 7)]

@@ -65,6 +65,7 @@ def width(found: Interval) -> float:
     return found.high - found.low
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_it_covers_at_least_95_percent(population: str) -> None:
     """Each of the two ends misses at most 2.5 %, judged at three standard errors."""
