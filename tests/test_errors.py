@@ -2,7 +2,7 @@ from nppr import errors
 
 
 def test_every_error_is_an_nppr_error() -> None:
-    kinds = [each for each in vars(errors).values() if isinstance(each, type)]
+    kinds = [each for each in vars(errors).values() if type(each) is type]
     assert errors.NpprError in kinds
     assert all(issubclass(kind, errors.NpprError) for kind in kinds)
 

@@ -64,6 +64,7 @@ def tally_of(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("dependency", [Dependency.LABEL, Dependency.JOINT])
 def test_without_a_floor_a_linear_classifier_falls_to_its_exact_ar(
@@ -92,6 +93,7 @@ def test_noise_that_sees_nothing_can_only_break_one_class() -> None:
     assert tally.headline_rates.mean() == pytest.approx(smaller, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.25, 0.5, 0.75])
 def test_a_floor_gives_the_closed_form_of_shifted_uniform_noise_in_one_dimension(
     rho: float,
@@ -150,6 +152,7 @@ def value(report: Report, source: str, metric: Metric) -> float:
     return row.value
 
 
+@pytest.mark.slow
 def test_merged_ar_is_below_nppr_is_below_pr(report: Report) -> None:
     nppr = value(report, "nppr", Metric.NPPR)
     assert value(report, "merged", Metric.AR) <= nppr
@@ -158,6 +161,7 @@ def test_merged_ar_is_below_nppr_is_below_pr(report: Report) -> None:
     assert value(report, "nppr:floor=1", Metric.NPPR) == value(report, "uniform", Metric.PR)
 
 
+@pytest.mark.slow
 def test_every_child_of_the_walk_is_at_most_its_parents_on_select(report: Report) -> None:
     for stage in report.distributions[0].search.stages:
         values = stage.select_values

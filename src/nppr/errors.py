@@ -25,6 +25,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+
 class NpprError(Exception):
     """Base of every error that nppr raises on purpose."""
 

@@ -83,6 +83,7 @@ def ours(known: Classifier, budget: Budget, batch: int, seed: int, micro_batch: 
     return [int(right) for right in tally.correct]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("budget", [Budget.linf(0.08), Budget.l2(0.4)], ids=str)
 def test_it_is_pyautoattack_input_by_input(budget: Budget) -> None:
@@ -95,6 +96,7 @@ def test_it_is_pyautoattack_input_by_input(budget: Budget) -> None:
     assert RAN == ["apgd-ce", "apgd-t", "fab-t", "square"]
 
 
+@pytest.mark.slow
 def test_with_all_its_steps_it_is_pyautoattack_too() -> None:
     known = load_classifier("digits-cnn")
     expected = alone(known, Budget.linf(0.2), 8, seed=0).long().tolist()
@@ -168,7 +170,7 @@ def test_inputs_that_nothing_breaks_are_left_as_they_are() -> None:
 
 
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("level", [logging.NOTSET, logging.DEBUG, logging.ERROR])
+@pytest.mark.parametrize("level", [logging.NOTSET, logging.ERROR])
 def test_random_numbers_and_the_log_are_as_they_were(
     level: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

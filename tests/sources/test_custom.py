@@ -250,7 +250,7 @@ def test_the_batch_size_changes_nothing() -> None:
                 data.evaluate,
                 draws=20,
             )
-            for size in (1, 7, 64, 1024)
+            for size in (7, 1024)
         ]  # fmt: skip
         assert 0 < tallies[0].correct.sum() < 150 * tallies[0].draws
         for tally in tallies[1:]:

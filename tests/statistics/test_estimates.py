@@ -209,7 +209,7 @@ def test_bad_readings_of_stress_are_named() -> None:
 
 @pytest.mark.parametrize("draws", [20, 100, 300, 1000])
 def test_prob_acc_is_the_share_strictly_above_1_minus_gamma(draws: int) -> None:
-    """Inputs that are classified correctly in 100, 99, 95, 90, 80 and 0 % of the draws, all but one counted."""
+    """Inputs correct in 100, 99, 95, 90, 80 and 0 % of the draws, all but one counted."""
     correct = [draws * percent // 100 for percent in (100, 99, 95, 90, 80, 0, 100)]
     rows = probably_accurate(tally(correct, [True] * 6 + [False], draws), 0.95)
     assert [row.gamma for row in rows] == list(GAMMAS) == [0.2, 0.1, 0.05, 0.01]

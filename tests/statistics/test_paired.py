@@ -147,7 +147,7 @@ def test_joint_intervals_cover_and_are_narrower_than_unpaired() -> None:
     rng = np.random.default_rng(10)
     a, b = classifiers(rng, 1_000_000)
     truth = a.value - b.value
-    repeats = 500
+    repeats = 300
     held = {"normal": 0, "bootstrap": 0, "unpaired": 0, "guaranteed": 0}
     widths = dict.fromkeys(held, 0.0)
     for seed in range(repeats):

@@ -52,6 +52,7 @@ def slack(share: float, repeats: int) -> float:
     return 3 * math.sqrt(share * (1 - share) / repeats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.01, 0.5, 0.9])
 def test_the_mixture_sequence_holds_at_all_looks_and_clopper_pearson_does_not(p: float) -> None:
     repeats = 1000
@@ -131,6 +132,7 @@ def test_expected_evidence_is_at_most_1_under_the_whole_hypothesis(t: float, abo
     assert expected(0.5 * (t + above)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_least", [0.5, 0.9, 0.99])
 def test_false_verdicts_are_rare_at_any_of_many_looks(at_least: float) -> None:
     repeats = 1000
@@ -143,6 +145,7 @@ def test_false_verdicts_are_rare_at_any_of_many_looks(at_least: float) -> None:
     assert at.any(1).mean() <= 0.05 + slack(0.05, repeats)
 
 
+@pytest.mark.slow
 def test_a_verdict_takes_a_fraction_of_the_draws_of_others() -> None:
     """PR 0.99 against 0.9: PRoA's adaptive Hoeffding test, and the best test of a fixed size."""
     correct = paths(0.99, 500, 1500, 2)
