@@ -42,14 +42,16 @@ class Linear(nn.Module):
 
 
 class Stray(Source):
-    """A source that moves every pixel by `delta`, whether its budget admits that or not."""
+    """A source that adds `delta` to every pixel, allowed or not."""
 
     def __init__(self, budget: Budget | None, delta: float, name: str = "stray") -> None:
-        self.budget, self.delta, self._name = budget, delta, name
+        self.budget = budget
+        self.delta = delta
+        self.label = name
 
     @property
     def name(self) -> str:
-        return self._name
+        return self.label
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         return torch.full((len(x), draws.size, *x.shape[1:]), self.delta)
@@ -62,7 +64,7 @@ class Broken(Stray):
         raise ValueError("this source\nis broken")
 
 
-def evaluate_split(images: Tensor, labels: list[int] | Tensor) -> Split[Evaluate]:
+def evaluate_part(images: Tensor, labels: list[int] | Tensor) -> Split[Evaluate]:
     """All of these inputs as an evaluate split."""
     known = np.asarray(labels, dtype=np.int64)
     return Split(Evaluate, TensorImages(images.float()), np.arange(len(known)), known)
@@ -124,7 +126,7 @@ def learned_noise(
         forward_calls=10,
         settings=default_settings(family, floors=(0, 1), kappa=2),
         conditions=SearchConditions(
-            fit_inputs=100, select_inputs=50, seed=1, quantise=False, fingerprint="abc"
+            fit_inputs=10, select_inputs=5, seed=1, quantise=False, fingerprint="abc"
         ),
     )
     record = LearnedNoiseRecord(

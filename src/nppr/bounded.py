@@ -28,24 +28,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, Protocol
 
-__all__ = [
-    "CIFAR_ARCHIVE",
-    "CIFAR_PICKLE",
-    "ENCODED_IMAGE",
-    "LABELS",
-    "PROGRAM_JSON",
-    "TEXT",
-    "Limit",
-    "OversizeError",
-    "array_limit",
-    "open_member",
-    "program_limit",
-    "read_bounded",
-    "read_member",
-    "read_up_to",
-    "unpacked_size",
-]
-
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHUNK = MIB
 ARRAYS, ARRAY_GROWTH = 2 * GIB, 32

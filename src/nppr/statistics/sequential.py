@@ -110,7 +110,7 @@ class BernoulliTest:
     VIOLATED. A verdict is final. The evidence is `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
-    >>> print(test.update(correct=10, draws=10), test.update(correct=90, draws=90))
+    >>> print(test.update(10, draws=10), test.update(90, draws=90))
     undecided holds
     """
 

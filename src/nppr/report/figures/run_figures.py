@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from nppr.budget import Budget
+from nppr.noise.family import FLOOR_NOISE
 from nppr.report.figures.figure_style import (
     BLUE,
     INK,
@@ -30,7 +31,6 @@ from nppr.report.figures.figure_style import (
 )
 from nppr.report.model import MERGED, Result
 from nppr.search.search_record import DistributionRecord, StageRecord
-from nppr.sources import Uniform
 from nppr.tally import FloatArray, IntArray, Metric
 
 HISTORY_POINTS = 600
@@ -204,7 +204,7 @@ def floors(subject: Subject) -> Drawn | None:
     above.plot(places, [found[place][0].value for place in places], color=INK, linewidth=0.8)
     for place in places:
         _point(above, place, found[place][0], subject)
-    uniform = rows.get(Uniform.kind)
+    uniform = rows.get(FLOOR_NOISE)
     if uniform is not None and 1.0 not in found:
         _point(above, 1.0, uniform, subject)
         above.annotate("Uniform (PR)", (1.0, uniform.value or 0.0), xytext=(-8, -4),

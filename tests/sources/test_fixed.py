@@ -10,11 +10,11 @@ from scipy import stats
 from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier
-from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.measure import measure
+from nppr.measurement import measure
+from nppr.random_draws import DrawBlock
 from nppr.sources import Gaussian, Laplace, Uniform
-from nppr.sources.noise import Noise
+from nppr.sources.fixed import Noise
 
 DRAWS = DrawBlock(0, "evaluate", tuple(range(500)), 0, 16, torch.device("cpu"))
 SHAPE = (1, 2, 2)

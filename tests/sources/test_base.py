@@ -1,27 +1,34 @@
+"""The registry: names, options, and texts that become sources."""
+
+from dataclasses import dataclass
+
 import pytest
 
 from helpers import Stray
 from nppr.budget import Budget
 from nppr.errors import SpecError
 from nppr.sources import (
-    CORRUPTIONS,
     CW,
     JPEG,
     PGD,
-    PRESETS,
     SOURCES,
     AutoAttack,
     Gaussian,
     SaltAndPepper,
+    Source,
     Stress,
     Uniform,
     Universal,
     WeakAdversary,
+    check_unique,
+    default_sources,
+    option_defaults,
     parse_sources,
+    references,
+    split_search,
 )
 from nppr.sources.attacks import Climb
-from nppr.sources.spec import check_unique, split_nppr
-from nppr.tally import PerturbationSource
+from nppr.tally import Metric
 
 BUDGET = Budget.linf(0.1)
 
@@ -30,7 +37,7 @@ def test_sources_and_options() -> None:
     parsed = parse_sources(
         "gaussian, uniform:scale=0.5,pgd:steps=20:step=0.1:random-start=true", BUDGET
     )
-    expected: list[PerturbationSource] = [
+    expected: list[Source] = [
         Gaussian(BUDGET),
         Uniform(BUDGET, 0.5),
         PGD(BUDGET, 20, 0.1),
@@ -44,7 +51,7 @@ def test_every_kind_of_option() -> None:
         "weak-adversary:variance=0.5:step=1,universal:epochs=2,autoattack:batch=7",
         BUDGET,
     )
-    expected: list[PerturbationSource] = [
+    expected: list[Source] = [
         Stress(BUDGET, "1+50"),
         JPEG(2, "imagenet-c"),
         SaltAndPepper(),
@@ -72,20 +79,21 @@ def test_presets(name: str, expected: Climb) -> None:
     assert parse_sources(name, BUDGET) == [expected]
 
 
-def test_presets_are_no_names_of_sources() -> None:
-    assert not set(PRESETS) & {*SOURCES, *CORRUPTIONS}
-    assert len(parse_sources(",".join(PRESETS), BUDGET)) == len(PRESETS)
+def test_presets_are_not_names_of_sources() -> None:
+    presets = [name for kind in SOURCES.values() for name in kind.presets]
+    assert not set(presets) & set(SOURCES)
+    assert len(parse_sources(",".join(presets), BUDGET)) == len(presets)
 
 
 @pytest.mark.parametrize("text", ["all", " all ", " all ,pgd-20", "pgd-20, all"])
 def test_all_is_every_source(text: str) -> None:
-    wanted, rest = split_nppr(text)
+    wanted, rest = split_search(text)
     assert wanted
     found = rest.split(",")
-    assert {part for part in found if part != "pgd-20"} == {*SOURCES, *CORRUPTIONS}
-    assert len(found) == len(set(found)) == len(SOURCES) + len(CORRUPTIONS) + ("20" in text)
+    assert {part for part in found if part != "pgd-20"} == set(SOURCES)
+    assert len(found) == len(set(found)) == len(SOURCES) + ("20" in text)
     names = [source.name for source in parse_sources(rest, BUDGET)]
-    assert {*SOURCES, *CORRUPTIONS} <= set(names)
+    assert set(SOURCES) <= set(names)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +106,7 @@ def test_all_is_every_source(text: str) -> None:
 )
 def test_all_holds_nppr_and_has_no_options(text: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        parse_sources(split_nppr(text)[1], BUDGET)
+        parse_sources(split_search(text)[1], BUDGET)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,52 @@ def test_bad_text_is_named(text: str, message: str) -> None:
         parse_sources(text, BUDGET)
 
 
-@pytest.mark.parametrize("name", ["clean", "merged"])
-def test_rows_of_the_report_are_no_names_for_sources(name: str) -> None:
-    with pytest.raises(SpecError, match="is taken"):
+@pytest.mark.parametrize("name", ["clean", "merged", "nppr", "all"])
+def test_reserved_names_are_refused(name: str) -> None:
+    with pytest.raises(SpecError, match="is reserved"):
         check_unique([Stray(BUDGET, 0.0, name=name)])
+
+
+def test_only_options_other_than_the_default_are_part_of_the_name() -> None:
+    assert Gaussian(BUDGET).name == "gaussian"
+    assert Gaussian(BUDGET, 0.12345678).name == "gaussian:scale=0.12345678"
+    assert Gaussian(BUDGET, 3.0).name == "gaussian:scale=3"
+    source = PGD(BUDGET, steps=20, random_start=False)
+    assert source.name == "pgd:steps=20:random-start=false"
+    assert list(option_defaults(PGD)) == ["steps", "step", "restarts", "random_start"]
+    assert source.options((1, 8, 8))["steps"] == 20
+
+
+def test_a_class_with_a_kind_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new source is one class: it can be written, listed, and compared with."""
+    monkeypatch.setattr("nppr.sources.base.SOURCES", dict(SOURCES))
+
+    @dataclass(frozen=True)
+    class Half(Gaussian, kind="half"):
+        """Gaussian noise of half the scale."""
+
+        scale: float = 0.5
+
+    assert parse_sources("half", BUDGET) == [Half(BUDGET)]
+    assert parse_sources("half:scale=0.25", BUDGET)[0].name == "half:scale=0.25"
+    assert split_search("all") == (True, ",".join([*SOURCES, "half"]))
+    assert default_sources().endswith(",half")
+    assert Half(BUDGET) in references(BUDGET)
+
+
+def test_a_source_moves_to_another_radius_with_its_options() -> None:
+    other = Budget.linf(0.2)
+    for name, kind in SOURCES.items():
+        (source,) = parse_sources(name, BUDGET)
+        if kind.has_budget:
+            assert source.at(other) == parse_sources(name, other)[0]
+    assert PGD(BUDGET, steps=3).at(other) == PGD(other, steps=3)
+
+
+def test_what_a_source_declares_is_consistent() -> None:
+    for name, kind in SOURCES.items():
+        (source,) = parse_sources(name, BUDGET)
+        assert source.kind == name
+        assert (source.budget is not None) == kind.has_budget
+        assert not kind.is_reference or kind.is_fixed_noise
+        assert (source.metric in (Metric.AR, Metric.CORRUPTION)) == (source.fixed_draws == 1)

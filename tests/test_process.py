@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from nppr.interrupts import held_back
+from nppr.process import held_back, keep_freed_memory
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +72,37 @@ def test_other_threads_leave_the_handler_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+CHURN = """
+import resource, sys
+import torch
+from nppr.process import keep_freed_memory
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+torch.set_num_threads(1)
+for _ in range(5):
+    torch.ones(2**24)  # 64 MB: above any threshold the C library finds by itself
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(50):
+    torch.ones(2**24)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(choice: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", CHURN, choice], check=True, capture_output=True, text=True
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc only")
+def test_freed_memory_is_not_fetched_page_by_page_again() -> None:
+    assert faults("keep") * 10 < faults("leave")
+
+
+def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert keep_freed_memory() is False

@@ -14,10 +14,9 @@ from torch import Tensor
 from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier
-from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.measure import measure
-from nppr.report.rows import rows_of
+from nppr.measurement import measure
+from nppr.random_draws import DrawBlock
 from nppr.sources import Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
 from nppr.statistics.density_ratio import at_least
 from nppr.tally import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
@@ -151,8 +150,8 @@ def test_its_draws_are_those_of_the_reference(name: str, source: Uniform) -> Non
     assert np.array_equal(bound.correct, plain.correct)
     assert bound.calls == plain.calls
     clean = counted(Bound(BUDGET), 1)
-    pr = rows_of(source, plain, clean, 0.95, 0)[0]
-    *_, estimate = rows_of(Bound(BUDGET, name, "1"), bound, clean, 0.95, 0)
+    pr = source.read(plain, clean, 0.95, 0)[0]
+    *_, estimate = Bound(BUDGET, name, "1").read(bound, clean, 0.95, 0)
     assert pr.metric is Metric.PR
     assert estimate.value == pytest.approx(pr.value, abs=1e-12)
 
@@ -174,11 +173,11 @@ def test_inputs_that_are_wrong_without_noise_do_not_count() -> None:
 def test_a_report_has_two_bounds_and_an_estimate_for_every_ratio() -> None:
     source = Bound(BUDGET, "gaussian", "1+2.5")
     tally = counted(source, 30)
-    rows = rows_of(source, tally, counted(source, 1), 0.9, 0)
-    name = "bound:reference=gaussian:ratio=1+2.5"
-    assert [(row.source, row.metric, row.claim) for row in rows] == [
-        (f"{name}:c={c}", metric, claim)
-        for c in ("1", "2.5")
+    rows = source.read(tally, counted(source, 1), 0.9, 0)
+    assert {row.reference for row in rows} == {"gaussian"}
+    assert [(row.density_ratio, row.metric, row.claim) for row in rows] == [
+        (c, metric, claim)
+        for c in (1.0, 2.5)
         for metric, claim in (
             (Metric.BOUND, Claim.TEST_SET),
             (Metric.BOUND, Claim.POPULATION),
@@ -192,8 +191,8 @@ def test_ratios_are_written_with_plus() -> None:
     assert made == Bound(BUDGET, "laplace", "1+50")
     assert made.name == "bound:reference=laplace:ratio=1+50"
     assert Bound(BUDGET).name == "bound"
-    assert Bound(BUDGET).ratios == RATIOS
-    assert Bound(BUDGET, ratio="1+1e9").ratios == (1.0, 1e9)
+    assert Bound(BUDGET).density_ratios == RATIOS
+    assert Bound(BUDGET, ratio="1+1e9").density_ratios == (1.0, 1e9)
 
 
 @pytest.mark.parametrize(
