@@ -287,9 +287,7 @@ def test_corruptions_are_not_merged() -> None:
 
 def test_stress_is_reported_with_its_ratio() -> None:
     report = nppr.assess(inputs=60, draws=20, sources="stress:q=1+100,uniform")
-    values = {
-        (row.name, row.metric): row.value for row in report.results if "stress" in row.source
-    }
+    values = {(row.name, row.metric): row.value for row in report.results if "stress" in row.source}
     assert list(values) == [
         ("stress:q=1", Metric.STRESS),
         ("stress:q=1", Metric.NORMALISED_STRESS),

@@ -269,7 +269,7 @@ def test_attacks_and_corruptions_get_verdicts_too() -> None:
 
 
 def test_learned_noise_gets_a_verdict() -> None:
-    search = default_settings(Family(components=2), calls=1024, inputs=64, floors=(0.0,))
+    search = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
     images = torch.rand(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     labels = (images[..., :2].sum((1, 2, 3)) <= images[..., 2:].sum((1, 2, 3))).long()
     data = from_arrays(images, labels, shares=(0.3, 0.2))
@@ -339,6 +339,7 @@ def test_progress_counts_correct_answers() -> None:
     assert all(each.correct == each.done for each in seen)
 
 
+@pytest.mark.slow
 def test_drawing_with_replacement_makes_no_false_verdicts() -> None:
     """8 of 40 inputs always fail, the others never: all chance is in which inputs are drawn."""
     verdicts = [
@@ -346,7 +347,9 @@ def test_drawing_with_replacement_makes_no_false_verdicts() -> None:
                 confidence=0.8, seed=seed).verdict
         for seed in range(50)
     ]  # fmt: skip
-    assert np.mean([each is Verdict.VIOLATED for each in verdicts]) <= 0.2 + 3 * math.sqrt(0.16 / 50)
+    assert np.mean([each is Verdict.VIOLATED for each in verdicts]) <= 0.2 + 3 * math.sqrt(
+        0.16 / 50
+    )
     assert np.mean([each is Verdict.HOLDS for each in verdicts]) <= 0.2 + 3 * math.sqrt(0.16 / 50)
 
 

@@ -13,7 +13,6 @@ from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier
 from nppr.data import load_data
-from nppr.errors import BudgetError
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import default_settings
 
@@ -53,7 +52,9 @@ def test_the_features_are_described() -> None:
 
 def test_a_search_has_the_same_micro_batch_whatever_the_batch_size() -> None:
     for size in (None, 3):
-        ready = prepare_run("digits-cnn", load_data("digits"), BUDGET, RunSettings(), batch_size=size)
+        ready = prepare_run(
+            "digits-cnn", load_data("digits"), BUDGET, RunSettings(), batch_size=size
+        )
         assert ready.search(default_settings()).classifier.micro_batch == FIT_MICRO_BATCH
 
 

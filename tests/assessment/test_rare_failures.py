@@ -30,7 +30,7 @@ MODEL = Linear(torch.full((16,), -1 / 16), 0.5)
 
 
 def known() -> Data:
-    """Inputs of class 0 that fail with these probabilities, and one of class 1, which is misclassified."""
+    """Inputs of class 0 that fail with these probabilities, and a misclassified one of class 1."""
     distance = SIGMA / 4 * norm.isf(P)
     images = torch.tensor(0.5 - distance).view(-1, 1, 1, 1).expand(-1, 1, 4, 4)
     images = torch.cat([images, torch.full((1, 1, 4, 4), 0.4)]).float()

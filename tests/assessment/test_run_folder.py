@@ -1,16 +1,20 @@
+"""The folder of a run: what may be taken, resumed and overwritten, and what is never removed."""
+
+from __future__ import annotations
+
 import csv
 import json
 from pathlib import Path
 
 import pytest
 
-from nppr import distributed
-from nppr.assess import assess
-from nppr.cli import run
-from nppr.distributed import World
+from nppr import ranks
+from nppr.assessment.assess import assess
+from nppr.assessment.run_folder import Division, RunFolder
 from nppr.errors import RunFolderError
 from nppr.manifest import Manifest
-from nppr.run_folder import RunFolder
+from nppr.ranks import World
+from nppr.search.search_settings import default_settings
 
 SETTINGS = {"seed": 1, "draws": 10, "sources": ("a", "b")}
 
@@ -160,7 +164,7 @@ def test_a_folder_in_the_place_of_a_listed_file_is_left(tmp_path: Path) -> None:
 def test_every_rank_lists_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = begin(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(distributed._state, "world", World(1, 2))
+        patch.setattr(ranks._state, "world", World(1, 2))
         folder.store("a").own.write_text("of rank 1")
         folder.place("rare/1.safetensors").parent.mkdir()
         folder.place("rare/1.safetensors").write_text("of rank 1")
@@ -170,7 +174,7 @@ def test_every_rank_lists_its_own_files(tmp_path: Path, monkeypatch: pytest.Monk
     assert "rare/1.safetensors" in listed
     before = sorted(tmp_path.rglob("*"))
     with monkeypatch.context() as patch:  # rank 1 on a disk of its own
-        patch.setattr(distributed._state, "world", World(1, 2))
+        patch.setattr(ranks._state, "world", World(1, 2))
         folder.clear_rank()
     assert {path.name for path in before} - {path.name for path in tmp_path.rglob("*")} == {
         folder.store("a").path.stem + ".rank1.safetensors", "1.safetensors", "manifest.rank1.json",
@@ -182,7 +186,7 @@ def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
 ) -> None:
     folder = begin(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(distributed._state, "world", World(1, 2))
+        patch.setattr(ranks._state, "world", World(1, 2))
         folder.store("a").own.write_text("of rank 1")
     (tmp_path / "manifest.rank2.json").write_text("precious")
     begin(tmp_path, overwrite=True)
@@ -193,23 +197,20 @@ def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
 
 def test_every_file_of_a_run_is_listed(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    command = (
-        "assess --draws 256 --inputs 60 --sources uniform,nppr --fit-calls 4000 --rare --quiet"
-    )
-    command += " --rare-calls 20000 --figures svg --page"
-    assert run([*command.split(), "--out", str(out)]) == 0
-    for arguments in ("--format csv --out table.csv", "--format parquet", "--figures pdf"):
-        words = arguments.replace("table.csv", str(out / "table.csv")).split()
-        assert run(["report", str(out), *words, "--quiet"]) == 0
+    search = default_settings(calls=512, inputs=32, floors=(0.0,))
+    assess(
+        draws=16, inputs=30, fit_inputs=64, select_inputs=40, sources="uniform,nppr", search=search,
+        rare_calls=20_000, out=out,
+    )  # fmt: skip
     found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     kinds = {name.split("/")[0] for name in found}
-    assert {"blocks", "fit", "rare", "distributions", "figures", "per_input.parquet"} <= kinds
-    (out / "figures" / "plot.png").write_text("precious")
+    assert {"blocks", "fit", "rare", "distributions", "per_input.csv", "rare.csv"} <= kinds
+    (out / "rare" / "mine.safetensors").write_text("precious")
     listed = set(json.loads((out / "manifest.json").read_text())["files"])
     assert found - listed == {"run.json", "manifest.json"}
-    RunFolder.open(out, SETTINGS, resume=False, overwrite=True)
+    begin(out, overwrite=True)
     left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert left == {"run.json", "manifest.json", "figures/plot.png"}
+    assert left == {"run.json", "manifest.json", "rare/mine.safetensors"}
 
 
 def test_blocks_know_their_run(tmp_path: Path) -> None:
@@ -225,10 +226,12 @@ def test_a_finished_run_can_be_repeated(tmp_path: Path) -> None:
 
 
 def test_the_division_is_remembered(tmp_path: Path) -> None:
-    assert RunFolder.division(tmp_path) == {}
-    begin(tmp_path).record_division({"micro_batch": 48, "form": ["folded"]})
+    assert RunFolder.division(tmp_path) == Division()
+    division = Division(48, ("folded",), 1)
+    RunFolder.open(tmp_path, SETTINGS, division)
+    assert RunFolder.division(tmp_path) == division
     begin(tmp_path, resume=True)
-    assert RunFolder.division(tmp_path) == {"micro_batch": 48, "form": ["folded"]}
+    assert RunFolder.division(tmp_path) == division
 
 
 def test_folders_that_cannot_be_written_are_named(tmp_path: Path) -> None:
@@ -270,7 +273,7 @@ def test_per_input_csv_has_a_line_for_every_input_and_source(tmp_path: Path) -> 
     assert len(rows) == 60
     noise = [row for row in rows if row["source"] == "uniform"]
     clean = [row for row in noise if row["clean_correct"] == "1"]
-    mean = sum(int(row["right"]) / int(row["draws"]) for row in clean) / len(clean)
+    mean = sum(int(row["correct"]) / int(row["draws"]) for row in clean) / len(clean)
     headline = next(row for row in report.results if row.source == "uniform")
     assert mean == pytest.approx(headline.value)
     for row in rows:
