@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.assessment.session import Session, result_of
@@ -99,7 +99,7 @@ def _rows(
     """
     among = tally.clean_correct
     p, errors = seen.combined.failures[among], seen.combined.errors[among]
-    z = float(ndtri((1 + confidence) / 2))
+    z = float(scipy.special.ndtri((1 + confidence) / 2))
     bound, searched = source.metric is Metric.BOUND, source.metric is Metric.NPPR
     rows = []
     for c in source.density_ratios:
