@@ -13,6 +13,8 @@ from torch import nn
 
 from helpers import Broken, learned_noise
 from nppr.assessment.collect_evidence import _describe_components, collect
+from nppr.assessment.run_settings import RunSettings
+from nppr.assessment.session import Session
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data, from_arrays
@@ -89,11 +91,8 @@ class Case:
             classifier = replace(classifier, micro_batch=micro_batch)
         everything = [*sources, *(each.source for each in learned)]
         found = self.tallies(everything) if tallies is None else tallies
-        return collect(
-            classifier, self.data, found, self.clean(), sources,
-            [each.source for each in learned],
-            winner=learned[0].winner if learned else None, budget=self.budget, seed=self.seed,
-        )  # fmt: skip
+        session = Session(RunSettings(seed=self.seed), self.data, classifier)
+        return collect(session, found, self.clean(), sources, learned, self.budget)
 
 
 def made(
@@ -240,6 +239,12 @@ def test_draws_are_those_of_the_measurement(case: Case, dependency: Dependency) 
     torch.testing.assert_close(draws.weights.sum(1), torch.ones(len(correct)))
     varies = float((draws.weights.amax(0) - draws.weights.amin(0)).max()) > 1e-3
     assert varies == (dependency is not Dependency.INDEPENDENT)
+
+
+def test_repeated_searches_are_left_out(case: Case) -> None:
+    learned = case.learned(Dependency.LABEL)
+    repeated = replace(learned, source=replace(learned.source, fit_seed=1))
+    assert [each.source for each in case.collected([], [learned, repeated]).draws] == ["nppr"]
 
 
 def test_expensive_and_failing_sources_are_left_out(case: Case) -> None:

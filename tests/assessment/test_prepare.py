@@ -42,12 +42,12 @@ def test_only_joint_noise_without_features_falls_back_to_the_label(
 def test_the_features_are_described() -> None:
     data = load_data("digits")
     ready = prepare_run("digits-cnn", data, BUDGET, RunSettings())
-    known = ready.records.classifier.features
+    known = ready.record.classifier.features
     assert known is not None
     other = load_classifier("digits-cnn", data=data)
     seen = prepare_run(Plain(), data, BUDGET, RunSettings(), feature_model=other)
     assert seen.feature_model is not None
-    assert seen.records.classifier.features == known
+    assert seen.record.classifier.features == known
 
 
 def test_a_search_has_the_same_micro_batch_whatever_the_batch_size() -> None:
@@ -73,7 +73,7 @@ def test_two_callables_differ_by_their_answers() -> None:
     data = two_class_data()
     model = half_classifier()
     prints = [
-        prepare_run(Classifier(given), data, BUDGET, RunSettings()).records.classifier.fingerprint
+        prepare_run(Classifier(given), data, BUDGET, RunSettings()).record.classifier.fingerprint
         for given in (lambda x: model(x), lambda x: model(x), lambda x: -model(x))
     ]
     assert prints[0] == prints[1] != prints[2]

@@ -59,8 +59,8 @@ def load_digits() -> Data:
     """
     # Its file is read directly: importing scikit-learn takes longer than importing PyTorch.
     package = find_spec("sklearn")
-    assert package is not None and package.origin is not None
-    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    assert package is not None
+    path = Path(str(package.origin)).parent / "datasets" / "data" / "digits.csv.gz"
     table = np.loadtxt(path, delimiter=",")
     return from_arrays(
         torch.from_numpy(table[:, :-1].reshape(-1, 1, 8, 8) / 16.0).float(),
