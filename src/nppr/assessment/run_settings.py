@@ -19,8 +19,6 @@ RARE_FLOOR = 1e-6
 RARE_CALLS_PER_INPUT = 5_500
 """Calls that reach the floor with the fewest particles, and one level to spare."""
 
-LEAST_CONFIDENCE = 0.0
-
 
 @dataclass(frozen=True)
 class RunSettings:

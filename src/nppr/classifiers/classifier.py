@@ -69,7 +69,7 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.quirks = Quirks()
+        self.quirks: Quirks | None = None  # until the model was checked
         self.weights = weights
         self._fingerprint = fingerprint
 
@@ -115,10 +115,11 @@ class Classifier:
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`."""
-        if len(x) == 1 and self.quirks.needs_two:
+        quirks = self.quirks or Quirks()
+        if len(x) == 1 and quirks.needs_two:
             return self.forward(x.expand(2, *x.shape[1:]))[:1]
         normalised = self._normalised(x)
-        logits = find_logits(self._run(normalised.clone() if self.quirks.in_place else normalised))
+        logits = find_logits(self._run(normalised.clone() if quirks.in_place else normalised))
         if logits.ndim != 2 or len(logits) != len(x):
             raise ClassifierError(
                 f"`model` must return logits of shape ({len(x)}, classes),"

@@ -100,7 +100,8 @@ def prepare(
         # A copy, because the caller's model stays where it is.
         reference = classifier.with_model(copy.deepcopy(classifier.module).to(place))
     probe = probe.to(place)
-    reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
+    if reference.quirks is None:
+        reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
     size, _ = _fitting(reference, probe, micro_batch or 64)
     fast, found = _fastest(reference, _repeat(probe, size), form)
     size, speed = _best_micro_batch(fast, probe, micro_batch)

@@ -187,19 +187,22 @@ def fit(
     settings = run_settings(data, run)
     folder = run.out or default_folder(model.model, data.data, (model, data, "fit", budget, search))
 
-    from nppr.assessment.assess import learn_with
+    from nppr.assessment.assess import learn
     from nppr.assessment.load import load_images, load_models
 
     loaded = load_images(data, settings, model.classes)
     classifier, feature_model = load_models(model, loaded, features)
     with console.progress_bars(quiet=run.quiet) as (_, on_search):
-        found = learn_with(
+        found = learn(
             classifier,
             loaded,
-            settings,
             budget=budget.budget(),
             search=search.settings(len(loaded.fit)),
             feature_model=feature_model,
+            fit_inputs=settings.fit_inputs,
+            select_inputs=settings.select_inputs,
+            seed=settings.seed,
+            quantise=settings.quantise,
             batch_size=run.batch_size,
             device=run.device,
             out=folder,
@@ -241,7 +244,7 @@ def _assessed(
     asked = (model, data, budget, settings, sources, search, features, distribution, floors)
     folder = run.out or default_folder(model.model, data.data, asked)
 
-    from nppr.assessment.assess import assess_with
+    from nppr.assessment.assess import assess as assess_model
     from nppr.assessment.load import load_images, load_models
     from nppr.search.learned_noise import load_learned
 
@@ -252,10 +255,9 @@ def _assessed(
     if known and stated is None:
         stated = known[0].source.budget
     with console.progress_bars(quiet=run.quiet) as (progress, on_search):
-        report = assess_with(
+        report = assess_model(
             classifier,
             loaded,
-            settings,
             budget=stated,
             sources=sources,
             search=search.settings(len(loaded.fit), floors) if search else None,
@@ -269,6 +271,7 @@ def _assessed(
             progress=progress,
             on_search=on_search,
             on_plan=None if run.quiet else console.show_plan,
+            **vars(settings),
         )
     if pages.page or kinds:
         _render(folder, page=pages.page, kinds=kinds, quiet=run.quiet)

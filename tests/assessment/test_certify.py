@@ -15,17 +15,18 @@ from torch import Tensor
 
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
+from nppr.assessment.certify import AT_ONCE, Certificate, certify, statement
 from nppr.budget import Budget
-from nppr.certify import AT_ONCE, Certificate, certify, statement
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Split, from_arrays
-from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.noise import Family
-from nppr.search import default_settings
-from nppr.sources import JPEG, PGD, Bound, Clean, CustomNoise, Stress, Uniform, Universal
+from nppr.noise.family import Family
+from nppr.random_draws import DrawBlock
+from nppr.search.search_settings import default_settings
+from nppr.sources import JPEG, PGD, Bound, Clean, Source, Stress, Uniform, Universal
+from nppr.sources.custom import CustomNoise
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
-from nppr.tally import Claim, Evaluate, FrozenModel, Metric, PerturbationSource, Progress
+from nppr.tally import Claim, Evaluate, FrozenModel, Metric, Progress
 
 BUDGET = Budget.linf(0.5)
 BRIGHT, DARK = 0.75, 0.25
@@ -45,16 +46,16 @@ def pixels(bright: int, dark: int = 0, wrong: int = 0) -> Split[Evaluate]:
 
 
 @dataclass
-class Flaky:
+class Flaky(Source):
     """Turns the answer of every draw with a known probability, for each class its own."""
 
     wrong: tuple[float, float] = (0.1, 0.1)
-    metric: Metric = Metric.PR
     budget: Budget | None = BUDGET
-    name: str = "flaky"
-    fixed_draws: int | None = None
-    cost: float = 1.0
     met: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return "flaky"
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         self.met += [(draws.seed, index) for index in draws.indices]
@@ -64,7 +65,7 @@ class Flaky:
 
 
 def settled(
-    source: PerturbationSource, part: Split[Evaluate], at_least: float = 0.9, **more: Any
+    source: Source, part: Split[Evaluate], at_least: float = 0.9, **more: Any
 ) -> Certificate:
     return certify(source, ready(), part, at_least, **{"seed": 1, **more})
 
@@ -130,7 +131,7 @@ def test_about_the_population_every_input_is_met_once() -> None:
     assert max(Counter(index for _, index in source.met).values()) == 1
     assert len(source.met) == found.inputs == found.draws == 200
     assert found.verdict is Verdict.UNDECIDED
-    assert found.why == "every input was met once"
+    assert found.why == "every input was used once"
 
 
 def test_about_the_test_set_an_input_gets_fresh_draws() -> None:
@@ -156,8 +157,8 @@ def test_about_the_test_set_inputs_are_drawn_with_replacement() -> None:
 
 
 @pytest.mark.parametrize("about", list(Claim))
-def test_only_inputs_that_are_right_without_noise_count(about: Claim) -> None:
-    """The wrong ones would be right under this noise, and fail the claim without it."""
+def test_only_clean_correct_inputs_count(about: Claim) -> None:
+    """Misclassified ones would fail the claim under this noise."""
     source = Flaky((0.0, 1.0))
     part = pixels(100, wrong=100)
     found = settled(source, part, about=about, calls=1000)
@@ -167,7 +168,7 @@ def test_only_inputs_that_are_right_without_noise_count(about: Claim) -> None:
 
 
 @pytest.mark.parametrize("about", list(Claim))
-def test_without_an_input_that_is_right_nothing_is_shown(about: Claim) -> None:
+def test_without_a_clean_correct_input_nothing_is_shown(about: Claim) -> None:
     found = settled(Flaky(), pixels(0, wrong=10), about=about)
     assert found.verdict is Verdict.UNDECIDED
     assert (found.correct, found.draws, found.inputs) == (0, 0, 0)
@@ -175,7 +176,7 @@ def test_without_an_input_that_is_right_nothing_is_shown(about: Claim) -> None:
 
 
 @pytest.mark.parametrize("about", list(Claim))
-def test_calls_without_noise_count_even_if_none_is_right(about: Claim) -> None:
+def test_clean_calls_count_even_if_no_input_is_correct(about: Claim) -> None:
     assert settled(Flaky(), pixels(0, wrong=10), about=about).calls == 10
 
 
@@ -214,7 +215,7 @@ def test_a_verdict_waits_for_the_classes() -> None:
     assert found.verdict is Verdict.HOLDS
     assert found.draws == 1000 > plain.draws
     assert found.classes[1].verdict is Verdict.UNDECIDED
-    assert found.why == "every input was met once"
+    assert found.why == "every input was used once"
 
 
 @pytest.mark.parametrize("about", list(Claim))
@@ -235,9 +236,9 @@ def test_the_micro_batch_does_not_matter_and_the_seed_does(about: Claim) -> None
         ).as_dict()  # fmt: skip
 
     first = found(1, 0)
-    assert 0 < first["right"] < first["draws"]
+    assert 0 < first["correct"] < first["draws"]
     assert first == found(7, 0) == found(64, 0)
-    assert first["right"] != found(64, 1)["right"]
+    assert first["correct"] != found(64, 1)["correct"]
 
 
 @pytest.mark.parametrize("calls", [1, 100, 129, 400])
@@ -268,19 +269,19 @@ def test_attacks_and_corruptions_get_verdicts_too() -> None:
 
 
 def test_learned_noise_gets_a_verdict() -> None:
-    fit = default_settings(Family(components=2), calls=1024, inputs=64, floors=(0.0,))
+    search = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
     images = torch.rand(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     labels = (images[..., :2].sum((1, 2, 3)) <= images[..., 2:].sum((1, 2, 3))).long()
     data = from_arrays(images, labels, shares=(0.3, 0.2))
-    (fitted,) = nppr.learn(half_classifier(), data, budget=Budget.linf(0.05), fit=fit)
+    (learned,) = nppr.learn(half_classifier(), data, budget=Budget.linf(0.05), search=search)
     model = prepare(Classifier(half_classifier()), images[:8], classes=2)
-    found = certify(fitted.source, model, data.evaluate, 0.5)
+    found = certify(learned.source, model, data.evaluate, 0.5)
     assert (found.source, found.metric) == ("nppr", Metric.NPPR)
     assert found.verdict is Verdict.HOLDS
     assert found.statement.startswith("holds: under the worst distribution found")
 
 
-SURE = "(95 % confidence, the population, inputs that are right without noise)"
+SURE = "(95 % confidence, the population, clean-correct inputs)"
 WORSE = "; worse noise may exist in the admissible set"
 
 
@@ -289,30 +290,30 @@ WORSE = "; worse noise may exist in the admissible set"
     [(Metric.NPPR, "the worst distribution found"), (Metric.AR, "this attack")],
 )
 def test_a_search_shows_violations_by_the_worst_noise_only(metric: Metric, found: str) -> None:
-    said = {each: statement(metric, each, 0.9, 0.95, Claim.POPULATION) for each in Verdict}
-    assert said[Verdict.VIOLATED] == (
-        f"violated: under the worst admissible noise fewer than 90 % of the answers are right {SURE}"
+    stated = {each: statement(metric, each, 0.9, 0.95, Claim.POPULATION) for each in Verdict}
+    assert stated[Verdict.VIOLATED] == (
+        f"violated: under the worst admissible noise fewer than 90 % of the answers are correct {SURE}"
     )
-    assert said[Verdict.HOLDS] == (
-        f"holds: under {found} at least 90 % of the answers are right {SURE}{WORSE}"
+    assert stated[Verdict.HOLDS] == (
+        f"holds: under {found} at least 90 % of the answers are correct {SURE}{WORSE}"
     )
 
 
 @pytest.mark.parametrize("metric", [Metric.PR, Metric.CORRUPTION])
-def test_noise_that_is_known_is_spoken_about(metric: Metric) -> None:
-    said = {each: statement(metric, each, 0.9, 0.95, Claim.POPULATION) for each in Verdict}
-    assert said == {
-        Verdict.HOLDS: f"holds: under this noise at least 90 % of the answers are right {SURE}",
-        Verdict.VIOLATED: f"violated: under this noise fewer than 90 % of the answers are right"
+def test_known_noise_is_named_in_the_statement(metric: Metric) -> None:
+    stated = {each: statement(metric, each, 0.9, 0.95, Claim.POPULATION) for each in Verdict}
+    assert stated == {
+        Verdict.HOLDS: f"holds: under this noise at least 90 % of the answers are correct {SURE}",
+        Verdict.VIOLATED: f"violated: under this noise fewer than 90 % of the answers are correct"
         f" {SURE}",
         Verdict.UNDECIDED: f"undecided: nothing is shown about 90 % {SURE}",
     }
 
 
-def test_a_statement_says_whom_it_is_about_and_its_numbers() -> None:
-    said = statement(Metric.PR, Verdict.HOLDS, 0.995, 0.999, Claim.TEST_SET)
-    assert "99.5 %" in said
-    assert "(99.9 % confidence, this test set," in said
+def test_a_statement_names_its_numbers_and_what_it_applies_to() -> None:
+    stated = statement(Metric.PR, Verdict.HOLDS, 0.995, 0.999, Claim.TEST_SET)
+    assert "99.5 %" in stated
+    assert "(99.9 % confidence, this test set," in stated
 
 
 def test_a_certificate_is_plain_values() -> None:
@@ -320,7 +321,7 @@ def test_a_certificate_is_plain_values() -> None:
     kept = json.loads(json.dumps(found.as_dict()))
     assert (kept["verdict"], kept["about"], kept["metric"]) == ("holds", "the population", "PR")
     assert [each["name"] for each in kept["classes"]] == ["a", "b"]
-    assert (kept["seed"], kept["right"], kept["draws"]) == (7, found.correct, found.draws)
+    assert (kept["seed"], kept["correct"], kept["draws"]) == (7, found.correct, found.draws)
 
 
 def test_progress_ends_at_the_calls() -> None:
@@ -331,26 +332,29 @@ def test_progress_ends_at_the_calls() -> None:
     assert {each.source for each in seen} == {"flaky"}
 
 
-def test_progress_shows_the_share_of_right_answers() -> None:
+def test_progress_counts_correct_answers() -> None:
     """All of them, where nothing is ever wrong."""
     seen: list[Progress] = []
     settled(Flaky((0, 0)), pixels(300), 0.99, progress=seen.append)
     assert all(each.correct == each.done for each in seen)
 
 
+@pytest.mark.slow
 def test_drawing_with_replacement_makes_no_false_verdicts() -> None:
     """8 of 40 inputs always fail, the others never: all chance is in which inputs are drawn."""
-    said = [
+    verdicts = [
         settled(Flaky((0.0, 1.0)), pixels(32, 8), 0.8, about=Claim.TEST_SET, calls=400,
                 confidence=0.8, seed=seed).verdict
         for seed in range(50)
     ]  # fmt: skip
-    assert np.mean([each is Verdict.VIOLATED for each in said]) <= 0.2 + 3 * math.sqrt(0.16 / 50)
-    assert np.mean([each is Verdict.HOLDS for each in said]) <= 0.2 + 3 * math.sqrt(0.16 / 50)
+    assert np.mean([each is Verdict.VIOLATED for each in verdicts]) <= 0.2 + 3 * math.sqrt(
+        0.16 / 50
+    )
+    assert np.mean([each is Verdict.HOLDS for each in verdicts]) <= 0.2 + 3 * math.sqrt(0.16 / 50)
 
 
 @pytest.mark.parametrize("source", [Stress(BUDGET), Bound(BUDGET), Clean()])
-def test_sources_that_are_not_right_or_wrong_are_refused(source: PerturbationSource) -> None:
+def test_sources_without_correct_or_wrong_answers_are_refused(source: Source) -> None:
     with pytest.raises(SpecError, match=f"`source` must be noise, .* got '{source.name}'"):
         settled(source, pixels(10))
 

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from helpers import evaluate_part, half_classifier, two_class_data
-from nppr.checks import check_model
 from nppr.classifiers import Classifier
 from nppr.data import Data, from_arrays
-from nppr.errors import ClassifierError, DataError
-from nppr.flags import (
+from nppr.doctor import check_model
+from nppr.doctor.flags import (
     ATTACK_FAILS,
     BATCH_DEPENDENT,
     CLASS_IMBALANCE,
@@ -29,6 +28,7 @@ from nppr.flags import (
     TRAIN_MODE,
     ZERO_GRADIENTS,
 )
+from nppr.errors import ClassifierError
 from nppr.tally import IntArray
 
 DATA = two_class_data()
@@ -36,7 +36,7 @@ HALVES = half_classifier().eval()
 
 
 class Made(nn.Module):
-    """The classifier that is always right, with something before or after it."""
+    """A classifier that is always correct, with something before or after it."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ NEIGHBOURS = {
     "rounding errors": (Made(after=lambda h, _: h + 1e-7 * torch.randn_like(h)), RANDOMISED),
     "log-softmax": (Made(after=lambda h, _: h.log_softmax(1)), NOT_LOGITS),
     "rounding with a gradient": (Made(straight_through), ZERO_GRADIENTS),
-    "right beyond doubt": (Made(after=lambda h, _: 1e6 * h), ZERO_GRADIENTS),
+    "certain": (Made(after=lambda h, _: 1e6 * h), ZERO_GRADIENTS),
     "a root at 1": (Made(after=root(1.0)), NAN_GRADIENTS),
     "waves": (Made(after=waves(1e2)), EXPLODING_GRADIENTS),
     "large logits": (Made(after=lambda h, _: 10 * h), ATTACK_FAILS),
@@ -128,13 +128,13 @@ def test_not_raised(case: str) -> None:
 
 
 def test_neighbours_that_are_sound_have_no_flag_at_all() -> None:
-    odd = {"right beyond doubt", "waves"}
+    odd = {"certain", "waves"}
     assert {case: ids(model) for case, (model, _) in NEIGHBOURS.items() if case not in odd} == {
         case: set() for case in NEIGHBOURS if case not in odd
     }
 
 
-def test_the_message_says_which_probabilities() -> None:
+def test_the_message_names_softmax_or_sigmoid() -> None:
     assert "softmax" in message(TRIGGERS["softmax"][0].eval(), NOT_LOGITS)  # type: ignore[attr-defined]
     assert "sigmoid" in message(TRIGGERS["sigmoid"][0].eval(), NOT_LOGITS)  # type: ignore[attr-defined]
 
@@ -251,11 +251,6 @@ def test_half_of_the_inputs_without_a_gradient_are_flagged() -> None:
     assert ZERO_GRADIENTS not in ids(model, data(9))
 
 
-def test_images_from_arrays_are_refused_outside_the_range() -> None:
-    with pytest.raises(DataError, match=r"must lie in \[0, 1\]"):
-        from_arrays(torch.randn(20, 1, 4, 4), torch.arange(20) % 2)
-
-
 @dataclass(frozen=True)
 class Raw:
     """Images that nobody has checked."""
@@ -297,8 +292,8 @@ def test_images_divided_by_255_twice() -> None:
 
 def labelled(counts: list[int], classes: int) -> Data:
     labels = [label for label, count in enumerate(counts) for _ in range(count)]
-    part = evaluate_part(torch.rand(len(labels), 1, 4, 4), labels)
-    return replace(DATA, class_names=tuple("abcdefghij"[:classes]), evaluate=part)
+    split = evaluate_part(torch.rand(len(labels), 1, 4, 4), labels)
+    return replace(DATA, class_names=tuple("abcdefghij"[:classes]), evaluate=split)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,17 @@ from dataclasses import replace
 import torch
 
 from helpers import evaluate_part, half_classifier, two_class_data
-from nppr.checks import examine
 from nppr.classifiers import Classifier
 from nppr.data import Data, from_arrays
-from nppr.flags import FEW_INPUTS, LOOK_SCALED, NEAR_CHANCE, OUT_OF_RANGE, OVERLAP
+from nppr.doctor import examine
+from nppr.doctor.flags import FEW_INPUTS, LOOK_SCALED, NEAR_CHANCE, OUT_OF_RANGE, OVERLAP
 
 
 def ids(data: Data) -> list[str]:
     return [flag.id for flag in examine(Classifier(half_classifier().eval()), data)]
 
 
-def test_flags_of_parts_model_and_accuracy_come_together() -> None:
+def test_flags_of_splits_model_and_accuracy_come_together() -> None:
     assert ids(two_class_data(60)) == []
     assert ids(two_class_data(20)) == [FEW_INPUTS]
     images = torch.rand(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))
@@ -28,5 +28,5 @@ def test_flags_of_parts_model_and_accuracy_come_together() -> None:
 
 def test_pixels_that_no_measurement_would_accept_are_flagged() -> None:
     data = two_class_data()
-    part = evaluate_part(torch.randn(20, 1, 4, 4), [0, 1] * 10)
-    assert ids(replace(data, evaluate=part)) == [OUT_OF_RANGE]
+    split = evaluate_part(torch.randn(20, 1, 4, 4), [0, 1] * 10)
+    assert ids(replace(data, evaluate=split)) == [OUT_OF_RANGE]
