@@ -24,7 +24,7 @@ from nppr.report.figures.run_figures import floors, history, radii, rates
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
 
-__all__ = ["Drawn", "as_svg", "figures_of", "save"]
+__all__ = ["FIGURES", "Drawn", "as_svg", "figures_of", "save"]
 
 FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
     contours, tsne, inputs, bands, means, covariances, weights, history, radii, floors, rates,

@@ -134,7 +134,7 @@ def contours(subject: Subject) -> Drawn | None:
     if plane is None:
         return None
     points = [plane.of(each) for each in rows]
-    x, y = _frame(np.concatenate(points))
+    x, y = frame(np.concatenate(points))
     columns = min(3, len(chosen))
     lines = -(-len(chosen) // columns)
     figure = new_figure(0.4 + 2.5 * lines, width=min(7.2, 0.7 + 2.7 * columns))
@@ -155,7 +155,7 @@ def contours(subject: Subject) -> Drawn | None:
     )
 
 
-def _frame(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+def frame(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The grid `(G,)`, `(G,)` around points `(N, 2)`, as wide as high and with room for contours."""
     low, high = points.min(0), points.max(0)
     half = max(float((high - low).max()) * 0.68, 1e-3)
@@ -164,7 +164,7 @@ def _frame(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return x, y
 
 
-def _levels_of(density: FloatArray) -> list[float]:
+def levels_of(density: FloatArray) -> list[float]:
     """The heights at which contours hold `SHARES` of a density, increasing."""
     ordered = np.sort(density.ravel())[::-1]
     held = np.cumsum(ordered) / ordered.sum()
@@ -176,7 +176,7 @@ def _panel(
     axes: Axes, source: str, look: Look, points: FloatArray, x: FloatArray, y: FloatArray
 ) -> None:
     density = surface(points, x, y)
-    levels = _levels_of(density)
+    levels = levels_of(density)
     shades = [to_rgba(look.colour, 0.15 + 0.18 * step) for step in range(len(levels))]
     axes.contourf(x, y, density, levels=[*levels, float(density.max()) * 1.01], colors=shades)
     axes.contour(
@@ -305,7 +305,7 @@ def inputs(subject: Subject) -> Drawn | None:
     if plane is None:
         return None
     points = [plane.of(flat(each)) for each in draws.few]
-    x, y = _frame(np.concatenate(points))
+    x, y = frame(np.concatenate(points))
     figure = new_figure(3.8, width=6.2)
     axes = figure.subplots()
     handles, parts = [], []
@@ -313,7 +313,7 @@ def inputs(subject: Subject) -> Drawn | None:
         colour, line = PALETTE[number % len(PALETTE)], LINES[number % len(LINES)]
         marker = MARKERS[number % len(MARKERS)]
         density = surface(found, x, y)
-        axes.contour(x, y, density, levels=_levels_of(density), colors=colour, linestyles=line,
+        axes.contour(x, y, density, levels=levels_of(density), colors=colour, linestyles=line,
                      linewidths=1.2)  # fmt: skip
         middle = found.mean(0)
         axes.plot(*middle, marker=marker, color=colour)

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from nppr.noise import Dependency
 from nppr.report.evidence import Evidence
-from nppr.report.figures import as_svg, colour_of, figures_of
-from nppr.report.figures.style import INK
-from nppr.report.figures.subject import headlines, percent
+from nppr.report.figures import as_svg, figures_of
+from nppr.report.figures.figure_style import INK, headlines, looks_of, percent
 from nppr.tally import Metric
 
 ORDER = [
@@ -69,7 +69,7 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
     drawn = run.drawn
     rows = headlines(run.report.results)
     assert "merged" not in drawn["radii"].alt
-    assert "a fit at the other radius may find worse" in drawn["radii"].caption
+    assert "a search at the other radius may find worse" in drawn["radii"].caption
     for source, row in rows.items():
         if source == "merged":
             continue
@@ -81,10 +81,10 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
         if row.metric is Metric.NPPR:
             assert f"NPPR {shown}" in drawn["floors"].alt
     for entry in run.report.distributions:
-        spread = entry["diagnostics"]["realised_std"]
+        spread = entry.diagnostics.realised_std
         assert f"realised standard deviation {spread:.2f}" in drawn["floors"].alt
-        for stage in entry["fit"]["stages"]:
-            assert f"loss {stage['loss'][0]:.2f} to {stage['loss'][-1]:.2f}" in drawn["history"].alt
+        for stage in entry.search.stages:
+            assert f"loss {stage.loss[0]:.2f} to {stage.loss[-1]:.2f}" in drawn["history"].alt
     assert percent(float(run.draws.weights.mean(0).max())) in drawn["weights"].alt
     rates = run.per_input.of("uniform")
     whole = (rates["rate"][rates["clean_correct"] == 1] == 1).mean()
@@ -94,26 +94,23 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
         assert each.caption.endswith(".")
 
 
-def test_a_source_has_one_colour_everywhere(pages: dict[str, str]) -> None:
+def test_a_source_has_one_colour_everywhere(pages: dict[str, str], run: Any) -> None:
+    looks = looks_of(run.report)
     for name in ("contours", "weights", "radii", "floors", "rates"):
         for source in ("nppr", "nppr:floor=0.5"):
-            assert colour_of(source).lower() in pages[name].lower(), (name, source)
+            assert looks[source].colour.lower() in pages[name].lower(), (name, source)
     for name in ("radii", "floors", "rates"):
-        assert colour_of("uniform").lower() in pages[name].lower()
+        assert looks["uniform"].colour.lower() in pages[name].lower()
 
 
 def test_what_is_missing_is_left_out(run: Any) -> None:
-    assert figures_of(run.report.model_copy(update={"distributions": (), "radii": ()})) == []
+    assert figures_of(run.report.model_copy(update={"distributions": (), "other_radii": ()})) == []
     only = figures_of(run.report, None, None)
     assert [each.id for each in only] == ["history", "radii", "floors"]
     assert [each.id for each in figures_of(run.report, None, Evidence())] == [
         each.id for each in only
     ]
-    blind = [
-        {**each, "family": {**each["family"], "dependency": "input"}}
-        for each in run.report.distributions
-    ]
-    assert not run.with_report(distributions=tuple(blind)).only("bands")
+    assert not run.depending_on(Dependency.INPUT).only("bands")
 
 
 @pytest.mark.parametrize(
