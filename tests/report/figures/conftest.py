@@ -64,11 +64,11 @@ class Finished:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     out = tmp_path_factory.mktemp("figures") / "run"
     assess(
-        inputs=50,
+        inputs=30,
         draws=8,
         budget=Budget.linf(0.2),
         sources="nppr,uniform,pgd:steps=2",
-        search=default_settings(Family(components=3), calls=2048, inputs=64),
+        search=default_settings(Family(components=3), calls=1024, inputs=64),
         fit_inputs=150,
         select_inputs=60,
         out=out,

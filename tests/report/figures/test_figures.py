@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -59,10 +58,12 @@ def test_ids_are_unique_in_a_page_and_references_find_them(pages: dict[str, str]
     assert {found for pair in wanted for found in pair if found} <= set(ids)
 
 
-def test_the_same_run_gives_the_same_bytes(pages: dict[str, str], run: Any) -> None:
-    again = replace(run, report=run.report)
-    assert again.drawn is not run.drawn
-    assert {name: as_svg(each) for name, each in again.drawn.items()} == pages
+def test_the_same_run_gives_the_same_bytes(run: Any) -> None:
+    names = ("contours", "tsne", "weights", "radii")
+    first, again = run.only(*names), run.only(*names)
+    assert list(first) == list(names)
+    for name in names:
+        assert as_svg(first[name]) == as_svg(again[name])
 
 
 def test_text_alternatives_hold_the_numbers(run: Any) -> None:
@@ -150,7 +151,7 @@ def test_noise_that_never_varies_does_not_fail(run: Any) -> None:
 
 def test_names_with_markup_are_text(run: Any) -> None:
     names = ["<script>x</script>", "$x_{", 'id="a" & b', "tab\there\x00", "🐱 猫", "", *"abcd"]
-    found = run.with_class_names(names).only("tsne", "inputs", "bands", "weights")
+    found = run.with_class_names(names).only("inputs", "bands", "weights")
     for each in found.values():
         page = as_svg(each)
         ElementTree.fromstring(page)

@@ -87,7 +87,9 @@ def results_of(estimates: Sequence[Estimate], source: str, **facts: Any) -> list
             source=source,
             **{
                 **{name: value for name, value in vars(each).items() if name in names},
-                **{"radius": RADIUS, "tally": source, **facts},
+                "radius": RADIUS,
+                "tally": source,
+                **facts,
             },
         )
         for each in estimates
@@ -155,8 +157,19 @@ def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int
 
 def won_by(noise: str, report: Report) -> Report:
     """The report with a reference noise that was worse than the learned noise of the smallest floor."""
+    own = {row.method: row for row in report.results if (row.source, row.metric) == (noise, "PR")}
     rows = tuple(
-        row.model_copy(update={"tally": noise}) if row.with_references and not row.floor else row
+        row.model_copy(
+            update={
+                "tally": noise,
+                **{
+                    name: getattr(own.get(row.method, row), name)
+                    for name in ("value", "low", "high")
+                },
+            }
+        )
+        if row.with_references and not row.floor
+        else row
         for row in report.results
     )
     first, *others = report.distributions
