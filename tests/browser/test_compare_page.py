@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from compare.runs import a_run, pr
 from nppr.compare import compare
@@ -13,6 +14,8 @@ from report.page.made_runs import MARKUP
 
 if TYPE_CHECKING:
     from browser.conftest import Browser
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_page_of_a_comparison(browser: Browser) -> None:

@@ -82,17 +82,23 @@ def names_of(groups: Sequence[Group]) -> list[str]:
 
 
 def differing_searches(groups: Sequence[Group], key: Key) -> str:
-    """The settings of the search behind a number in which entries differ, in words; empty if none."""
+    """The settings of the search behind a number in which entries differ, in words; empty if none.
+
+    Settings that only some entries have follow from others, and are listed only where there are none.
+    """
     rows = {at: headlines(group[0].report).get(key) for at, group in enumerate(groups)}
-    found = {at: row for at, row in rows.items() if row is not None and row.value is not None}
-    differing = _differing([_search_of(groups[at], row) for at, row in found.items()])
-    names = differing[0] if differing else ()
+    searches = {
+        at: _search_of(groups[at], row)
+        for at, row in rows.items()
+        if row is not None and row.value is not None
+    }
+    differing = _differing(list(searches.values()))
+    names = list(differing[0]) if differing else []
+    shared = [name for name in names if all(name in each for each in searches.values())]
     return "; ".join(
         f"{name}: "
-        + ", ".join(
-            f"{each[name]} in {letter(at)}" for at, each in zip(found, differing, strict=True)
-        )
-        for name in names
+        + ", ".join(f"{each.get(name, '-')} in {letter(at)}" for at, each in searches.items())
+        for name in shared or names
     )
 
 
