@@ -143,8 +143,8 @@ def test_spectrum_and_bounds_as_json(report: Report) -> None:
 def test_the_console_shows_the_table_and_failures(
     report: Report, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console.out, "file", None)
-    monkeypatch.setattr(console.err, "file", None)
+    monkeypatch.setattr(console.out, "_file", None)
+    monkeypatch.setattr(console.err, "_file", None)
     path = Path("runs", "x", "report.json")
     console.show_report(with_rows(report, failed("broken", Metric.PR, "why")), path)
     captured = capsys.readouterr()

@@ -18,7 +18,7 @@ from nppr.records import write_whole
 from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
 from nppr.report.model import SCHEMA_VERSION, ReportRecord, Result
-from nppr.report.page import page_figures, render
+from nppr.report.page import render
 from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
 from nppr.report.report import Report
 
@@ -161,7 +161,6 @@ def write_rendered(
     written = []
     if page:
         path = out or files.path / PAGE
-        text = render(files.report, files.per_input, files.evidence, page_figures(drawn))
-        write_whole(path, text)
+        write_whole(path, render(files.report, files.per_input, files.evidence, drawn))
         written.append(path)
     return written + (save(drawn, folder, figures) if figures else [])

@@ -9,7 +9,7 @@ import torch
 
 from nppr.noise import Dependency
 from nppr.report.evidence import Evidence
-from nppr.report.figures import as_svg, figures_of
+from nppr.report.figures import figures_of
 from nppr.report.figures.figure_style import INK, headlines, looks_of, percent
 from nppr.tally import Metric
 
@@ -21,7 +21,7 @@ ORDER = [
 
 @pytest.fixture(scope="module")
 def pages(run: Any) -> dict[str, str]:
-    return {name: as_svg(each) for name, each in run.drawn.items()}
+    return {name: each.svg for name, each in run.drawn.items()}
 
 
 def test_a_run_with_everything_has_every_figure_in_order(run: Any) -> None:
@@ -46,6 +46,7 @@ def test_a_figure_stands_by_itself(pages: dict[str, str], run: Any, name: str) -
     )
     assert len(page) <= 150_000
     assert INK not in page
+    assert " style=" not in page
     assert "currentColor" in page
     assert "<text" in page
 
@@ -63,7 +64,7 @@ def test_the_same_run_gives_the_same_bytes(run: Any) -> None:
     first, again = run.only(*names), run.only(*names)
     assert list(first) == list(names)
     for name in names:
-        assert as_svg(first[name]) == as_svg(again[name])
+        assert first[name].svg == again[name].svg
 
 
 def test_text_alternatives_hold_the_numbers(run: Any) -> None:
@@ -132,7 +133,7 @@ def test_little_is_enough(run: Any, inputs: int, draws: int, components: int) ->
     )
     small = small.only(*ORDER[:7])
     for each in small.values():
-        ElementTree.fromstring(as_svg(each))
+        ElementTree.fromstring(each.svg)
     assert ("means" in small) == (components > 1)
     assert {"covariances", "weights"} <= small.keys()
 
@@ -146,18 +147,18 @@ def test_noise_that_never_varies_does_not_fail(run: Any) -> None:
     almost[0, 0] = 0.5
     found = run.with_draws(many=almost).only("contours", "tsne", "bands")
     for name in ("contours", "tsne", "bands"):
-        ElementTree.fromstring(as_svg(found[name]))
+        ElementTree.fromstring(found[name].svg)
 
 
 def test_names_with_markup_are_text(run: Any) -> None:
     names = ["<script>x</script>", "$x_{", 'id="a" & b', "tab\there\x00", "🐱 猫", "", *"abcd"]
     found = run.with_class_names(names).only("inputs", "bands", "weights")
     for each in found.values():
-        page = as_svg(each)
+        page = each.svg
         ElementTree.fromstring(page)
         assert "<script" not in page
-    assert "&lt;script" in as_svg(found["bands"])
-    assert 'id="a" &amp; b' in as_svg(found["bands"])
+    assert "&lt;script" in found["bands"].svg
+    assert 'id="a" &amp; b' in found["bands"].svg
 
 
 def test_two_hundred_classes_stay_readable(run: Any) -> None:
@@ -166,6 +167,6 @@ def test_two_hundred_classes_stay_readable(run: Any) -> None:
     many = run.with_class_names(names).with_draws(labels=labels)
     many = many.only("tsne", "bands", "weights")
     for name in ("tsne", "bands", "weights"):
-        page = as_svg(many[name])
+        page = many[name].svg
         assert len(re.findall(r">class \d+<", page)) <= 30, name
         assert len(page) <= 150_000
