@@ -292,7 +292,7 @@ FONT = re.compile(r"(?P<before>.*?)(?P<size>[\d.]+(?:px|pt))\s+(?P<family>.+)")
 
 
 def _cleaned_tree(drawn: Drawn, ink: str) -> ElementTree.Element:
-    """The tree of a figure, without sizes, and without style attributes: a page's policy refuses them."""
+    """The tree of a figure without sizes and style attributes, which the policy of a page refuses."""
     file = io.StringIO()
     with styled(), mpl.rc_context({"svg.hashsalt": drawn.id}):
         drawn.figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
