@@ -22,7 +22,7 @@ from nppr.compare.compare_views import (
     values_table,
 )
 from nppr.compare.comparison import Compared
-from nppr.noise import Dependency, Family
+from nppr.noise import Dependency, Family, Rule
 from nppr.report import RunFiles
 from nppr.search import SearchSettings, default_settings
 from nppr.search.search_record import (
@@ -118,7 +118,7 @@ def searched(
         conditions=SearchConditions(**{**given, "fingerprint": name, **(conditions or {})}),
     )  # fmt: skip
     made = DistributionRecord(
-        name="nppr", fit_seed=None, budget=budget, family=Family(), rule="weights", features=8,
+        name="nppr", fit_seed=None, budget=budget, family=Family(), rule=Rule.WEIGHTS, features=8,
         search=search, diagnostics=DIAGNOSTICS,
     )  # fmt: skip
     uniform = tally(sources["uniform"].correct, 16, ALL)

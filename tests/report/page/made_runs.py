@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppr.noise import Dependency, Family
+from nppr.noise import Dependency, Family, Rule
 from nppr.report.evidence import Evidence, Worst, write_evidence
 from nppr.report.model import (
     DataRecord,
@@ -244,7 +244,7 @@ def _made(floor: float) -> DistributionRecord:
         fit_seed=None,
         budget=BUDGET,
         family=Family(floor=floor),
-        rule="weights",
+        rule=Rule.WEIGHTS,
         features=64,
         search=search,
         diagnostics=Diagnostics(

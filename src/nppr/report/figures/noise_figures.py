@@ -268,11 +268,20 @@ def _scatter(
 ) -> None:
     rest = ~np.isin(labels, shown)
     if rest.any():
-        axes.scatter(*points[rest].T, s=8, color=INK, alpha=0.25, linewidths=0, label="other")
+        axes.scatter(
+            points[rest, 0],
+            points[rest, 1],
+            s=8,
+            color=INK,
+            alpha=0.25,
+            linewidths=0,
+            label="other",
+        )
     for number, label in enumerate(shown.tolist()):
         colour = PALETTE[number % len(PALETTE)]
         marker = MARKERS[(number + number // len(PALETTE)) % len(MARKERS)]
-        axes.scatter(*points[labels == label].T, s=16, color=colour, marker=marker, alpha=0.8,
+        x, y = points[labels == label].T
+        axes.scatter(x, y, s=16, color=colour, marker=marker, alpha=0.8,
                      linewidths=0, label=subject.class_name(label))  # fmt: skip
     axes.set_xticks([])
     axes.set_yticks([])
