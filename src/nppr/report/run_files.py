@@ -159,10 +159,9 @@ def write_rendered(
         manifest.add(files.path / PAGE, *images)
     written = []
     if page:
-        from nppr.report.page import page_figures, render  # most runs show no page
+        from nppr.report.page import render  # most runs show no page
 
         path = out or files.path / PAGE
-        text = render(files.report, files.per_input, files.evidence, page_figures(drawn))
-        write_whole(path, text)
+        write_whole(path, render(files.report, files.per_input, files.evidence, drawn))
         written.append(path)
     return written + (save(drawn, folder, figures) if figures else [])

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compare.runs import Measured, a_run, lines_of, pr, written
-from nppr.compare import compare
-from nppr.compare.schema import Comparison, Difference
+from compare.runs import Measured, a_run, lines_of, pr, with_rows, written
+from nppr.compare import Comparison, compare
+from nppr.compare.compare_runs import group_seeds
+from nppr.compare.comparison import Difference
 from nppr.errors import NpprError
-from nppr.report.folder import RunFiles
-from nppr.report.per_input import PerInput
-from nppr.report.schema import failed
+from nppr.report import PerInput, RunFiles
 from nppr.statistics.estimates import APPROXIMATE
 from nppr.tally import Metric
+from report.page.made_runs import failed
 
 N = 600
 ALL = np.ones(N, np.bool_)
@@ -59,9 +59,9 @@ def test_a_run_and_its_copy_do_not_differ_at_all() -> None:
 
 
 def test_a_constant_shift_has_no_width() -> None:
-    right = np.random.default_rng(3).integers(0, 12, N)
+    correct = np.random.default_rng(3).integers(0, 12, N)
     runs = [
-        a_run(name, ALL, {"uniform": Measured(Metric.PR, right + more, 16)}, classifier=name)
+        a_run(name, ALL, {"uniform": Measured(Metric.PR, correct + more, 16)}, classifier=name)
         for name, more in (("a", 4), ("b", 0))
     ]
     found = difference_of(compare(runs))
@@ -232,9 +232,9 @@ def test_merged_and_attacks_are_compared() -> None:
         broken = (attack.correct == 1) & (lines_of(run).of("uniform")["rate"] == 1)
         row = run.report.headline("pgd", Metric.AR)
         assert row is not None
-        merged = row.model_copy(update={"source": "merged", "value": float(broken.mean())})
-        report = run.report.model_copy(update={"results": (*run.report.results, merged)})
-        runs.append(replace(run, report=report))
+        value = float(broken.mean())
+        merged = row.model_copy(update={"source": "merged", "value": value, "tally": None})
+        runs.append(with_rows(run, merged))
     found = compare(runs)
     assert difference_of(found, "pgd", Metric.AR).separated
     assert difference_of(found, "merged", Metric.AR).value < 0
@@ -242,11 +242,10 @@ def test_merged_and_attacks_are_compared() -> None:
     assert metrics == [Metric.ACCURACY, Metric.AR, Metric.AR, Metric.PR]
 
 
-def test_a_failed_and_a_missing_source_say_so() -> None:
+def test_a_failed_and_a_missing_source_are_named() -> None:
     first, second = pair()
-    broken = failed("pgd", Metric.AR, 0.95, "out of memory")
-    report = first.report.model_copy(update={"results": (*first.report.results, broken)})
-    found = compare([replace(first, report=report), second])
+    broken = failed("pgd", Metric.AR, "out of memory")
+    found = compare([with_rows(first, broken), second])
     compared = found.of("pgd", Metric.AR)
     assert compared is not None
     assert [standing.error for standing in compared.standings] == [
@@ -327,3 +326,16 @@ def test_a_missing_folder_and_a_wrong_confidence_are_one_line(tmp_path: Path) ->
     assert "\n" not in str(caught.value)
     with pytest.raises(NpprError, match="`confidence`"):
         compare([run, run], confidence=1.0)
+
+
+def test_runs_of_the_same_seed_stay_apart() -> None:
+    runs = [a_run(name, ALL, {}, seed=seed) for name, seed in (("x", 0), ("y", 1), ("z", 1))]
+    assert [len(group) for group in group_seeds(runs)] == [1, 1, 1]
+    assert [len(group) for group in group_seeds(runs[:2])] == [2]
+
+
+def test_the_order_of_entries_is_that_of_the_runs() -> None:
+    first, second = (a_run(name, ALL, {}, classifier=name, seed=5) for name in "ba")
+    again = a_run("c", ALL, {}, classifier="b", seed=1)
+    found = group_seeds([first, second, again])
+    assert [[str(run.path) for run in group] for group in found] == [["c", "b"], ["a"]]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nppr.report.figures.contours import frame, levels_of
-from nppr.report.figures.projection import curve, flat, plane_of, surface
+from nppr.report.figures.noise_figures import curve, flat, frame, levels_of, plane_of, surface
 
 
 @pytest.mark.parametrize(("draws", "pixels"), [(400, 30), (20, 90)])

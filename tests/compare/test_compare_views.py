@@ -7,23 +7,29 @@ import io
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from compare.runs import Measured, a_run, pr
+from compare.runs import Measured, a_run, pr, with_rows
 from nppr.compare import Comparison, compare, read_comparison
-from nppr.compare.files import FORMATS, to_latex, to_md, write_comparison
-from nppr.compare.page import page_of
-from nppr.compare.tables import long_table, paper_table
-from nppr.compare.wording import answer
+from nppr.compare.compare_views import (
+    FORMATS,
+    answer,
+    long_table,
+    page_of,
+    paper_table,
+    to_latex,
+    to_md,
+    write_comparison,
+)
 from nppr.errors import NpprError
-from nppr.report.folder import RunFiles
-from nppr.report.schema import failed
+from nppr.report import RunFiles
+from nppr.report.findings import headline_of
 from nppr.tally import Metric
+from report.page.made_runs import failed, made_report, won_by
 
 EVIL = "<script>alert(1)</script>|&_%$#{}~^\\"
 N = 500
@@ -75,14 +81,16 @@ def test_json_is_read_again(comparison: Comparison, tmp_path: Path) -> None:
         "compare.json", "compare.html", "compare.md", "compare.csv", "compare.tex",
     ]  # fmt: skip
     assert read_comparison(tmp_path / "compare.json") == comparison
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(p.name for p in written)
+    held = sorted(path.name for path in tmp_path.iterdir())
+    assert held == sorted([*(path.name for path in written), "manifest.json"])
 
 
 def test_only_what_is_asked_for_is_written_and_the_truth(
     comparison: Comparison, tmp_path: Path
 ) -> None:
     write_comparison(tmp_path, comparison, ["md"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["compare.json", "compare.md"]
+    held = sorted(path.name for path in tmp_path.iterdir())
+    assert held == ["compare.json", "compare.md", "manifest.json"]
 
 
 def test_another_comparison_is_not_replaced_unasked(comparison: Comparison, tmp_path: Path) -> None:
@@ -98,16 +106,16 @@ def test_another_comparison_is_not_replaced_unasked(comparison: Comparison, tmp_
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda text: text[:200], "cannot read"),
+        (lambda text: text[:200], "cut off or edited"),
         (
-            lambda text: text.replace('"schema_version": 1', '"schema_version": 9'),
-            "version 1, got 9",
+            lambda text: text.replace('"schema_version": 2', '"schema_version": 9'),
+            "version 2, got 9",
         ),
         (
             lambda text: text.replace('"confidence": 0.95', '"confidence": "much"', 1),
             "'confidence'",
         ),
-        (lambda text: f"[{text}]", "cannot read"),
+        (lambda text: f"[{text}]", "field ''"),
     ],
     ids=["cut", "newer", "edited", "list"],
 )
@@ -130,6 +138,16 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     (tmp_path / "file").write_text("")
     with pytest.raises(NpprError, match="`out` must be a place that can be written"):
         write_comparison(tmp_path / "file" / "in", comparison)
+
+
+@pytest.mark.parametrize("name", ["compare.csv", "compare.json", "notes.txt"])
+def test_files_that_are_of_no_comparison_are_never_replaced(
+    comparison: Comparison, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(NpprError, match="holds other files"):
+        write_comparison(tmp_path, comparison, overwrite=True)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
 
 
 def test_csv_has_all_digits(comparison: Comparison) -> None:
@@ -202,15 +220,14 @@ def test_the_page_escapes_names_and_says_every_figure(comparison: Comparison) ->
             assert sum(printed in said for said in page.said) >= 1
             assert printed in page.text
     assert "http://" not in text.replace("http://www.w3.org", "")
-    assert "surely ahead" in answer(comparison)
+    assert "other is ahead" in answer(comparison) or "B is ahead" in answer(comparison)
 
 
 def test_failures_and_markup_in_them_are_shown() -> None:
     ones = np.ones(20, np.bool_)
     runs = [a_run(name, ones, {}, classifier=name) for name in "ab"]
-    broken = failed("pgd", Metric.AR, 0.95, "<b>why</b>")
-    report = runs[0].report.model_copy(update={"results": (*runs[0].report.results, broken)})
-    found = compare([replace(runs[0], report=report), runs[1]])
+    broken = failed("pgd", Metric.AR, "<b>why</b>")
+    found = compare([with_rows(runs[0], broken), runs[1]])
     page = Page(page_of(found))
     assert "<b>why</b>" in page.text
     assert "b" not in page.tags
@@ -225,3 +242,41 @@ def test_every_format_renders_one_entry_of_seeds() -> None:
     for _, render in FORMATS.values():
         assert "±" in render(found) or r"\pm" in render(found) or "std" in render(found)
     assert "2 seeds" in answer(found)
+
+
+@pytest.mark.parametrize("winner", [None, "gaussian"])
+def test_the_answer_is_that_of_the_runs_pages(tmp_path: Path, winner: str | None) -> None:
+    runs = []
+    for name in ("a", "b"):
+        report, per_input = made_report(inputs=200)
+        report = won_by(winner, report) if winner else report
+        classifier = report.classifier.model_copy(update={"name": name})
+        kept = tuple(row for row in report.results if row.source != "merged")
+        report = report.model_copy(update={"classifier": classifier, "results": kept})
+        runs.append(RunFiles(tmp_path / name, report, per_input, None))
+    found = compare(runs)
+    first = next(result for result in found.results if result.metric is Metric.NPPR)
+    for run, standing in zip(runs, first.standings, strict=True):
+        row = headline_of(run.report).row
+        assert row is not None
+        assert (first.source, standing.value) == (row.name, row.value)
+    assert f"({first.source})" in answer(found)
+    order = [each.source for each in found.results if each.metric is Metric.NPPR]
+    expected = ["nppr or noise", "nppr", "nppr:floor=0.5"]
+    assert order == (expected if winner else expected[1:])
+
+
+def test_an_untested_interval_of_a_difference_is_not_quoted() -> None:
+    always = Measured(Metric.PR, np.full(40, 16), 16)
+    runs = [a_run(n, np.ones(40, np.bool_), {"uniform": always}, classifier=n) for n in "ab"]
+    comparison = compare(runs)
+    compared = comparison.of("uniform", Metric.PR)
+    assert compared is not None
+    found = compared.differences[0]
+    assert found.flags
+    assert found.guaranteed_high is not None
+    assert found.guaranteed_high > 0.01
+    text = answer(comparison)
+    assert f"0.0 points ({-100 * found.guaranteed_high:.1f} to " in text
+    assert ", guaranteed) does not separate them" in text
+    assert "-0.0" not in text
