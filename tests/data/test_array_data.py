@@ -62,10 +62,9 @@ def test_fixed_disjoint_stratified_splits() -> None:
 def test_images_are_scikit_learns() -> None:
     from sklearn.datasets import load_digits
 
-    data = load_data("digits")
-    x, y = data.evaluate.batch(np.array([0, 100]))
-    truth = load_digits()
-    for row, position in enumerate((0, 100)):
-        index = data.evaluate.indices[position]
-        assert np.allclose(x[row, 0].numpy() * 16, truth.images[index])
-        assert int(y[row]) == truth.target[index]
+    data, truth = load_data("digits"), load_digits()
+    for split in data.splits:
+        x, y = split.batch(np.arange(len(split)))
+        assert np.array_equal(x[:, 0].numpy() * 16, truth.images[split.indices])
+        assert np.array_equal(y.numpy(), truth.target[split.indices])
+    assert data.class_names == tuple(map(str, truth.target_names))

@@ -124,13 +124,13 @@ def test_two_data_sets_in_one_folder(tmp_path: Path) -> None:
 
 
 def swelling_tar(path: Path, members: list[tuple[str, bytes, int]]) -> Path:
-    """An archive of members of zeros, each with its name, type and size."""
+    """An archive of members of zeros, each with its name, type and size; it ends after 16 MiB of one."""
     with gzip.open(path, "wb") as stream:
         for name, kind, size in members:
             member = tarfile.TarInfo(name)
             member.type, member.size = kind, size
             stream.write(member.tobuf(tarfile.GNU_FORMAT))
-            stream.write(bytes(-(-size // 512) * 512))
+            stream.write(bytes(min(-(-size // 512) * 512, 16 << 20)))
         stream.write(bytes(1024))
     return path
 

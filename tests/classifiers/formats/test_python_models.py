@@ -6,7 +6,7 @@ from torch import nn
 
 from nppr.classifiers import load_classifier
 from nppr.errors import ClassifierError, WeightsError
-from nppr.tensor_files import write_tensors
+from nppr.records import write_tensors
 
 CODE = """
 from torch import nn
