@@ -124,7 +124,7 @@ def test_two_data_sets_in_one_folder(tmp_path: Path) -> None:
 
 
 def swelling_tar(path: Path, members: list[tuple[str, bytes, int]]) -> Path:
-    """An archive of members of zeros, each with its name, type and size; it ends after 16 MiB of one."""
+    """An archive of members of zeros, with name, type and size; a longer one ends after 16 MiB."""
     with gzip.open(path, "wb") as stream:
         for name, kind, size in members:
             member = tarfile.TarInfo(name)

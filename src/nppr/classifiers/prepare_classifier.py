@@ -37,14 +37,13 @@ GRADIENT_AGREEMENT = 0.05
 """Largest length of a difference of input gradients, relative to their length."""
 
 GAIN = 1.03
-"""A form must be this much faster to be kept: less is noise of the clock."""
+"""A form must be this much faster to be kept: less is timing noise."""
 
 FORMS = ("folded", "channels_last")
 """All forms: asked for by name, those that agree are taken without timing them."""
 
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
-
-TURN_SECONDS = 0.08
+TURNS = 3
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Prepared:
     """A classifier ready to measure with.
 
     `reference` is the model as it was given; `fast` agrees with it and is what the images go
-    through. Decisions too close to call are settled by `reference` (see `measure`).
+    through. Decisions too close to call are settled by `reference` (see `measurement`).
     """
 
     reference: Classifier
@@ -198,36 +197,25 @@ def _agree(candidate: Classifier, reference: Classifier, probe: Tensor) -> bool:
 
 
 def _close(found: Tensor, true: Tensor) -> bool:
-    if found.shape != true.shape:
-        return False
-    return bool((found - true).abs().max() <= AGREEMENT * true.abs().max())
+    return found.shape == true.shape and bool(
+        (found - true).abs().max() <= AGREEMENT * true.abs().max()
+    )
 
 
 def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
-    """Whether a form is faster by more than the noise of the clock."""
-    ours, theirs = _seconds([candidate, best], x, turns=3)
-    return ours * GAIN < theirs
+    """Whether a form is faster by more than timing noise, in turns under the same load."""
+    with frozen(candidate) as ours, frozen(best) as theirs:
+        _seconds(ours, x), _seconds(theirs, x)  # the first pass of a form takes longer
+        times = [(_seconds(ours, x), _seconds(theirs, x)) for _ in range(TURNS)]
+    return min(own for own, _ in times) * GAIN < min(other for _, other in times)
 
 
-def _seconds(classifiers: Sequence[Classifier], x: Tensor, turns: int = 1) -> list[float]:
-    """Best time of a forward pass of each, taken in turns so that all run under the same load.
-
-    There are twice as many turns where those are quick: a small network takes milliseconds.
-    """
-    times: list[list[float]] = [[] for _ in classifiers]
-    with contextlib.ExitStack() as stack, torch.inference_mode():
-        models = [stack.enter_context(frozen(each)) for each in classifiers]
-        for model in models:
-            model.logits(x)
-        while len(times[0]) < turns or (
-            len(times[0]) < 2 * turns and sum(times[0]) < turns * TURN_SECONDS
-        ):
-            for model, own in zip(models, times, strict=True):
-                start = time.perf_counter()
-                # Reading a number back waits for asynchronous devices.
-                float(model.logits(x).sum())
-                own.append(time.perf_counter() - start)
-    return [min(own) for own in times]
+@torch.inference_mode()
+def _seconds(model: FrozenClassifier, x: Tensor) -> float:
+    """Time of a forward pass."""
+    start = time.perf_counter()
+    float(model.logits(x).sum())  # reading a number back waits for asynchronous devices
+    return time.perf_counter() - start
 
 
 def _best_micro_batch(
@@ -270,7 +258,10 @@ def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, flo
 
 def _speed(classifier: Classifier, probe: Tensor, size: int) -> float:
     """Images per second in batches of this size."""
-    return size / _seconds([classifier], _repeat(probe, size))[0]
+    x = _repeat(probe, size)
+    with frozen(classifier) as model:
+        _seconds(model, x)
+        return size / _seconds(model, x)
 
 
 def _repeat(probe: Tensor, size: int) -> Tensor:
