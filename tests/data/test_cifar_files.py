@@ -106,9 +106,9 @@ def test_bad_batches_are_named(tmp_path: Path, batch: object, message: str) -> N
 
 def test_pixels_stay_8_bit(tmp_path: Path) -> None:
     data = load_data(layouts.cifar_10(tmp_path)[0])
-    for part in (data.fit, data.evaluate):
-        assert isinstance(part.images, PixelImages)
-        assert part.images.pixels.dtype == np.uint8
+    for split in (data.fit, data.evaluate):
+        assert isinstance(split.images, PixelImages)
+        assert split.images.pixels.dtype == np.uint8
 
 
 def test_unknown_split_lists_the_splits(tmp_path: Path) -> None:

@@ -31,10 +31,10 @@ def test_one_split(tmp_path: Path, layout: str, kind: Any) -> None:
     stored = x if kind is np.uint8 else (x / 255).astype(kind)
     data = load_data(save(tmp_path / "a.npz", x=stored, y=LABELS))
     assert [len(data.fit), len(data.select), len(data.evaluate)] == [10, 4, 6]
-    for part in (data.fit, data.select, data.evaluate):
-        found, _ = part.batch(np.arange(len(part)))
-        assert np.array_equal(layouts.eight_bit(found), pixels[part.indices])
-        assert np.array_equal(part.labels, LABELS[part.indices])
+    for split in data.splits:
+        found, _ = split.batch(np.arange(len(split)))
+        assert np.array_equal(layouts.eight_bit(found), pixels[split.indices])
+        assert np.array_equal(split.labels, LABELS[split.indices])
 
 
 def test_own_splits_and_column_labels(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_an_array_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> 
 @pytest.mark.usefixtures("small_limit")
 def test_arrays_are_counted_together(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
-    for part in ("train", "test"):
-        swelling(path, f"x_{part}", (128, 1, 1024, 1024), 128 * MIB)
-        swelling(path, f"y_{part}", (MIB,), MIB)
+    for split in ("train", "test"):
+        swelling(path, f"x_{split}", (128, 1, 1024, 1024), 128 * MIB)
+        swelling(path, f"y_{split}", (MIB,), MIB)
     with (
         layouts.little_memory(),
         pytest.raises(DataError, match="and the others takes more than 200 "),

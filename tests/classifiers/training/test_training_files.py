@@ -73,9 +73,9 @@ def test_damage_is_always_found(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
     checkpoint = checkpoint_of(*stepped(Optimiser.SGD, 1))
-    for changes in ({"format": 99}, {"standing": []}, {"threads": "many"}, {"settings": None}):
-        write_record(path, checkpoint.tensors, {**checkpoint.model_dump(), **changes})
-        with pytest.raises(RunFolderError, match=f"cannot be read.*{next(iter(changes))}"):
+    for name, value in (("format", 99), ("standing", []), ("threads", "many"), ("settings", None)):
+        write_record(path, checkpoint.tensors, {**checkpoint.model_dump(), name: value})
+        with pytest.raises(RunFolderError, match=f"cannot be read.*{name}"):
             Checkpoint.load(path)
     for metadata in ({}, {"record": "{}"}, {"record": "[]", "checksum": "0"}):
         write_tensors(path, checkpoint.tensors, metadata)
