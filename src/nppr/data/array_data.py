@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from importlib.util import find_spec
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from nppr.data.data_set import Data, check_range
+from nppr.data.file_trees import reading
 from nppr.data.image_sets import TensorImages
 from nppr.data.splits import THREE_WAY, divide
 from nppr.errors import DataError
@@ -57,14 +58,16 @@ def load_digits() -> Data:
 
     Reference: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
-    # Its file is read directly: importing scikit-learn takes longer than importing PyTorch.
-    package = find_spec("sklearn")
-    assert package is not None
-    path = Path(str(package.origin)).parent / "datasets" / "data" / "digits.csv.gz"
-    table = np.loadtxt(path, delimiter=",")
+    found = importlib.util.find_spec("sklearn")  # to import it would take as long as PyTorch
+    assert found is not None  # nppr depends on it
+    assert found.submodule_search_locations is not None
+    path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    with reading(str(path)):
+        table = np.loadtxt(path, delimiter=",")
     return from_arrays(
         torch.from_numpy(table[:, :-1].reshape(-1, 1, 8, 8) / 16.0).float(),
         table[:, -1].astype(np.int64),
         name="digits",
+        class_names=tuple(map(str, range(10))),
         shares=(900 / 1797, 300 / 1797),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -91,32 +91,30 @@ def train(
     examples = Examples(data)
     shape = image_shape(data)
     settings = settings or default_settings(architecture, shape)
-    module = _untrained(architecture, data.classes, shape, settings).to(usable_device(device))
-    choices = {
+    place = usable_device(device)
+    module = _untrained(architecture, data.classes, shape, settings).to(place)
+    choices: dict[str, Value] = {
         "model": architecture,
         "data": data.name,
         "classes": data.classes,
         "images": examples.fingerprint(),
         **settings.described(),
     }
-    bare = Classifier(module, name=architecture)
-    check_classifier(bare, examples.batch(np.arange(1))[0].to(bare.device), data.classes)
+    first = examples.batch(np.arange(1))[0].to(place)
+    check_classifier(Classifier(module, name=architecture), first, data.classes)
     outputs = Outputs(Path(out))
     held = outputs.begin(choices, resume=resume, overwrite=overwrite)
     mean, std = (held.mean, held.std) if held else examples.normalisation()
-    standing = held.standing if held else Standing()
-    optimiser = build_optimiser(module.parameters(), settings)
-    if held:
-        held.restore(module, optimiser)
     classifier = Classifier(module, mean=mean, std=std, name=architecture)
-    training = _Training(
-        classifier, module, optimiser, examples, settings, standing, choices, outputs, progress
-    )
+    training = _Training(classifier, module, examples, settings, choices, outputs, progress)
+    if held:
+        training.standing = held.standing
+        held.restore(module, training.optimiser)
     with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
         training.run()
         reached = accuracy(classifier, data)
     outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
-    return Trained(outputs.weights, outputs.log, tuple(standing.finished), reached)
+    return Trained(outputs.weights, outputs.log, tuple(training.standing.finished), reached)
 
 
 def _untrained(
@@ -144,19 +142,22 @@ def _threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Training:
     """A training under way; `choices` determine its weights, `progress` is called after every step."""
 
     classifier: Classifier
     module: nn.Module
-    optimiser: torch.optim.Optimizer
     examples: Examples
     settings: TrainSettings
-    standing: Standing
-    choices: Mapping[str, Value]
+    choices: dict[str, Value]
     outputs: Outputs
     progress: Callable[[TrainProgress], None] | None
+
+    def __post_init__(self) -> None:
+        self.standing = Standing()
+        self.optimiser = build_optimiser(self.module.parameters(), self.settings)
+        self.steps = steps_per_epoch(self.settings, len(self.examples))
 
     def run(self) -> None:
         """Train to the end of the last epoch; save after every epoch and when interrupted.
@@ -164,23 +165,21 @@ class _Training:
         PyTorch's own random numbers (dropout) are seeded in every step, and those of the caller are
         as they were afterwards.
         """
-        standing = self.standing
         with torch.random.fork_rng(devices=[]), held_back() as interrupt:
             self.module.train()
-            while standing.epoch <= self.settings.epochs:
-                plan = EpochPlan.draw(self.settings, len(self.examples), standing.epoch)
-                for positions in plan.batches[standing.step :]:
+            while self.standing.epoch <= self.settings.epochs:
+                plan = EpochPlan.draw(self.settings, len(self.examples), self.standing.epoch)
+                for positions in plan.batches[self.standing.step :]:
                     self._step(plan, positions)
                     try:
                         self._report()
                         interrupt.raise_if_asked()
                     except KeyboardInterrupt:
-                        self._require_finite()
-                        self._save()
+                        self._save(self.standing)
                         raise
-                self._require_finite()
-                standing.end_epoch()
-                self._save()
+                after = self.standing.next_epoch()
+                self._save(after)
+                self.standing = after
                 interrupt.raise_if_asked()
             self.module.eval()
 
@@ -201,16 +200,14 @@ class _Training:
         self.standing.add_step(loss, correct, len(x))
 
     def _update(self, x: Tensor, y: Tensor, positions: IntArray) -> tuple[float, int]:
-        """Perturb if so set, then step along the gradient; mean loss and correct answers."""
+        """Perturb if so set, then step along the gradient; mean loss and correct predictions."""
         settings, epoch, step = self.settings, self.standing.epoch, self.standing.step
         torch.manual_seed(key(settings.seed, "train/network", step, epoch))
         if settings.adversary is not None:
             draws = start_draws(settings.seed, epoch, positions, x)
             x = adversarial(self.classifier, x, y, settings.adversary, draws)
-        per_epoch = steps_per_epoch(settings, len(self.examples))
-        set_rate(
-            self.optimiser, settings, (epoch - 1) * per_epoch + step, settings.epochs * per_epoch
-        )
+        done, steps = (epoch - 1) * self.steps + step, settings.epochs * self.steps
+        set_rate(self.optimiser, settings, done, steps)
         logits = self._forward(x)
         loss = F.cross_entropy(logits, y, label_smoothing=settings.label_smoothing)
         value = float(loss.detach())
@@ -234,26 +231,26 @@ class _Training:
 
     def _report(self) -> None:
         if self.progress is not None:
-            now, steps = self.standing.result, steps_per_epoch(self.settings, len(self.examples))
-            epochs, step = self.settings.epochs, self.standing.step
-            self.progress(TrainProgress(now.epoch, epochs, step, steps, now.loss, now.accuracy))
+            now, epochs, step = self.standing.result, self.settings.epochs, self.standing.step
+            self.progress(
+                TrainProgress(now.epoch, epochs, step, self.steps, now.loss, now.accuracy)
+            )
 
-    def _require_finite(self) -> None:
-        """Raise before a broken network takes the place of the last good checkpoint."""
-        for name, tensor in self.module.state_dict().items():
+    def _save(self, standing: Standing) -> None:
+        """Replace the checkpoint, but not by a broken network."""
+        tensors = self.module.state_dict()
+        for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise self._diverged(f"NaN or Inf in {name!r}")
-
-    def _save(self) -> None:
-        tensors = {f"model/{name}": value for name, value in self.module.state_dict().items()}
+        memory = add_prefix("optimiser/", optimiser_tensors(self.optimiser))
         with self.outputs.writing():
             Checkpoint(
-                settings=dict(self.choices),
+                settings=self.choices,
                 threads=torch.get_num_threads(),
                 mean=self.classifier.mean or (),
                 std=self.classifier.std or (),
-                standing=self.standing,
-                tensors=tensors | add_prefix("optimiser/", optimiser_tensors(self.optimiser)),
+                standing=standing,
+                tensors=add_prefix("model/", tensors) | memory,
             ).save(self.outputs.checkpoint)
 
     def _diverged(self, what: str) -> SpecError:

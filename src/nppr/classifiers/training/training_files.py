@@ -53,31 +53,28 @@ class Standing(BaseModel):
     finished: list[EpochResult] = []
 
     def add_step(self, loss: float, correct: int, images: int) -> None:
-        """Count a step with this mean loss."""
+        """Add a step with this mean loss over its images."""
         self.step += 1
         self.seen += images
         self.correct += correct
         self.loss += loss * images
-
-    def end_epoch(self) -> None:
-        """Turn to the next epoch."""
-        self.finished.append(self.result)
-        self.epoch += 1
-        self.step = self.seen = self.correct = 0
-        self.loss = 0.0
 
     @property
     def result(self) -> EpochResult:
         """The epoch under way as it is now."""
         return EpochResult(self.epoch, self.loss / self.seen, self.correct / self.seen)
 
+    def next_epoch(self) -> Standing:
+        """The start of the next epoch."""
+        return Standing(epoch=self.epoch + 1, finished=[*self.finished, self.result])
+
 
 class Checkpoint(BaseModel, arbitrary_types_allowed=True):
-    """The state that a training is in.
+    """The state of a training with these `settings`.
 
-    `settings` are those of the training it belongs to. `threads` is the number it runs with: another
-    number adds in another order and rounds differently. `tensors` are those of the network and of the
-    optimiser, under `model/NAME` and `optimiser/NUMBER/NAME`.
+    `threads` is the number it runs with: another number adds in another order and rounds differently.
+    `tensors` are those of the network and of the optimiser, under `model/NAME` and
+    `optimiser/NUMBER/NAME`.
     """
 
     format: Literal[1] = 1
