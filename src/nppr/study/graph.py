@@ -83,7 +83,8 @@ Place = Mapping[str, str | int | float]
 class Cell:
     """A measurement that tables may show: its place on every axis, its seeds and its nodes.
 
-    `chain` is a hash of all that nested families must share, draws and settings of the fit included.
+    `clean` is a hash of what determines the clean accuracy; `chain` one of all that nested families
+    must share, draws and settings of the fit included.
     """
 
     place: Place
@@ -91,6 +92,7 @@ class Cell:
     fit_seed: int | None
     measure: str
     fit: str | None
+    clean: str = ""
     chain: str = ""
 
 

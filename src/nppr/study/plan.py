@@ -15,7 +15,7 @@ from nppr.noise.family import Dependency
 from nppr.search.search_settings import SearchSettings, Stage
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, closed, nearest
-from nppr.study.graph import Cell, Graph, Node
+from nppr.study.graph import Cell, Graph, Node, digest_of
 from nppr.study.resources import (
     ClassifierSource,
     DataSource,
@@ -389,7 +389,8 @@ class _Planner:
         assert isinstance(node.task, Task)
         shared = "" if chain is None else chain.digest(node.task.draws)
         fit, fit_seed = fitted.hash if fitted else None, chain.seed if chain else None
-        self.graph.cells.append(Cell(known, seed, fit_seed, node.hash, fit, shared))
+        clean = digest_of(self._classifier_part(name))
+        self.graph.cells.append(Cell(known, seed, fit_seed, node.hash, fit, clean, shared))
 
     def _measure(
         self, grid: Grid, name: str, budget: Budget, seed: int, text: str, fitted: Node | None

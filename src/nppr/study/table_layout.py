@@ -190,9 +190,8 @@ def _entry(records: Sequence[StudyRecord], value: str, *, percent: bool) -> Entr
     of_fits: dict[int | None, dict[str | None, float]] = {}
     for record in records:
         if value in record.values:
-            fixed = value == "accuracy"  # the same in every measurement of a classifier
-            seed = None if fixed else record.cell.fit_seed
-            node = None if fixed else _node_of(record.cell, value)
+            seed = None if value == "accuracy" else record.cell.fit_seed
+            node = _node_of(record.cell, value)
             of_fits.setdefault(seed, {})[node] = factor * record.values[value]
     if not of_fits:
         return None
@@ -249,7 +248,9 @@ class Header:
 
 
 def _node_of(cell: Measurement, value: str) -> str | None:
-    """The node that a value of a measurement comes from, if it has one."""
+    """What a value comes from: a node, if there is one, or the clean answers of a classifier."""
+    if value == "accuracy":
+        return cell.clean
     return cell.fit if value in OF_FITS else cell.measure
 
 
@@ -316,6 +317,8 @@ class _Work:
 
     def of(self, hash_: str) -> str:
         """A hash of everything that determines a node but the seeds of measurements and fits."""
+        if hash_ not in self._graph.nodes:  # clean answers have no seed
+            return hash_
         if hash_ not in self._known:
             node = self._graph.nodes[hash_]
             settings = {name: each for name, each in node.determined_by.items() if name != "seed"}
