@@ -9,9 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from nppr.errors import SpecError
-from nppr.study.axes import AXES, VALUES
-from nppr.study.read import read_study, study_from
-from nppr.study.spec import (
+from nppr.options import TrainOptions
+from nppr.study.study_file import (
+    AXES,
+    VALUES,
     ClassifierEntry,
     Column,
     DataEntry,
@@ -19,9 +20,10 @@ from nppr.study.spec import (
     Grid,
     MeasureEntry,
     Paper,
-    StudySpec,
+    Study,
     TableEntry,
-    Training,
+    read_study,
+    study_from,
 )
 from study.toys import toy
 
@@ -117,7 +119,7 @@ def test_the_documented_example_is_a_study() -> None:
 
 
 MODELS: tuple[type[BaseModel], ...] = (
-    StudySpec, DataEntry, ClassifierEntry, Training, Grid, FitEntry, MeasureEntry, TableEntry,
+    Study, DataEntry, ClassifierEntry, TrainOptions, Grid, FitEntry, MeasureEntry, TableEntry,
     Column, Paper,
 )  # fmt: skip
 

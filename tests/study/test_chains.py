@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nppr.noise import Dependency
-from nppr.study.families import Member, closed, inside, nearest
+from nppr.study.chains import Member, closed, inside, nearest
 
 IND, LABEL, INPUT, JOINT = Dependency
 

@@ -9,25 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import nppr.study.work_measure
 from nppr.budget import Budget
 from nppr.classifiers import load_classifier
 from nppr.classifiers.zoo import shipped_weights
 from nppr.data import load_data
 from nppr.errors import DataError, RunFolderError, SpecError
-from nppr.measure import measure
-from nppr.sources import Learned
-from nppr.study import resources
-from nppr.study.cache import Cache
+from nppr.measurement import measure
+from nppr.report.run_files import read_run
+from nppr.search.learned_noise import load_learned
+from nppr.sources.learned import Learned
+from nppr.study.graph import Node
+from nppr.study.node_cache import NodeCache
 from nppr.study.plan import plan
-from nppr.study.read import study_from
-from nppr.study.resources import loaded_data
-from nppr.study.run import run_study
-from nppr.study.work_fit import finished_stage
-from nppr.study.work_measure import rates_of
-from nppr.tensor_files import write_tensors
+from nppr.study.resources import identify_data, load_source
+from nppr.study.run_study import run_study
+from nppr.study.study_file import DataEntry, study_from
 from study.toys import Killer, log_of, run_toy, texts_of, times_done, toy
 
 TRAINED = {
@@ -51,7 +48,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     ended = run_toy(content(), folder)
     assert not ended.failures
-    assert ended.ran == 1 + 2 + 1 + 8 + 36
+    assert ended.ran == 1 + 8 + 36
     return folder
 
 
@@ -59,7 +56,7 @@ def test_all_formats_are_written(finished: Path) -> None:
     texts = texts_of(finished / "out")
     assert sorted(texts) == sorted(
         [f"{name}.{end}" for name in ("main", "orders") for end in ("csv", "json", "md", "tex")]
-        + ["study.html", "study.json", "study.md"]
+        + ["manifest.json", "study.html", "study.json", "study.md"]
     )
     known = json.loads(texts["study.json"])
     (table,) = known["tables"]
@@ -72,8 +69,7 @@ def test_all_formats_are_written(finished: Path) -> None:
     assert "<h2>Nested pairs</h2>" in texts["study.html"]
     assert texts["study.html"].count(" nested pairs (") == 1
     assert f"Machine: nppr {known['machine']['nppr']}" in texts["study.html"]
-    assert '<th class="n">entropy ratio</th>' in texts["study.html"]
-    assert '<td class="n" data-sort=' in texts["study.html"]
+    assert '<th scope="col" class="n">entropy ratio</th>' in texts["study.html"]
     assert known["spec"]["grids"][0]["seeds"] == [0, 1]
     assert known["spec"]["grids"][0]["fit_seeds"] == [0]
 
@@ -87,7 +83,49 @@ def test_tables_of_an_earlier_run_are_removed_and_other_files_stay(
     renamed = content(tables__0__name="other", grids__0__dependencies=["joint"])
     assert run_toy(renamed, finished, out=out).ran == 0
     names = [f"other.{end}" for end in ("csv", "json", "md", "tex")]
-    assert sorted(texts_of(out)) == ["mine.md", *names, "study.html", "study.json", "study.md"]
+    assert sorted(texts_of(out)) == [
+        "manifest.json",
+        "mine.md",
+        *names,
+        "study.html",
+        "study.json",
+        "study.md",
+    ]
+
+
+@pytest.mark.parametrize("name", ["main.tex", "orders.csv", "study.json", "manifest.json"])
+def test_files_that_no_study_has_written_are_never_replaced(
+    finished: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text('{"tables": [{"name": "mine"}]}')
+    (tmp_path / "mine.csv").write_text("precious")
+    with pytest.raises(RunFolderError, match="`out` must hold") as caught:
+        run_toy(content(), finished, out=tmp_path)
+    assert "\n" not in str(caught.value)
+    assert texts_of(tmp_path) == {name: '{"tables": [{"name": "mine"}]}', "mine.csv": "precious"}
+
+
+def test_tables_of_an_earlier_run_are_not_removed_through_links(
+    finished: Path, tmp_path: Path
+) -> None:
+    out, mine = tmp_path / "out", tmp_path / "mine.csv"
+    run_toy(content(), finished, out=out)
+    mine.write_text("precious")
+    (out / "main.csv").unlink()
+    (out / "main.csv").symlink_to(mine)
+    run_toy(content(tables__0__name="other"), finished, out=out)
+    assert mine.read_text() == "precious"
+    assert not (out / "main.csv").is_symlink()
+
+
+def test_a_graph_that_was_planned_without_its_code_is_not_run(tmp_path: Path) -> None:
+    code = "import torch\n\ndef make():\n    return torch.nn.Flatten()\n"
+    (tmp_path / "mine.py").write_text(code)
+    named = f"{tmp_path / 'mine.py'}:make"
+    with pytest.raises(SpecError, match="--run-code") as caught:
+        run_toy(toy(classifiers__0__model=named), tmp_path)
+    assert named in str(caught.value)
+    assert not (tmp_path / "cache").exists()
 
 
 def test_numbers_are_those_of_the_library(finished: Path) -> None:
@@ -105,9 +143,8 @@ def test_numbers_are_those_of_the_library(finished: Path) -> None:
         and cell.place["radius"] == "0.3"
         and cell.seed == 1
     ]
-    record = json.loads((finished / "cache" / cell.measure / "node.json").read_text())
-    values = {each["metric"]: each["value"] for each in record["results"]["rows"]}
-    assert values["normalised_accuracy"] == row.value
+    run = read_run(finished / "cache" / cell.measure / "run").report
+    assert [each.value for each in run.results if each.metric is row.metric] == [row.value]
 
 
 def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_with(
@@ -128,20 +165,20 @@ def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_wit
     (cell,) = [c for c in plan(spec).cells if c.place["target"] == "dim" and c.seed == 1]
     assert cell.fit is not None
     data = load_data("digits").limit(inputs=200, fit_inputs=80, select_inputs=30, seed=0)
-    cache = Cache(tmp_path / "cache")
-    found = finished_stage(cache, cell.fit, torch.get_default_device()).selected
-    cnn = load_classifier("digits-cnn", data=data)
-    noise = Learned(Budget.linf(0.15), found, feature_model=cnn)
+    cache, cnn = tmp_path / "cache", load_classifier("digits-cnn", data=data)
+    (learned,) = load_learned(cache / cell.fit, Budget.linf(0.15), cnn)
+    noise, found = learned.source, learned.source.distribution
     dim = load_classifier("digits-cnn", data=data, mean=(0.3,), std=(0.5,))
     assert found.features
-    blind = Learned(Budget.linf(0.15), found)  # sees what it is measured on
+    own = Learned(Budget.linf(0.15), found)  # sees the features of what it is measured on
     wanted, elsewhere, others = (
         measure(source, model, data.evaluate, classes=10, draws=2, seed=1)
-        for source, model in ((noise, dim), (noise, cnn), (blind, dim))
+        for source, model in ((noise, dim), (noise, cnn), (own, dim))
     )
-    np.testing.assert_array_equal(rates_of(cache, cell.measure), wanted.headline_rates)
-    assert (elsewhere.correct != wanted.correct).any()
-    assert (others.correct != wanted.correct).any()
+    lines = read_run(cache / cell.measure / "run").report.per_input
+    np.testing.assert_array_equal(lines["correct"], wanted.correct)
+    assert (elsewhere.right != wanted.right).any()
+    assert (others.right != wanted.right).any()
     (table,) = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]
     assert [entry["labels"] for entry in table["entries"]] == [["cnn", "cnn"], ["cnn", "dim"]]
 
@@ -163,7 +200,7 @@ def test_a_changed_setting_computes_only_what_changed(finished: Path, tmp_path: 
 def test_damaged_results_are_computed_again_and_said(finished: Path, tmp_path: Path) -> None:
     nodes = plan(study_from(content())).by_kind()
     fit, measure = nodes["fit"][0], nodes["measure"][-1]
-    (stage,) = (finished / "cache" / fit.hash).glob("*.safetensors")
+    (stage,) = (finished / "cache" / fit.hash / "fit").glob("*.safetensors")
     stage.write_bytes(stage.read_bytes()[:-100])
     record = finished / "cache" / measure.hash / "node.json"
     record.write_text(record.read_text()[:100])
@@ -217,14 +254,15 @@ def test_data_that_changed_since_the_plan_are_no_result(tmp_path: Path) -> None:
         np.savez(file, x=images, y=np.arange(60) % 10)
 
     write()
-    how = {**plan(study_from(toy(data__0__spec=str(file)))).by_kind()["clean"][0].how["data"]}
-    assert len(loaded_data(how).evaluate)
+    source = identify_data(DataEntry(name="mine", spec=str(file)))
+    assert len(load_source(source).evaluate)
     write()
-    resources._DATA.clear()  # another process
+    load_source.cache_clear()  # as in another process
     with pytest.raises(DataError, match="changed since the study was planned"):
-        loaded_data(how)
+        load_source(source)
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_tables_of_one_process(finished: Path, tmp_path: Path) -> None:
     """And a worker that is killed in the middle of a fit costs nothing but time."""
     killer = Killer(tmp_path / "cache")
@@ -241,13 +279,14 @@ def test_two_workers_give_the_tables_of_one_process(finished: Path, tmp_path: Pa
 
 
 def test_a_failed_node_takes_only_its_dependants_with_it(tmp_path: Path) -> None:
-    broken = toy(classifiers__0__features="no_such_layer")
-    ended = run_toy(broken, tmp_path)
-    assert ended.failures[0].startswith("features cnn: ")
-    assert "no_such_layer" in ended.failures[0]
+    ended = run_toy(toy(classifiers__0__features="no_such_layer"), tmp_path)
+    failed = [each for each in ended.failures if "skipped" not in each]
+    assert len(failed) == 1
+    assert failed[0].startswith("fit cnn, linf 0.2, none, input-2: ")
+    assert "no_such_layer" in failed[0]
     skipped = ended.failures[1:]
-    assert len(skipped) == 2 + 6  # input and joint, and what is measured of joint
-    assert all("skipped, it needs features cnn" in each for each in skipped)
+    assert len(skipped) == 1 + 6  # joint, and what is measured of it
+    assert all("skipped, it needs fit cnn" in each for each in skipped)
     table = json.loads((tmp_path / "out" / "study.json").read_text())["tables"][0]
     known = {tuple(entry["labels"]): entry["ours"][0] for entry in table["entries"]}
     assert known["cnn", "nppr", "independent"] is not None
@@ -259,22 +298,22 @@ def test_a_full_disk_stops_with_one_line_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = toy(grids__0={"radii": [0.1, 0.2], "sources": ["uniform", "gaussian"]})
-    real = write_tensors
-    written: list[Path] = []
+    real = NodeCache.finish
+    written: list[str] = []
 
-    def full(path: Path, *rest: Any) -> None:
+    def full(cache: NodeCache, node: Node, *rest: Any, **more: Any) -> Any:
         if len(written) == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
-        written.append(path)
-        real(path, *rest)
+        written.append(node.hash)
+        return real(cache, node, *rest, **more)
 
-    monkeypatch.setattr(nppr.study.work_measure, "write_tensors", full)
+    monkeypatch.setattr(NodeCache, "finish", full)
     with pytest.raises(RunFolderError, match="make space and run the same command again") as caught:
         run_toy(small, tmp_path)
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
     ended = run_toy(small, tmp_path)
-    assert (ended.cached, ended.ran) == (3, 2)
+    assert (ended.cached, ended.ran) == (2, 2)
 
 
 def test_absent_data_are_said_before_anything_runs(tmp_path: Path) -> None:
