@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from nppr.budget import Budget, parse_radius
 from nppr.errors import BudgetError, SpecError
-
-DRAWS = 100
-"""Draws per input unless something else is asked for."""
+from nppr.random_draws import DRAWS
 
 PRECISION_DRAWS = 16
 """Draws per input that a run with a wanted precision begins with: one block."""

@@ -35,6 +35,7 @@ from nppr.options import (
     TrainOptions,
     require_one_of,
 )
+from nppr.random_draws import DRAWS
 from nppr.search.search_settings import LOSSES
 from nppr.sources import ALL, NPPR, parse_sources
 
@@ -267,7 +268,7 @@ class FitEntry(Entry, FamilyOptions):
 class MeasureEntry(Entry, Options):
     """How sources are measured."""
 
-    draws: Whole = 100
+    draws: Whole = DRAWS
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     quantise: bool = False
     threads: Whole = 1
