@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from nppr.classifiers.training import EpochResult, Optimiser, Outputs, TrainSettings
+from nppr.classifiers.training.train_network import build_optimiser
 from nppr.classifiers.training.training_files import Checkpoint, Standing
 from nppr.classifiers.training.training_settings import Value
-from nppr.classifiers.training.training_updates import build_optimiser
 from nppr.errors import RunFolderError
 from nppr.records import add_prefix, optimiser_tensors, write_record, write_tensors
 

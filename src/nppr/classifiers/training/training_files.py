@@ -42,7 +42,7 @@ class EpochResult:
     accuracy: float
 
 
-class Standing(BaseModel):
+class Standing(BaseModel, defer_build=True):
     """The epoch under way (from 1), its finished steps and their sums, and the epochs before it."""
 
     epoch: int = 1
@@ -69,7 +69,7 @@ class Standing(BaseModel):
         return Standing(epoch=self.epoch + 1, finished=[*self.finished, self.result])
 
 
-class Checkpoint(BaseModel, arbitrary_types_allowed=True):
+class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
     """The state of a training with these `settings`.
 
     `threads` is the number it runs with: another number adds in another order and rounds differently.
