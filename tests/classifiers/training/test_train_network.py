@@ -219,10 +219,12 @@ def test_a_resume_with_other_settings_or_images_is_refused(tmp_path: Path, data:
     with pytest.raises(KeyboardInterrupt):
         train("digits-cnn", data, tmp_path / "w", QUICK, progress=stop_at(1, 1))
     other = replace(QUICK, batch_size=41, learning_rate=0.5)
-    with pytest.raises(RunFolderError, match=r"another batch-size .*; another learning-rate"):
+    with pytest.raises(
+        RunFolderError, match=r"batch-size 41 instead of 40; learning-rate 0\.5 instead"
+    ):
         train("digits-cnn", data, tmp_path / "w", other, resume=True)
     fewer = data.limit(fit_inputs=80)
-    with pytest.raises(RunFolderError, match="another images"):
+    with pytest.raises(RunFolderError, match=r"got images .* instead of"):
         train("digits-cnn", fewer, tmp_path / "w", QUICK, resume=True)
 
 
