@@ -49,7 +49,7 @@ class Limit:
             )
 
 
-FETCH = "Fetch the data again from its authors."
+FETCH = "Download the data again from its authors."
 TEXT = Limit(8 * MIB, "a text file", FETCH)  # words.txt of Tiny ImageNet has 2.6 MB
 LABELS = Limit(64 * MIB, "labels", "Store one whole number per image.")
 ENCODED_IMAGE = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")

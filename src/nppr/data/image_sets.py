@@ -254,7 +254,7 @@ def decode(image: Image, channels: int) -> Tensor:
 
 
 def _open_image(content: bytes) -> Image:
-    """A complete image of bearable size, its pixels not decoded yet."""
+    """A complete image of acceptable size, its pixels not decoded yet."""
     import PIL.Image  # slow to import
 
     try:

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from nppr.classifiers.training import EpochResult, Optimiser, Outputs, TrainSettings
+from nppr.classifiers.training.train_network import build_optimiser
 from nppr.classifiers.training.training_files import Checkpoint, Standing
 from nppr.classifiers.training.training_settings import Value
-from nppr.classifiers.training.training_updates import build_optimiser
 from nppr.errors import RunFolderError
 from nppr.records import add_prefix, optimiser_tensors, write_record, write_tensors
 
@@ -83,7 +83,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
             Checkpoint.load(path)
 
 
-def test_who_may_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_when_a_checkpoint_is_continued(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path / "w.safetensors")
     assert outputs.begin(SETTINGS, resume=True, overwrite=False) is None
     checkpoint_of(*stepped(Optimiser.SGD, 1)).save(outputs.checkpoint)
@@ -92,7 +92,7 @@ def test_who_may_go_on_from_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="--resume"):
         outputs.begin(SETTINGS, resume=False, overwrite=False)
     other = {**SETTINGS, "seed": 1}
-    with pytest.raises(RunFolderError, match=r"another seed \(1 instead of 0\)"):
+    with pytest.raises(RunFolderError, match="got seed 1 instead of 0"):
         outputs.begin(other, resume=True, overwrite=False)
 
 

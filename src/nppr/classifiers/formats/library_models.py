@@ -41,7 +41,7 @@ def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> Loa
     kinds = ("missing", "unexpected", "mismatched")
     problems = [f"{kind} {key}" for kind in kinds for key in loading[f"{kind}_keys"]]
     if problems:
-        raise WeightsError(f"`model` 'hf:{name}' must be whole: {'; '.join(problems[:6])}.")
+        raise WeightsError(f"`model` 'hf:{name}' must be complete: {'; '.join(problems[:6])}.")
     settings = _preprocessor(transformers, name)
     if settings is None:
         return LoadedModel(module.eval(), states_normalisation=False)

@@ -42,7 +42,7 @@ class EpochResult:
     accuracy: float
 
 
-class Standing(BaseModel):
+class Standing(BaseModel, defer_build=True):
     """The epoch under way (from 1), its finished steps and their sums, and the epochs before it."""
 
     epoch: int = 1
@@ -69,7 +69,7 @@ class Standing(BaseModel):
         return Standing(epoch=self.epoch + 1, finished=[*self.finished, self.result])
 
 
-class Checkpoint(BaseModel, arbitrary_types_allowed=True):
+class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
     """The state of a training with these `settings`.
 
     `threads` is the number it runs with: another number adds in another order and rounds differently.
@@ -102,7 +102,7 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True):
             return cls(**content, tensors=tensors)
         except (RecordError, ValueError, TypeError) as error:
             raise RunFolderError(
-                f"`resume` must find a whole checkpoint, got {str(path)!r} which cannot be read:"
+                f"`resume` must find a complete checkpoint, got {str(path)!r} which cannot be read:"
                 f" {one_line(error)}. Add --overwrite instead of --resume to start again."
             ) from error
 
@@ -151,7 +151,7 @@ class Outputs:
         checkpoint = Checkpoint.load(self.checkpoint)
         before, now = checkpoint.settings, json.loads(json.dumps(settings))
         differences = [
-            f"another {name} ({now.get(name)!r} instead of {before.get(name)!r})"
+            f"{name} {now.get(name)!r} instead of {before.get(name)!r}"
             for name in sorted({*before, *now})
             if before.get(name) != now.get(name)
         ]
