@@ -120,7 +120,8 @@ def _measure_clean(
         quantise = session.settings.quantise
         measure(source, session.classifier, split, clean_correct=everything, quantise=quantise,
                 keep=features)  # fmt: skip
-    return _Measurements(session, clean, session.read(source, clean, clean)), features
+    rows = session.read(source, clean, clean)
+    return _Measurements(session, clean, clean.correct == 1, rows), features
 
 
 @dataclass
@@ -129,15 +130,11 @@ class _Measurements:
 
     session: Session
     clean: Tally[Evaluate]
+    clean_correct: BoolArray
     results: list[Result]
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     inside: list[Source] = field(default_factory=list)
     learned: list[LearnedNoise] = field(default_factory=list)
-
-    @property
-    def clean_correct(self) -> BoolArray:
-        correct: BoolArray = self.clean.correct == 1
-        return correct
 
     def add(self, source: Source) -> None:
         """Measure a source."""
@@ -213,7 +210,7 @@ def _finish(
     """What is read off all measurements together, and the report, kept in the run's folder."""
     session, record = run.session, setup.record
     if growth:
-        record = record.model_copy(update={"data": growth.described(record.data)})
+        record = record.model_copy(update={"data": growth.describe(record.data)})
     noises = [each.source for each in run.learned]
     sources = [*ready, *noises]
     run.merge()
@@ -312,8 +309,8 @@ def _describe_learned(learned: LearnedNoise, run: _Measurements) -> Distribution
 def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
     """What was asked for and could not be had: a precision, all inputs followed."""
     found = []
-    if growth is not None and not growth.reached:
-        found.append(flag(PRECISION, growth.shortfall()))
+    if growth is not None and (shortfall := growth.shortfall()):
+        found.append(flag(PRECISION, shortfall))
     for name, each in rare.items():
         followed = len(each.rare.positions)
         if followed < each.unbroken:
