@@ -6,6 +6,7 @@ import logging
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor
 from nppr.assessment.collect_evidence import collect
 from nppr.assessment.precision import Growth, grow
 from nppr.assessment.prepare import Setup
-from nppr.assessment.rare_failures import Followed, follow_rare_failures
 from nppr.assessment.session import Session, result_of
 from nppr.budget import Budget
 from nppr.doctor import check_model, check_results, flag, grade, overlap_flags, result_flags
@@ -31,6 +31,9 @@ from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.tally import BoolArray, Evaluate, Metric, Tally
+
+if TYPE_CHECKING:
+    from nppr.assessment.rare_failures import Followed
 
 logger = logging.getLogger(__name__)
 
@@ -214,8 +217,12 @@ def _finish(
     noises = [each.source for each in run.learned]
     sources = [*ready, *noises]
     run.merge()
-    rare, rows = follow_rare_failures(session, sources, run.tallies)
-    run.results += rows
+    rare: dict[str, Followed] = {}
+    if session.settings.rare_calls is not None:
+        from nppr.assessment.rare_failures import follow_rare_failures  # few runs need it
+
+        rare, rows = follow_rare_failures(session, sources, run.tallies)
+        run.results += rows
     learned = [_describe_learned(each, run) for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
     settings, classes = session.settings, session.data.classes
@@ -258,8 +265,7 @@ def _finish(
     per_input = per_input_of(run.tallies, settings.confidence)
     evidence = _collect_evidence(run, ready, setup.budget) if show else None
     if session.folder:
-        kept = {name: found.rare for name, found in rare.items()}
-        session.folder.write(report, per_input, evidence, kept)
+        session.folder.write(report, per_input, evidence)
     return report.with_inputs(per_input, evidence)
 
 

@@ -26,7 +26,6 @@ from nppr.blocks import FileStore
 from nppr.errors import RunFolderError
 from nppr.manifest import MANIFEST, Manifest
 from nppr.ranks import first, world
-from nppr.rare import Rare, rare_csv
 from nppr.records import write_whole
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
@@ -35,7 +34,6 @@ from nppr.search.learned_noise import LearnedNoise, save_learned
 
 FORMAT = 1
 RUN = "run.json"
-RARE = "rare.csv"
 
 
 @dataclass(frozen=True)
@@ -142,18 +140,15 @@ class RunFolder:
         report: ReportRecord,
         per_input: PerInput,
         evidence: Evidence | None = None,
-        rare: Mapping[str, Rare] | None = None,
     ) -> None:
         """Write the inputs' results and what is shown of them, then the report; the first rank does."""
 
         def write() -> None:
-            names = (PER_INPUT, EVIDENCE, RARE, self.report_path.name)
+            names = (PER_INPUT, EVIDENCE, self.report_path.name)
             self.manifest.add(*(self.path / name for name in names))
             write_whole(self.path / PER_INPUT, per_input.to_csv())
             if evidence is not None:
                 write_evidence(self.path, evidence)
-            if rare:
-                write_whole(self.path / RARE, rare_csv(rare))
             write_whole(self.report_path, report.to_json())
 
         first(write)
