@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier
-from nppr.classifiers.training import Adversary, Optimiser, TrainSettings, default_settings
 from nppr.data import Data, load_data
 from nppr.errors import SpecError
 from nppr.options import DataOptions, FeatureModelOptions, ModelOptions, TrainOptions
+
+if TYPE_CHECKING:
+    from nppr.classifiers.training import TrainSettings
 
 
 def load_images(options: DataOptions, settings: RunSettings, classes: int | None = None) -> Data:
@@ -61,6 +63,9 @@ def train_settings(
     threads: int | None = None,
 ) -> TrainSettings:
     """All settings of a training on images of `shape` (C, H, W): those given, else the defaults."""
+    # Not above: no assessment needs it.
+    from nppr.classifiers.training import Adversary, Optimiser, default_settings
+
     chosen = None if options.optimiser is None else Optimiser(options.optimiser)
     defaults = default_settings(model, shape, chosen)
     if options.momentum is not None and defaults.optimiser is not Optimiser.SGD:

@@ -52,15 +52,12 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Need:
-    """What a round showed: the widths, the next round or None, and whether all are narrow enough.
-
-    `inputs` would be needed with the draws of this round.
-    """
+    """What a round showed: widths, inputs needed with the same draws, the next round or None."""
 
     widths: dict[str, Width]
-    following: Round | None
-    reached: bool
     inputs: int
+    following: Round | None = None
+    reached: bool = False
 
 
 def whole_blocks(draws: int) -> int:
@@ -89,18 +86,18 @@ def judge_round(
         for name, width in widths.items()
     )
     if all(width.half_width <= precision for width in widths.values()):
-        return Need(widths, None, True, needed)
+        return Need(widths, needed, reached=True)
     if at.inputs < limit:
         wanted = max(math.ceil(MARGIN * needed), at.inputs + 1)
-        return Need(widths, Round(min(limit, wanted), at.draws), False, needed)
+        return Need(widths, needed, Round(min(limit, wanted), at.draws))
     draws = 0.0
     for name, width in widths.items():
         room = counted[name] * allowed - width.between
         draws = max(draws, width.within / room if room > 0 else math.inf)
     if draws > MOST_DRAWS:
-        return Need(widths, None, False, needed)
-    following = Round(at.inputs, max(whole_blocks(math.ceil(MARGIN * draws)), at.draws * 2))
-    return Need(widths, following, False, needed)
+        return Need(widths, needed)
+    more = max(whole_blocks(math.ceil(MARGIN * draws)), at.draws * 2)
+    return Need(widths, needed, Round(at.inputs, more))
 
 
 def _width(tally: Tally[Evaluate], z: float) -> Width:
@@ -187,11 +184,6 @@ class Growth:
         session.store = self.store
         self._begin_round()
 
-    @property
-    def reached(self) -> bool:
-        """Whether all intervals are narrow enough."""
-        return self.need is not None and self.need.reached
-
     def _begin_round(self) -> None:
         """Note the round, and give the session its inputs and draws."""
         session, at = self.session, self.rounds[-1]
@@ -203,28 +195,25 @@ class Growth:
 
     def store(self, name: str) -> Store:
         """Where a source keeps its blocks: among those of all inputs there are."""
-        folder = self.session.folder
-        memory = self._memory.setdefault(name, MemoryStore())
-        place = {index: row for row, index in enumerate(self.whole.indices.tolist())}
-        indices = self.session.data.evaluate.indices.tolist()
-        rows = np.array([place[index] for index in indices])
-        return GrowingStore(folder.store(name) if folder else memory, rows, len(self.whole))
+        folder, chosen = self.session.folder, self.session.data.evaluate.indices
+        order = np.argsort(self.whole.indices)
+        rows = order[np.searchsorted(self.whole.indices, chosen, sorter=order)]
+        kept = folder.store(name) if folder else self._memory.setdefault(name, MemoryStore())
+        return GrowingStore(kept, rows, len(self.whole))
 
     def continues(self, tallies: Mapping[str, Tally[Evaluate]]) -> bool:
         """Judge the tallies of this round; whether there is another one."""
         if not tallies or not all(len(tally.headline_rates) for tally in tallies.values()):
             return False
-        confidence = self.session.settings.confidence
-        self.need = judge_round(
-            tallies, self.rounds[-1], len(self.whole), self.precision, confidence
-        )
+        limit, confidence = len(self.whole), self.session.settings.confidence
+        self.need = judge_round(tallies, self.rounds[-1], limit, self.precision, confidence)
         if self.need.following is None:
             return False
         self.rounds.append(self.need.following)
         self._begin_round()
         return True
 
-    def described(self, data: DataRecord) -> DataRecord:
+    def describe(self, data: DataRecord) -> DataRecord:
         """The data of the report, with the inputs that were measured."""
         split = self.session.data.evaluate
         sizes = data.inputs.model_copy(update={"evaluate": len(split)})
@@ -235,17 +224,19 @@ class Growth:
         need = self.need
         return PrecisionRecord(
             asked=self.precision,
-            reached=self.reached,
+            reached=need is not None and need.reached,
             rounds=tuple(self.rounds),
             available_inputs=len(self.whole),
             needed_inputs=need.inputs if need else None,
             widths=need.widths if need else {},
         )
 
-    def shortfall(self) -> str:
-        """Why it was not reached, and what it would cost."""
+    def shortfall(self) -> str | None:
+        """Why the precision was not reached and what it would cost; None where it was reached."""
         if self.need is None:
             return "no source could be measured on clean-correct inputs"
+        if self.need.reached:
+            return None
         name, widest = max(self.need.widths.items(), key=lambda item: item[1].half_width)
         inputs, draws = self.rounds[-1]
         return (

@@ -17,17 +17,19 @@ import scipy
 from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.assessment.session import Session, result_of
 from nppr.data import stratified_order
-from nppr.ranks import gathered, span, together, world
+from nppr.ranks import first, gathered, span, together, world
 from nppr.rare import (
     Combined,
     Rare,
     Status,
     combined,
     joined,
+    rare_csv,
     rare_failures,
     read_rare,
     write_rare,
 )
+from nppr.records import write_whole
 from nppr.report.model import SPLITTING, RareRecord, Result
 from nppr.sources import Source
 from nppr.tally import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
@@ -69,11 +71,8 @@ def follow_rare_failures(
     """What splitting finds for every source whose numbers it can move, and its rows."""
     found: dict[str, Followed] = {}
     rows: list[Result] = []
-    calls = session.settings.rare_calls
-    if calls is None:
-        return found, rows
     moved = [each for each in sources if each.name in tallies and each.moved_by_splitting]
-    splitter = _Splitter(session, calls, len(moved))
+    splitter = _Splitter(session, session.settings.rare_calls or 0, len(moved))
     for source in moved:
         tally = tallies[source.name]
         try:
@@ -85,6 +84,12 @@ def follow_rare_failures(
         if seen is not None:
             found[source.name] = seen
             rows += _rows(source, tally, seen, session.settings.confidence)
+    if session.folder and found:
+        path, text = (
+            session.folder.place("rare.csv"),
+            rare_csv({k: v.rare for k, v in found.items()}),
+        )
+        first(lambda: write_whole(path, text))
     return found, rows
 
 

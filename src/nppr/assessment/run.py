@@ -6,6 +6,7 @@ import logging
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor
 from nppr.assessment.collect_evidence import collect
 from nppr.assessment.precision import Growth, grow
 from nppr.assessment.prepare import Setup
-from nppr.assessment.rare_failures import Followed, follow_rare_failures
 from nppr.assessment.session import Session, result_of
 from nppr.budget import Budget
 from nppr.doctor import check_model, check_results, flag, grade, overlap_flags, result_flags
@@ -31,6 +31,9 @@ from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.tally import BoolArray, Evaluate, Metric, Tally
+
+if TYPE_CHECKING:
+    from nppr.assessment.rare_failures import Followed
 
 logger = logging.getLogger(__name__)
 
@@ -120,7 +123,8 @@ def _measure_clean(
         quantise = session.settings.quantise
         measure(source, session.classifier, split, clean_correct=everything, quantise=quantise,
                 keep=features)  # fmt: skip
-    return _Measurements(session, clean, session.read(source, clean, clean)), features
+    rows = session.read(source, clean, clean)
+    return _Measurements(session, clean, clean.correct == 1, rows), features
 
 
 @dataclass
@@ -129,15 +133,11 @@ class _Measurements:
 
     session: Session
     clean: Tally[Evaluate]
+    clean_correct: BoolArray
     results: list[Result]
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     inside: list[Source] = field(default_factory=list)
     learned: list[LearnedNoise] = field(default_factory=list)
-
-    @property
-    def clean_correct(self) -> BoolArray:
-        correct: BoolArray = self.clean.correct == 1
-        return correct
 
     def add(self, source: Source) -> None:
         """Measure a source."""
@@ -213,12 +213,16 @@ def _finish(
     """What is read off all measurements together, and the report, kept in the run's folder."""
     session, record = run.session, setup.record
     if growth:
-        record = record.model_copy(update={"data": growth.described(record.data)})
+        record = record.model_copy(update={"data": growth.describe(record.data)})
     noises = [each.source for each in run.learned]
     sources = [*ready, *noises]
     run.merge()
-    rare, rows = follow_rare_failures(session, sources, run.tallies)
-    run.results += rows
+    rare: dict[str, Followed] = {}
+    if session.settings.rare_calls is not None:
+        from nppr.assessment.rare_failures import follow_rare_failures  # few runs need it
+
+        rare, rows = follow_rare_failures(session, sources, run.tallies)
+        run.results += rows
     learned = [_describe_learned(each, run) for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
     settings, classes = session.settings, session.data.classes
@@ -261,8 +265,7 @@ def _finish(
     per_input = per_input_of(run.tallies, settings.confidence)
     evidence = _collect_evidence(run, ready, setup.budget) if show else None
     if session.folder:
-        kept = {name: found.rare for name, found in rare.items()}
-        session.folder.write(report, per_input, evidence, kept)
+        session.folder.write(report, per_input, evidence)
     return report.with_inputs(per_input, evidence)
 
 
@@ -312,8 +315,8 @@ def _describe_learned(learned: LearnedNoise, run: _Measurements) -> Distribution
 def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
     """What was asked for and could not be had: a precision, all inputs followed."""
     found = []
-    if growth is not None and not growth.reached:
-        found.append(flag(PRECISION, growth.shortfall()))
+    if growth is not None and (shortfall := growth.shortfall()):
+        found.append(flag(PRECISION, shortfall))
     for name, each in rare.items():
         followed = len(each.rare.positions)
         if followed < each.unbroken:

@@ -26,7 +26,6 @@ from nppr.blocks import FileStore
 from nppr.errors import RunFolderError
 from nppr.manifest import MANIFEST, Manifest
 from nppr.ranks import first, world
-from nppr.rare import Rare, rare_csv
 from nppr.records import write_whole
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
@@ -35,9 +34,6 @@ from nppr.search.learned_noise import LearnedNoise, save_learned
 
 FORMAT = 1
 RUN = "run.json"
-RARE = "rare.csv"
-BEGUN = (f"{RUN}.partial", f"{MANIFEST}.partial")
-"""What a run that was killed while it took its folder can leave there."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class RunFolder:
                 folder.manifest.clear()
             if held is None or not resume:
                 folder.manifest.begin()
-                write_whole(folder.path / RUN, _text({"format": FORMAT, "settings": known}))
+                folder._write_run({"format": FORMAT, "settings": known})
                 (folder.path / "blocks").mkdir(exist_ok=True)
         except OSError as error:
             reason = error.strerror or str(error)
@@ -107,22 +103,21 @@ class RunFolder:
         """The list of the files that the run has written."""
         return Manifest(self.path, "run")
 
+    @property
+    def report_path(self) -> Path:
+        """Where the report is."""
+        return self.path / "report.json"
+
     def place(self, name: str) -> Path:
         """The path of a file that is about to be written, which the manifest lists from now on."""
         path = self.path / name
         self.manifest.add(path)
         return path
 
-    @property
-    def report_path(self) -> Path:
-        """Where the report is."""
-        return self.path / "report.json"
-
     def note(self, name: str, value: object) -> None:
         """Keep something of a run under way, for a resume."""
         if world().is_first:
-            held = _held(self.path) or {}
-            write_whole(self.path / RUN, _text({**held, name: value}))
+            self._write_run({**(_held(self.path) or {}), name: value})
 
     def noted(self, name: str) -> Any:
         """What was noted, or None."""
@@ -145,30 +140,29 @@ class RunFolder:
         report: ReportRecord,
         per_input: PerInput,
         evidence: Evidence | None = None,
-        rare: Mapping[str, Rare] | None = None,
     ) -> None:
         """Write the inputs' results and what is shown of them, then the report; the first rank does."""
 
         def write() -> None:
-            names = (PER_INPUT, EVIDENCE, RARE, self.report_path.name)
+            names = (PER_INPUT, EVIDENCE, self.report_path.name)
             self.manifest.add(*(self.path / name for name in names))
             write_whole(self.path / PER_INPUT, per_input.to_csv())
             if evidence is not None:
                 write_evidence(self.path, evidence)
-            if rare:
-                write_whole(self.path / RARE, rare_csv(rare))
             write_whole(self.report_path, report.to_json())
 
         first(write)
 
+    def _write_run(self, content: Mapping[str, object]) -> None:
+        write_whole(self.path / RUN, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
     def _check_held(self, held: dict[str, Any], settings: object, *, resume: bool) -> None:
         before = held.get("settings", {})
         if before != settings:
-            names = _differences(before, settings)
             raise RunFolderError(
                 f"`out` must be free or hold this run, {str(self.path)!r} holds one with another"
-                f" {', '.join(names)}. Choose another folder, or add --overwrite to"
-                " replace it."
+                f" {', '.join(_differences(before, settings))}. Choose another folder, or add"
+                " --overwrite to replace it."
             )
         if not resume and not self.report_path.exists():
             raise RunFolderError(
@@ -180,7 +174,8 @@ class RunFolder:
         """Raise unless the folder is new, or holds at most what a run writes before its run.json."""
         if not self.path.exists():
             return
-        begun = {*BEGUN, MANIFEST} if self.manifest.exists else set(BEGUN)
+        begun = {f"{RUN}.partial", f"{MANIFEST}.partial"}  # left where a run was killed
+        begun |= {MANIFEST} if self.manifest.exists else set()
         found = sorted({path.name for path in self.path.iterdir()} - begun)
         if found:
             raise RunFolderError(
@@ -214,26 +209,22 @@ def _held(folder: Path) -> dict[str, Any] | None:
         or not isinstance(held.get("settings"), dict)
     ):
         raise RunFolderError(
-            f"`out` must hold a run of this version of nppr, {path} is of something else. {advice}"
+            f"`out` must hold a run of this version of nppr, {path} belongs to something else."
+            f" {advice}"
         )
     return held
 
 
 def _differences(before: Any, now: Any) -> list[str]:
     """Names of the entries in which two trees of settings differ, the innermost ones."""
-    names: list[str] = []
+    names: set[str] = set()
     for name in {*before, *now}:
         old, new = before.get(name), now.get(name)
-        if old == new:
-            continue
         inner = isinstance(old, dict) and isinstance(new, dict)
-        names += _differences(old, new) if inner else [name]
-    return sorted(set(names))
+        if old != new:
+            names.update(_differences(old, new) if inner else [name])
+    return sorted(names)
 
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _text(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, sort_keys=True) + "\n"
