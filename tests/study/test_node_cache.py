@@ -8,11 +8,12 @@ import pytest
 from nppr.errors import RunFolderError
 from nppr.study.graph import Node
 from nppr.study.node_cache import NodeCache, is_full_disk
+from study import toys
 
 
 def made(tmp_path: Path, seed: int = 0) -> tuple[NodeCache, Node]:
     cache = NodeCache(tmp_path)
-    node = Node("measure", "a node", {"seed": seed}, {}, None)
+    node = toys.node(seed)
     with cache.locked(node):
         folder = cache.folder(node.hash)
         (folder / "run" / "blocks").mkdir(parents=True)
@@ -35,7 +36,7 @@ def test_a_finished_node_is_found_without_what_it_resumed_from(tmp_path: Path) -
 
 
 def test_a_node_that_is_not_there(tmp_path: Path) -> None:
-    found = NodeCache(tmp_path).look_up(Node("fit", "a fit", {}, {}, None))
+    found = NodeCache(tmp_path).look_up(toys.node(0))
     assert found.finished is None
     assert found.damage is None
 
