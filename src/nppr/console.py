@@ -22,8 +22,6 @@ from rich.progress import Progress as ProgressBars
 if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from pathlib import Path
 
-    from typer.exceptions import TyperException
-
     from nppr.assessment.assess import Plan
     from nppr.classifiers.training import TrainProgress
     from nppr.measurement import ProgressCallback
@@ -48,22 +46,22 @@ def progress_bars(
         yield None, None
         return
     tasks: dict[str, TaskID] = {}
-    with _bars() as bars:
+    with bars() as shown:
 
         def update(state: Progress) -> None:
             if state.source not in tasks:
-                bars.start()
-                tasks[state.source] = bars.add_task(state.source, total=state.total, note="")
+                shown.start()
+                tasks[state.source] = shown.add_task(state.source, total=state.total, note="")
             share = f"{100 * state.correct / max(1, state.done):.1f} % correct"
-            bars.update(tasks[state.source], completed=state.done, total=state.total, note=share)
+            shown.update(tasks[state.source], completed=state.done, total=state.total, note=share)
 
         def update_fit(state: FitProgress) -> None:
             name = f"fit {state.stage}"
-            if name not in tasks or bars.tasks[tasks[name]].completed >= state.steps:
-                bars.start()
-                tasks[name] = bars.add_task(name, total=state.steps, note="")
+            if name not in tasks or shown.tasks[tasks[name]].completed >= state.steps:
+                shown.start()
+                tasks[name] = shown.add_task(name, total=state.steps, note="")
             note = f"loss {state.loss:.3f}, {100 * state.pr:.1f} % correct"
-            bars.update(tasks[name], completed=state.step, note=note)
+            shown.update(tasks[name], completed=state.step, note=note)
 
         yield update, update_fit
 
@@ -74,12 +72,12 @@ def training_bar(*, quiet: bool) -> Iterator[Callable[[TrainProgress], None] | N
     if quiet:
         yield None
         return
-    with _bars() as bars:
-        task = bars.add_task("training", total=None, note="")
+    with bars() as shown:
+        task = shown.add_task("training", total=None, note="")
 
         def update(state: TrainProgress) -> None:
-            bars.start()
-            bars.update(
+            shown.start()
+            shown.update(
                 task,
                 description=f"epoch {state.epoch}/{state.epochs}",
                 completed=(state.epoch - 1) * state.steps + state.step,
@@ -91,21 +89,21 @@ def training_bar(*, quiet: bool) -> Iterator[Callable[[TrainProgress], None] | N
 
 
 @contextmanager
-def _bars() -> Iterator[ProgressBars]:
-    """Bars that appear when they are started, so that an early error stands alone."""
-    bars = ProgressBars(
+def bars(*, timed: bool = True) -> Iterator[ProgressBars]:
+    """Bars that appear when they are started, so that an early error is shown alone."""
+    columns = [
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
         TimeRemainingColumn(elapsed_when_finished=True),
-        console=err,
-    )
+    ]
+    shown = ProgressBars(*(columns if timed else columns[:-1]), console=err)
     try:
-        yield bars
+        yield shown
     finally:
-        if bars.live.is_started:
-            bars.stop()
+        if shown.live.is_started:
+            shown.stop()
 
 
 def show_plan(plan: Plan) -> None:
@@ -162,9 +160,3 @@ def note(text: str) -> None:
 def show_error(message: str) -> None:
     """One line on standard error."""
     err.print("error: " + " ".join(message.split()), markup=False, soft_wrap=True, style="red")
-
-
-def usage_message(error: TyperException) -> str:
-    """What was wrong with the words of a command line, and where to look."""
-    message = error.format_message() if hasattr(error, "format_message") else str(error)
-    return f"{message} See: nppr --help"

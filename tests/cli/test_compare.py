@@ -9,9 +9,9 @@ import pytest
 import typer
 
 from nppr import console
-from nppr.assess import assess
+from nppr import assess
 from nppr.budget import Budget
-from nppr.cli.compare import compare
+from nppr.cli.report_commands import compare
 from nppr.errors import NpprError
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from nppr.classifiers.training import Method, Optimiser
 from nppr.cli import run
-from nppr.cli.train import METHODS, OPTIMISERS
 
 QUICK = ["train", "digits-cnn", "--epochs", "1", "--out", "w.safetensors"]
 
@@ -168,10 +167,6 @@ def test_a_damaged_checkpoint_is_named(capsys: pytest.CaptureFixture[str]) -> No
     assert printed.err.count("\n") == 1
     assert run([*QUICK, "--overwrite", "--quiet"]) == 0
 
-
-def test_the_names_are_those_of_the_library() -> None:
-    assert {*METHODS} == {*Method}
-    assert {*OPTIMISERS} == {*Optimiser}
 
 
 def test_help_loads_no_torch() -> None:

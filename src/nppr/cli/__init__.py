@@ -35,41 +35,36 @@ if "torch" not in sys.modules:
     sys.modules["torch"] = _LateModule("torch")
 
 from nppr import console  # noqa: E402
-from nppr.cli import (  # noqa: E402
+from nppr.cli import (  # noqa: E402, F401
     check_commands,
     measure_commands,
     report_commands,
     study_command,
     train_command,
 )
+from nppr.cli.app import app  # noqa: E402
 from nppr.errors import NpprError, SpecError  # noqa: E402
 from nppr.process import keep_freed_memory  # noqa: E402
 
 INTERRUPTED = 130
 """What the framework returns for a Ctrl-C: 128 plus the number of the signal."""
 
+COMMANDS = (
+    "assess", "fit", "evaluate", "spectrum", "bound", "certify", "doctor", "report", "compare",
+    "study", "train",
+)  # fmt: skip
+"""In the order of `nppr --help`."""
+
 DIVIDED = ("assess", "fit", "evaluate", "spectrum", "bound")
 """Commands that torchrun can divide among processes."""
 
-app = typer.Typer(
-    name="nppr",
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _module in (measure_commands, check_commands, report_commands, train_command):
-    for _name, _examples in _module.EXAMPLES.items():
-        app.command(_name, epilog=f"Examples:\n{_examples}")(getattr(_module, _name))
-app.command("study", cls=study_command.StudyCommand, epilog=f"Examples:\n{study_command.EXAMPLES}")(
-    study_command.study
-)
+app.registered_commands.sort(key=lambda each: COMMANDS.index(str(each.name)))
 
 
 @app.callback(invoke_without_command=True)
 def _nppr(
     show_version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.")
+        bool, typer.Option("--version", help="Show the version and exit.", metavar="")
     ] = False,
 ) -> None:
     """How badly can unknown noise hurt a classifier, and what can you rely on at least?"""
@@ -83,7 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with _divided(given):
-            code = app(args=given or ["--help"], standalone_mode=False)
+            code = app(args=given or ["--help"], prog_name="nppr", standalone_mode=False)
             if code == INTERRUPTED:
                 raise KeyboardInterrupt  # no waiting for other ranks
     except KeyboardInterrupt:
@@ -93,7 +88,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         console.show_error(str(error))
         return 2
     except TyperException as error:
-        console.show_error(console.usage_message(error))
+        context = getattr(error, "ctx", None)
+        message = f"{error.format_message()}.".replace("?.", "?").replace("..", ".")
+        console.show_error(f"{message} See: {context.command_path if context else 'nppr'} --help")
         return 2
     return code if isinstance(code, int) else 0
 

@@ -4,75 +4,65 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
 from nppr import console
-from nppr.cli.option_flags import grouped
-from nppr.errors import SpecError, unknown
+from nppr.cli.app import command
+from nppr.errors import SpecError
 from nppr.options import (
-    BudgetOptions,
-    DataOptions,
-    DistributionOptions,
+    DISTRIBUTION_OPTION,
+    JSON_OPTION,
     FeatureModelOptions,
-    JsonOptions,
-    ModelOptions,
+    NoisyRunOptions,
     RunOptions,
-    check_sources,
-    run_settings,
+    option,
+    require_one_of,
+    require_sources,
 )
 from nppr.sources import ALL, NPPR
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
 ABOUT = {"population": "the population", "test-set": "this test set"}
 
-SourceName = Annotated[
-    str,
-    typer.Option(
-        "--source", help="One source as in --sources of assess; nppr with --distribution."
-    ),
-]
-AtLeast = Annotated[float, typer.Option("--at-least", help="The robustness in question.")]
-About = Annotated[
-    str,
-    typer.Option(
-        "--about",
-        help="population: each input is used once. test-set: inputs are drawn with replacement, so"
-        " that the draws do not run out.",
-    ),
-]
-Calls = Annotated[int, typer.Option("--calls", help="Images to classify at most.")]
-PerClass = Annotated[bool, typer.Option("--per-class", help="A verdict for every class too.")]
-Confidence = Annotated[float, typer.Option("--confidence", help="Confidence of the verdict.")]
+
+class CertifyOptions(NoisyRunOptions, FeatureModelOptions):
+    """Options of `nppr certify`."""
+
+    source: str = option(
+        "uniform", "One source, as in --sources of assess; nppr with --distribution."
+    )
+    at_least: float = option(0.9, "The robustness in question.")
+    confidence: float = option(0.95, "Confidence of the verdict.")
+    about: str = option(
+        "population",
+        "population: each input is used once. test-set: inputs are drawn with replacement, so that the"
+        " draws do not run out.",
+    )
+    calls: int = option(100_000, "Images to classify at most.")
+    per_class: bool = option(False, "A verdict for every class too.")
+    distribution: Path | None = DISTRIBUTION_OPTION
+    quiet: bool = option(False, "Show no progress.")
+    as_json: bool = JSON_OPTION
 
 
-@grouped
-def certify(
-    model: ModelOptions,
-    data: DataOptions,
-    budget: BudgetOptions,
-    run: RunOptions,
-    printed: JsonOptions,
-    features: FeatureModelOptions,
-    distribution: DistributionOptions,
-    source: SourceName = "uniform",
-    at_least: AtLeast = 0.9,
-    confidence: Confidence = 0.95,
-    about: About = "population",
-    calls: Calls = 100_000,
-    per_class: PerClass = False,
-) -> None:
-    """Is robustness at least a given value? Draws until that is decided, and not longer.
+@command("""
+    nppr certify --source uniform --at-least 0.9
+        is robustness at least 90 %? Draws until that is decided
+    nppr certify --source nppr --distribution runs/label --at-least 0.8
+        the same under noise that nppr fit has learned
+""")
+def certify(options: CertifyOptions) -> None:
+    """Decide whether robustness is at least a given value; draw no longer than that takes.
 
     Exit codes: 0 holds, 1 violated, 3 undecided.
     """
-    settings = run_settings(data, run)
-    if about not in ABOUT:
-        raise unknown("about", about, ABOUT)
-    if not 0 < at_least < 1:
-        raise SpecError(f"`at-least` must lie in (0, 1), got {at_least}. Example: 0.9")
-    folder = distribution.distribution
+    settings = options.run_settings()
+    source, folder = options.source, options.distribution
+    require_one_of("about", options.about, ABOUT)
+    if not 0 < options.at_least < 1:
+        raise SpecError(f"`at-least` must lie in (0, 1), got {options.at_least}. Example: 0.9")
     if (source.split(":")[0] in (NPPR, ALL) and source != NPPR) or "," in source:
         raise SpecError(f"`source` must name one source, got {source!r}. Example: uniform")
     if source != NPPR and folder is not None:
@@ -84,7 +74,7 @@ def certify(
             "`distribution` must be given with --source nppr: the folder that nppr fit has written."
             " Example: --distribution runs/fit"
         )
-    check_sources(source)
+    require_sources(source)
 
     from nppr.assessment.certify import certify as decide
     from nppr.assessment.load import load_images, load_models
@@ -94,35 +84,34 @@ def certify(
     from nppr.sources import Source, parse_sources
     from nppr.tally import Claim
 
-    loaded = load_images(data, settings, model.classes)
-    classifier, feature_model = load_models(model, loaded, features)
-    stated = budget.budget()
+    loaded = load_images(options, settings, options.classes)
+    classifier, feature_model = load_models(options, loaded, options)
     chosen: Source
     if folder is not None:
-        chosen = load_learned(folder, stated, feature_model)[0].source
-        stated = require_budget(chosen.budget, loaded.name)
+        chosen = load_learned(folder, options.budget(), feature_model)[0].source
+        budget = require_budget(chosen.budget, loaded.name)
     else:
-        stated = require_budget(stated, loaded.name)
-        (chosen,) = parse_sources(source, stated)
+        budget = require_budget(options.budget(), loaded.name)
+        (chosen,) = parse_sources(source, budget)
     setup = prepare_run(
-        classifier, loaded, stated, settings,
-        feature_model=feature_model, batch_size=run.batch_size, device=run.device,
+        classifier, loaded, budget, settings,
+        feature_model=feature_model, batch_size=options.batch_size, device=options.device,
     )  # fmt: skip
-    with console.progress_bars(quiet=run.quiet or printed.as_json) as (progress, _):
+    with console.progress_bars(quiet=options.quiet or options.as_json) as (progress, _):
         found = decide(
             chosen,
             setup.classifier,
             loaded.evaluate,
-            at_least,
-            confidence=confidence,
-            about=Claim(ABOUT[about]),
-            calls=calls,
-            seed=run.seed,
-            quantise=run.quantise,
-            class_names=loaded.class_names if per_class else None,
+            options.at_least,
+            confidence=options.confidence,
+            about=Claim(ABOUT[options.about]),
+            calls=options.calls,
+            seed=options.seed,
+            quantise=options.quantise,
+            class_names=loaded.class_names if options.per_class else None,
             progress=progress,
         )
-    if printed.as_json:
+    if options.as_json:
         sys.stdout.write(json.dumps(found.as_dict(), indent=2) + "\n")
     else:
         for line in found.lines():
@@ -130,25 +119,35 @@ def certify(
     raise typer.Exit(CODES[found.verdict.value])
 
 
-@grouped
-def doctor(model: ModelOptions, data: DataOptions, run: RunOptions, printed: JsonOptions) -> None:
+class DoctorOptions(RunOptions):
+    """Options of `nppr doctor`."""
+
+    as_json: bool = JSON_OPTION
+
+
+@command("""
+    nppr doctor --model my_model.py:make --data photos/
+        can the numbers of this model on these data be trusted?
+""")
+def doctor(options: DoctorOptions) -> None:
     """Check a classifier and its data before anything is measured: warnings and a grade, A to D.
 
     Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
     docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade.
     """
-    settings = run_settings(data, run)
+    settings = options.run_settings()
 
     from nppr.assessment.load import load_images, load_models
     from nppr.doctor import examine, grade
 
-    loaded = load_images(data, settings, model.classes)
-    classifier, _ = load_models(model, loaded)
+    loaded = load_images(options, settings, options.classes)
+    classifier, _ = load_models(options, loaded)
     flags = examine(
-        classifier, loaded, device=run.device, micro_batch=run.batch_size, seed=run.seed
-    )
+        classifier, loaded,
+        device=options.device, micro_batch=options.batch_size, seed=options.seed,
+    )  # fmt: skip
     given = grade(flags)
-    if printed.as_json:
+    if options.as_json:
         content = {
             "grade": given.letter,
             "reason": given.reason,
@@ -159,15 +158,3 @@ def doctor(model: ModelOptions, data: DataOptions, run: RunOptions, printed: Jso
     for flag in flags:
         console.print_line(f"{flag.id}: {flag.message}")
     console.print_line(f"grade {given.letter}: {given.reason}")
-
-
-EXAMPLES = {
-    "certify": """
-  nppr certify --source uniform --at-least 0.9
-      is robustness at least 90 %? Draws until that is decided (exit code 0, 1 or 3)
-  nppr certify --source nppr --distribution runs/label --at-least 0.8
-      the same under noise that nppr fit has learned""",
-    "doctor": """
-  nppr doctor --model my_model.py:make --data photos/
-      can the numbers of this model on these data be trusted?""",
-}

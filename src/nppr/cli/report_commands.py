@@ -4,86 +4,61 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from nppr import console
-from nppr.cli.measure_commands import default_folder
-from nppr.errors import unknown
-from nppr.options import PageOptions
+from nppr.cli.app import command
+from nppr.cli.measure_commands import named_folder
+from nppr.options import (
+    FIGURES_OPTION,
+    QUIET_OPTION,
+    Options,
+    figure_formats,
+    option,
+    require_one_of,
+)
 
 FORMATS = ("html", "md", "csv", "latex", "json", "parquet")
 
-Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The folder that nppr assess --out has written.")
-]
-Runs = Annotated[
-    list[Path] | None, typer.Argument(metavar="RUN RUN...", help="Run folders of nppr assess.")
-]
-File = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        help="File to write. Default: report.html or per_input.parquet in RUN; tables are printed.",
-    ),
-]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        help="html: the page; md, csv, latex or json: the table of results alone; parquet: the lines of"
+
+class ReportOptions(Options):
+    """Options of `nppr report`."""
+
+    run: Path = option(..., "The folder that nppr assess --out has written.", flag="RUN")
+    out: Path | None = option(
+        None,
+        "File to write. Default: report.html or per_input.parquet in RUN; tables are printed.",
+    )
+    form: str = option(
+        "html",
+        "html: the page; md, csv, latex or json: the table of results alone; parquet: the rows of"
         " per_input.csv (extra parquet).",
-    ),
-]
-Figures = Annotated[
-    str | None, typer.Option("--figures", help="Write the figures as files too: svg, png, pdf.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but the path of the result.")]
-Folder = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", help="Folder of the comparison. Default: one under runs/ for these runs."
-    ),
-]
-Formats = Annotated[
-    str,
-    typer.Option("--format", help="What to write beside compare.json: html, md, csv, latex, json."),
-]
-DifferentData = Annotated[
-    bool,
-    typer.Option(
-        "--allow-different-data", help="Compare runs on different inputs; nothing is paired then."
-    ),
-]
-Confidence = Annotated[float, typer.Option("--confidence", help="Confidence of the intervals.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the resampling.")]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace another comparison in --out.")
-]
+        flag="--format",
+    )
+    figures: str | None = FIGURES_OPTION
+    quiet: bool = QUIET_OPTION
 
 
-def report(
-    run: Run,
-    out: File = None,
-    form: Format = "html",
-    figures: Figures = None,
-    quiet: Quiet = False,
-) -> None:
+@command("""
+    nppr report runs/mine --figures svg,pdf
+        render the page of a run again, and its figures as files
+    nppr report runs/mine --format latex
+        its table for a paper
+""")
+def report(options: ReportOptions) -> None:
     """Render the page of a run again, or its table for a paper.
 
-    Reads report.json, per_input.csv and evidence.safetensors of the folder and changes none of them.
+    Reads report.json, per_input.csv and evidence.safetensors in the folder and changes none of them.
     The page is one file that needs no network.
     """
-    if form not in FORMATS:
-        raise unknown("format", form, FORMATS)
-    kinds = PageOptions(figures=figures).formats()
+    form, out = options.form, options.out
+    require_one_of("format", form, FORMATS)
+    kinds = figure_formats(options.figures)
 
     from nppr.records import write_whole
     from nppr.report import FORMATS as RENDERINGS
     from nppr.report import read_run, table_of, write_rendered
 
-    files = read_run(run)
+    files = read_run(options.run)
     if form == "parquet":
         path = out or files.path / "per_input.parquet"
         files.report.per_input.to_parquet(path)
@@ -98,20 +73,34 @@ def report(
         paths = write_rendered(files, page=page, figures=kinds, out=out if page else None)
         if page:
             sys.stdout.write(f"{paths[0]}\n")
-        if kinds and not quiet:
+        if kinds and not options.quiet:
             console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
 
 
-def compare(
-    runs: Runs = None,
-    out: Folder = None,
-    formats: Formats = "html,md,csv,latex,json",
-    confidence: Confidence = 0.95,
-    seed: Seed = 0,
-    allow_different_data: DifferentData = False,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-) -> None:
+class CompareOptions(Options):
+    """Options of `nppr compare`."""
+
+    runs: list[Path] | None = option(None, "Run folders of nppr assess, two or more.", flag="RUN")
+    out: Path | None = option(
+        None, "Folder of the comparison. Default: one under runs/ for these runs."
+    )
+    formats: str = option(
+        "html,md,csv,latex,json", "What to write beside compare.json.", flag="--format"
+    )
+    confidence: float = option(0.95, "Confidence of the intervals.")
+    seed: int = option(0, "Seed of the resampling.")
+    allow_different_data: bool = option(
+        False, "Compare runs on different inputs; nothing is paired then."
+    )
+    overwrite: bool = option(False, "Replace another comparison in --out.")
+    quiet: bool = QUIET_OPTION
+
+
+@command("""
+    nppr compare runs/resnet20 runs/resnet32
+        two runs side by side: paired differences, ranks, a page and tables
+""")
+def compare(options: CompareOptions) -> None:
     """Compare classifiers or settings side by side, with paired differences and ranks.
 
     Runs that differ in the seed alone become one entry: mean and standard deviation over seeds.
@@ -120,32 +109,18 @@ def compare(
     from nppr.compare import compare as compare_runs
     from nppr.compare import console_tables, summary, write_comparison
 
-    asked = tuple(dict.fromkeys(name.strip() for name in formats.split(",")))
-    for name in asked:
-        if name not in KNOWN:
-            raise unknown("format", name, KNOWN)
-    given = runs or []
-    comparison = compare_runs(
-        given, confidence=confidence, seed=seed, allow_different_data=allow_different_data
-    )
-    settings = ([str(each.resolve()) for each in given], confidence, seed, allow_different_data)
-    folder = out or default_folder("compare", comparison.entries[0].data, settings)
-    written = write_comparison(folder, comparison, asked, overwrite=overwrite)
-    if not quiet:
+    formats = tuple(dict.fromkeys(name.strip() for name in options.formats.split(",")))
+    for name in formats:
+        require_one_of("format", name, KNOWN)
+    runs = options.runs or []
+    choices = options.model_dump(include={"confidence", "seed", "allow_different_data"})
+    comparison = compare_runs(runs, **choices)
+    settings = ([str(each.resolve()) for each in runs], choices)
+    folder = options.out or named_folder("compare", comparison.entries[0].data, settings)
+    written = write_comparison(folder, comparison, formats, overwrite=options.overwrite)
+    if not options.quiet:
         for table in console_tables(comparison):
             console.out.print(table)
         console.out.print(summary(comparison), markup=False)
-    for path in written[:1] if quiet else written:
+    for path in written[:1] if options.quiet else written:
         console.print_line(str(path))
-
-
-EXAMPLES = {
-    "report": """
-  nppr report runs/mine --figures svg,pdf
-      render the page of a run again, and its figures as files
-  nppr report runs/mine --format latex
-      its table for a paper""",
-    "compare": """
-  nppr compare runs/resnet20 runs/resnet32
-      two runs side by side: paired differences, ranks, a page and tables""",
-}

@@ -33,9 +33,9 @@ from nppr.options import (
     ModelOptions,
     Options,
     TrainOptions,
-    WeightsPath,
-    one_of,
+    require_one_of,
 )
+from nppr.random_draws import DRAWS
 from nppr.search.search_settings import LOSSES
 from nppr.sources import ALL, NPPR, parse_sources
 
@@ -130,12 +130,12 @@ def _accepted_by(check: Callable[[Any], object]) -> AfterValidator:
 
 
 def _one_of(argument: str, valid: Collection[str]) -> AfterValidator:
-    return _accepted_by(lambda value: one_of(argument, value, valid))
+    return _accepted_by(lambda value: require_one_of(argument, value, valid))
 
 
 def _check_axes(where: dict[str, object]) -> None:
     for name in where:
-        one_of("where", name, AXES)
+        require_one_of("where", name, AXES)
 
 
 def _check_source(text: str) -> None:
@@ -226,7 +226,7 @@ class ClassifierEntry(Entry, ModelOptions):
 
     name: str
     model: PathText
-    weights: Annotated[WeightsPath, AfterValidator(_fill)] = None
+    weights: Annotated[str | None, AfterValidator(_fill)] = None
     data: str | None = None
     feature_model: str | None = None
     group: str = ""
@@ -268,7 +268,7 @@ class FitEntry(Entry, FamilyOptions):
 class MeasureEntry(Entry, Options):
     """How sources are measured."""
 
-    draws: Whole = 100
+    draws: Whole = DRAWS
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     quantise: bool = False
     threads: Whole = 1
@@ -421,13 +421,13 @@ def _check_names(study: Study) -> None:
                 f"`data` of classifier {classifier.name!r} must be one of {', '.join(data)}, got"
                 " nothing."
             )
-        one_of(f"data of classifier {classifier.name}", classifier.data or data[0], data)
-        one_of("feature_model", classifier.feature_model or names[0], names)
+        require_one_of(f"data of classifier {classifier.name}", classifier.data or data[0], data)
+        require_one_of("feature_model", classifier.feature_model or names[0], names)
     for grid in study.grids:
         for argument in ("classifiers", "feature_models", "targets"):
             valid = names if argument == "classifiers" else [OWN, *names]
             for name in getattr(grid, argument) or ():
-                one_of(argument, name, valid)
+                require_one_of(argument, name, valid)
 
 
 def _first_mistake(error: ValidationError) -> str:

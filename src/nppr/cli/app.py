@@ -1,0 +1,133 @@
+"""From a model of options to a command: every field becomes a flag."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
+
+from nppr.errors import SpecError
+from nppr.options import Options, Panel
+
+LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "as_json")
+"""Options that say nothing about the question; `--help` shows them below the others."""
+
+EXPECTED = {"int_parsing": "a whole number", "float_parsing": "a number"}
+"""What a value must be, by the type of pydantic's error."""
+
+
+class Command(TyperCommand):
+    """A command whose flag --help shows no type, as it takes no value."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _without_type(super().get_help_option(ctx))
+
+
+class _Group(TyperGroup):
+    """The same for `nppr` itself."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        return _without_type(super().get_help_option(ctx))
+
+
+def _without_type(help_option: Any) -> Any:
+    help_option.metavar = ""
+    return help_option
+
+
+app = typer.Typer(
+    name="nppr",
+    cls=_Group,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with the demo: nppr assess. Options and examples: nppr COMMAND --help.",
+)
+
+
+def command(
+    examples: str, kind: type[TyperCommand] = Command
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Make a function of one model of options a command, with its docstring and examples as help."""
+
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        model: type[Options] = get_type_hints(function)["options"]
+        flags = _flags(model)
+
+        @wraps(function)
+        def flat(**given: Any) -> None:
+            function(_checked_options(model, given))
+
+        flat.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
+        flat.__annotations__ = {each.name: each.annotation for each in flags}
+        paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+        text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
+        epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
+        app.command(function.__name__, cls=kind, help=text, epilog=epilog)(flat)
+        return function
+
+    return register
+
+
+def _checked_options(model: type[Options], given: dict[str, Any]) -> Options:
+    """The options; the first value that is not of its type is an error of one line."""
+    try:
+        return model(**given)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        name = str(mistake["loc"][0]).replace("_", "-")
+        expected = EXPECTED[mistake["type"]]
+        raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
+
+
+def _flags(model: type[Options]) -> list[inspect.Parameter]:
+    """A parameter for each field: by panel, the options of this command alone first."""
+    own = inspect.get_annotations(model)
+    panels = list(Panel)
+
+    def place(name: str) -> tuple[Any, ...]:
+        extra = _extra(model.model_fields[name])
+        last = LAST.index(name) + 1 if name in LAST else 0
+        return panels.index(extra["panel"]), last, name not in own, extra["order"]
+
+    return [_flag(name, model.model_fields[name]) for name in sorted(model.model_fields, key=place)]
+
+
+def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+    """The flag or positional argument of a field; its value stays text, which the model reads."""
+    extra, default = _extra(field), field.default
+    flag, _, metavar = (extra["flag"] or f"--{name.replace('_', '-')}").partition(" ")
+    kinds = [each for each in get_args(field.annotation) if each is not type(None)]
+    kind: Any = kinds[0] if kinds else field.annotation
+    shown = {"help": escape(str(field.description)), "rich_help_panel": extra["panel"].value}
+    declared: Any
+    if not flag.startswith("-"):
+        declared = typer.Argument(metavar=flag, help=shown["help"])
+        default = inspect.Parameter.empty if field.is_required() else default
+    elif kind is bool:
+        both = flag if default is False else f"{flag}/--no-{flag.removeprefix('--')}"
+        declared = typer.Option(both, metavar="", show_default=False, **shown)
+        kind = bool | None
+    else:
+        kind_name = "floats" if get_origin(kind) is tuple else kind.__name__.lower()
+        declared = typer.Option(flag, metavar=metavar or f"<{kind_name}>", **shown)
+        kind = list[str] | None if get_origin(kind) is list else str | None
+        if default is not None:
+            numbers = default if isinstance(default, tuple) else [default]
+            default = ",".join(map(str, numbers))
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, declared]
+    )
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    assert isinstance(field.json_schema_extra, dict)
+    return field.json_schema_extra
