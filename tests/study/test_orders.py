@@ -91,7 +91,7 @@ def test_pairs_are_tested_where_they_were_fitted() -> None:
     assert orders.summary() == "no nested pairs"
 
 
-def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, int]]:
+def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, object]]:
     """Both families, the evaluation seed and the steps of the smaller fit, for every pair."""
     entries = [{"name": "cnn", "model": "digits-cnn"}, {"name": "other", "model": "digits-cnn"}]
     entries[1]["mean"], entries[1]["std"] = "0.5", "0.5"
@@ -106,7 +106,7 @@ def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, st
         assert small.cell.fit is not None
         assert small.cell.seed == large.cell.seed
         steps = graph.nodes[small.cell.fit].determined_by["steps"]
-        names = str(small.place.dependency), str(large.place.dependency)
+        names = small.place.dependency, large.place.dependency
         found.append((*names, small.cell.seed, steps))
     return found
 

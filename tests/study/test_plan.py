@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nppr.errors import SpecError
-from nppr.study.graph import ALGORITHM, Graph
+from nppr.study.graph import ALGORITHM, FitTask, Graph
 from nppr.study.plan import plan
 from nppr.study.study_file import study_from
 from study.toys import toy
@@ -38,7 +38,7 @@ def test_parents_are_fitted_once_for_all_children() -> None:
     assert len(fits) == 12
     parents = {
         name: sorted(
-            graph.nodes[need].determined_by["stage"]
+            str(graph.nodes[need].determined_by["stage"])
             for role, need in node.needs.items()
             if role.startswith("parent-")
         )
@@ -60,8 +60,10 @@ def test_fits_of_the_paper_have_no_parents() -> None:
 def test_a_floor_starts_at_the_family_without_one() -> None:
     graph = planned(grids__0__floors=[0.5], grids__0__dependencies=["independent"])
     without, with_floor = graph.by_kind()["fit"]
-    assert without.determined_by["family"]["floor"] == 0
-    assert with_floor.determined_by["family"]["floor"] == 0.5
+    assert isinstance(without.task, FitTask)
+    assert isinstance(with_floor.task, FitTask)
+    assert without.task.stage.family.floor == 0
+    assert with_floor.task.stage.family.floor == 0.5
     assert without.hash in with_floor.needs.values()
 
 
