@@ -213,6 +213,32 @@ def test_damaged_results_are_computed_again_and_said(finished: Path, tmp_path: P
     assert texts_of(tmp_path) == texts_of(finished / "out")
 
 
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        ("measure", "run/run.json"),
+        ("measure", "run/report.json"),
+        ("fit", "fit/0-independent-2.state.safetensors"),
+        ("fit", "fit/0-independent-2.done.safetensors"),
+    ],
+)
+def test_what_an_interrupted_node_left_is_not_trusted(
+    tmp_path: Path, kind: str, left: str
+) -> None:
+    small = toy(
+        grids__0={"radii": [0.1], "dependencies": ["independent"], "components": [2]},
+        tables=[],
+    )
+    (node,) = plan(study_from(small)).by_kind()[kind]
+    file = tmp_path / "cache" / node.hash / left
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"{half of")
+    ended = run_toy(small, tmp_path)
+    assert not ended.failures
+    assert ended.ran == 2
+    assert [note for note in ended.notes if "begun again" in note]
+
+
 @pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
 def test_damaged_weights_of_a_training_are_made_again(
     finished: Path, tmp_path: Path, gone: bool
