@@ -1,7 +1,7 @@
 """Are nested families in order? K = 3, 7, 12 x independent, label, input, joint on one classifier.
 
 Every family is fitted once, warm-started at the best of the families inside it, and chosen on the
-select part. On the evaluate part a larger family must not come out more robust than a smaller one:
+select split. On the evaluate split a larger family must not come out more robust than a smaller one:
 paired differences over inputs (same draws), one-sided at 95 %, Holm over all pairs. Example:
 
     python benchmarks/orders.py --model resnet20 --weights W.safetensors --data CIFAR --eps 8/255 \
@@ -21,13 +21,14 @@ import scipy.stats
 from nppr.budget import Budget
 from nppr.classifiers import FORMS, load_classifier, prepare
 from nppr.data import load_data
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.search import default_settings
 from nppr.search.search import FinishedStage, Search
 from nppr.search.search_settings import Stage
-from nppr.sources import Clean, Learned
-from nppr.statistics.paired import holm
+from nppr.sources import Clean
+from nppr.sources.learned import Learned
+from nppr.statistics import holm
 from nppr.tally import FloatArray
 
 COMPONENTS = (3, 7, 12)

@@ -8,18 +8,18 @@ import pytest
 from nppr.errors import RunFolderError
 from nppr.study.graph import Node
 from nppr.study.node_cache import NodeCache, is_full_disk
+from study import toys
 
 
 def made(tmp_path: Path, seed: int = 0) -> tuple[NodeCache, Node]:
     cache = NodeCache(tmp_path)
-    node = Node("measure", "a node", {"seed": seed}, {}, None)
+    node = toys.node(seed)
     with cache.locked(node):
         folder = cache.folder(node.hash)
         (folder / "run" / "blocks").mkdir(parents=True)
         (folder / "run" / "report").write_text("numbers")
         (folder / "run" / "blocks" / "0").write_text("what it would resume from")
-        (folder / "attempts").write_text("1")
-        cache.finish(node, ["run/report"], seconds=0.5, attempts=1)
+        cache.finish(node, ["run/report"], 0.5)
     return cache, node
 
 
@@ -27,7 +27,7 @@ def test_a_finished_node_is_found_without_what_it_resumed_from(tmp_path: Path) -
     cache, node = made(tmp_path)
     finished = cache.look_up(node).finished
     assert finished is not None
-    assert (finished.seconds, finished.attempts) == (0.5, 1)
+    assert finished.seconds == 0.5
     folder = cache.folder(node.hash)
     kept = {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
     assert kept == {"lock", "node.json", "run/report"}
@@ -35,7 +35,7 @@ def test_a_finished_node_is_found_without_what_it_resumed_from(tmp_path: Path) -
 
 
 def test_a_node_that_is_not_there(tmp_path: Path) -> None:
-    found = NodeCache(tmp_path).look_up(Node("fit", "a fit", {}, {}, None))
+    found = NodeCache(tmp_path).look_up(toys.node(0))
     assert found.finished is None
     assert found.damage is None
 

@@ -1,66 +1,61 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from nppr.study.cache import Cache
-from nppr.tensor_files import write_tensors
 
-from nppr.noise import Dependency
-from nppr.study.graph import Cell, Graph, Node
-from nppr.study.orders import Orders, _pairs, orders_of
+from nppr.noise.family import Dependency
+from nppr.study.chains import Chain
+from nppr.study.graph import Cell
+from nppr.study.orders import Orders, check_orders, nested_pairs
 from nppr.study.plan import plan
-from nppr.study.study_file import AXES, study_from
+from nppr.study.study_file import FitEntry, Place, study_from
 from nppr.study.study_records import StudyRecord
+from nppr.tally import FloatArray
 from study.toys import toy
 
 
+@dataclass(frozen=True)
+class Known(StudyRecord):
+    """A record with rates that are not read from files."""
+
+    known: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def rates(self) -> FloatArray:
+        return self.known
+
+
 def compared(
-    folder: Path,
-    rates: dict[tuple[str, int], float],
-    *,
-    label_only: bool = False,
-    walks: bool = True,
-    radius: str = "0.1",
+    rates: dict[tuple[str, int], float], *, preset: str = "nppr", radius: str = "0.1"
 ) -> Orders:
-    """Orders of families whose inputs are right with these probabilities, in 100 draws each."""
-    cache, graph = Cache(folder), Graph()
+    """Orders of families whose inputs are correct with these probabilities, in 100 draws each."""
+    fit = FitEntry(preset=preset)
+    chain = Chain("cnn", "cnn", "linf", 0.1, None, None, "margin", None, 0, fit)
     records = []
     for number, ((dependency, components), rate) in enumerate(rates.items()):
-        known = {"number": number, "family": {"label_only": label_only}, "walks": walks}
-        fit = graph.add(Node("fit", "f", known, {}, {}))
-        measure = f"measure-{number}"
-        right = np.random.default_rng(number).binomial(100, rate, 50)
-        tensors = {"right": torch.from_numpy(right), "clean": torch.ones(50, dtype=torch.bool)}
-        write_tensors(cache.folder(measure) / "tally.safetensors", tensors, {"draws": "100"})
-        place = {
-            **dict.fromkeys(AXES, ""),
-            "source": "nppr",
-            "dependency": dependency,
-            "components": components,
-            "fit_radius": "0.1",
-            "radius": radius,
-        }
-        records.append(StudyRecord(Cell(place, 0, 0, measure, "c", fit.hash), {}))
-    return orders_of(records, graph, cache)
+        place = Place(dependency=dependency, components=components, fit_radius="0.1", radius=radius)
+        cell = Cell(place, 0, f"measure-{number}", "clean", 100, f"fit-{number}", chain)
+        correct = np.random.default_rng(number).binomial(100, rate, 50)
+        records.append(Known(cell, Path(), {}, known=correct / 100))
+    return check_orders(records)
 
 
 def everything(rate: float = 0.5) -> dict[tuple[str, int], float]:
     return {(each.value, k): rate for k in (3, 7, 12) for each in Dependency}
 
 
-def test_the_pairs_of_one_chain(tmp_path: Path) -> None:
-    pairs = compared(tmp_path, everything()).pairs
+def test_the_pairs_of_one_chain() -> None:
+    pairs = compared(everything()).pairs
     assert sum(pair.kind == "dependency" for pair in pairs) == 15
     assert sum(pair.kind == "components" for pair in pairs) == 8
     assert ("input, K = 3", "joint, K = 3") in {(pair.small, pair.large) for pair in pairs}
     assert len({(pair.small, pair.large) for pair in pairs}) == 23
 
 
-def test_a_pair_in_the_wrong_order_is_found_and_counted(tmp_path: Path) -> None:
-    orders = compared(tmp_path, {("independent", 3): 0.5, ("label", 3): 0.7, ("joint", 3): 0.2})
+def test_a_pair_in_the_wrong_order_is_found_and_counted() -> None:
+    orders = compared({("independent", 3): 0.5, ("label", 3): 0.7, ("joint", 3): 0.2})
     wrong = [(pair.small, pair.large) for pair in orders.pairs if pair.wrong]
     assert wrong == [("independent, K = 3", "label, K = 3")]
     assert orders.wrong == 1
@@ -68,35 +63,35 @@ def test_a_pair_in_the_wrong_order_is_found_and_counted(tmp_path: Path) -> None:
     assert "3 nested pairs (3 of dependency, 0 of components): 1 in the wrong" in orders.summary()
 
 
-def test_families_that_were_fitted_one_by_one_are_told(tmp_path: Path) -> None:
+def test_families_that_were_fitted_one_by_one_are_named() -> None:
     rates = {("independent", 3): 0.5, ("label", 3): 0.7}
-    assert not compared(tmp_path / "a", rates).apart
-    apart = compared(tmp_path / "b", rates, walks=False)
+    assert not compared(rates).apart
+    apart = compared(rates, preset="paper")
     assert apart.apart
     assert apart.wrong == 1
-    assert "are kept in order by nothing" in apart.summary()
-    assert "by nothing" not in compared(tmp_path / "c", rates).summary()
+    assert "nothing keeps families in order" in apart.summary()
+    assert "one by one" not in compared(rates).summary()
 
 
-def test_chance_is_no_wrong_order(tmp_path: Path) -> None:
-    orders = compared(tmp_path, everything())
+def test_chance_is_no_wrong_order() -> None:
+    orders = compared(everything())
     assert orders.wrong == 0
     assert orders.raw > 0  # of equal families some come out higher by chance
 
 
-def test_input_does_not_lie_inside_the_papers_joint(tmp_path: Path) -> None:
+def test_input_does_not_lie_inside_the_papers_joint() -> None:
     families = {("input", 3): 0.5, ("joint", 3): 0.7}
-    assert len(compared(tmp_path / "ours", families).pairs) == 1
-    assert not compared(tmp_path / "paper", families, label_only=True).pairs
+    assert len(compared(families).pairs) == 1
+    assert not compared(families, preset="paper").pairs
 
 
-def test_pairs_are_tested_where_they_were_fitted(tmp_path: Path) -> None:
-    orders = compared(tmp_path, everything(), radius="0.2")
+def test_pairs_are_tested_where_they_were_fitted() -> None:
+    orders = compared(everything(), radius="0.2")
     assert not orders.pairs
     assert orders.summary() == "no nested pairs"
 
 
-def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, int]]:
+def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, object]]:
     """Both families, the evaluation seed and the steps of the smaller fit, for every pair."""
     entries = [{"name": "cnn", "model": "digits-cnn"}, {"name": "other", "model": "digits-cnn"}]
     entries[1]["mean"], entries[1]["std"] = "0.5", "0.5"
@@ -107,11 +102,11 @@ def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, st
         )
     )
     found = []
-    for _, small, large in _pairs([StudyRecord(cell, Path(), {}) for cell in graph.cells], graph):
+    for _, small, large in nested_pairs([StudyRecord(c, Path(), {}) for c in graph.cells]):
         assert small.cell.fit is not None
         assert small.cell.seed == large.cell.seed
         steps = graph.nodes[small.cell.fit].determined_by["steps"]
-        names = str(small.place["dependency"]), str(large.place["dependency"])
+        names = small.place.dependency, large.place.dependency
         found.append((*names, small.cell.seed, steps))
     return found
 

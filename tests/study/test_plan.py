@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nppr.errors import SpecError
-from nppr.study.graph import ALGORITHM, Graph
+from nppr.study.graph import ALGORITHM, FitTask, Graph
 from nppr.study.plan import plan
 from nppr.study.study_file import study_from
 from study.toys import toy
@@ -25,7 +25,7 @@ def test_a_fit_appears_once_for_three_radii_and_two_seeds() -> None:
     # independent, label, input and joint: the walk to joint goes through all four
     assert counts(graph) == {"train": 0, "fit": 4, "measure": 18}
     assert len(graph.cells) == 18
-    joint = [cell for cell in graph.cells if cell.place["dependency"] == "joint"]
+    joint = [cell for cell in graph.cells if cell.place.dependency == "joint"]
     assert len(joint) == 6
     assert len({cell.fit for cell in joint}) == 1
     assert len({cell.measure for cell in joint}) == 6
@@ -38,7 +38,7 @@ def test_parents_are_fitted_once_for_all_children() -> None:
     assert len(fits) == 12
     parents = {
         name: sorted(
-            graph.nodes[need].determined_by["stage"]
+            str(graph.nodes[need].determined_by["stage"])
             for role, need in node.needs.items()
             if role.startswith("parent-")
         )
@@ -60,15 +60,17 @@ def test_fits_of_the_paper_have_no_parents() -> None:
 def test_a_floor_starts_at_the_family_without_one() -> None:
     graph = planned(grids__0__floors=[0.5], grids__0__dependencies=["independent"])
     without, with_floor = graph.by_kind()["fit"]
-    assert without.determined_by["family"]["floor"] == 0
-    assert with_floor.determined_by["family"]["floor"] == 0.5
+    assert isinstance(without.task, FitTask)
+    assert isinstance(with_floor.task, FitTask)
+    assert without.task.stage.family.floor == 0
+    assert with_floor.task.stage.family.floor == 0.5
     assert without.hash in with_floor.needs.values()
 
 
 def test_without_fit_radii_every_radius_is_fitted_and_measured_alone() -> None:
     graph = planned(grids__0={"radii": [0.1, 0.2], "dependencies": ["independent"]})
     assert counts(graph) == {"train": 0, "fit": 2, "measure": 2}
-    assert all(cell.place["radius"] == cell.place["fit_radius"] for cell in graph.cells)
+    assert all(cell.place.radius == cell.place.fit_radius for cell in graph.cells)
 
 
 def test_a_corruption_is_measured_once_for_all_radii() -> None:
@@ -103,8 +105,8 @@ def test_a_fit_is_reused_for_all_targets() -> None:
     alone, both = two(), two(targets=["own", "other"])
     assert alone.nodes.keys() < both.nodes.keys()
     assert counts(both) == counts(alone) | {"measure": 12 + 12 + 6}
-    cells = [cell for cell in both.cells if cell.place["target"] == "other"]
-    assert {cell.place["classifier"] for cell in cells} == {"cnn"}
+    cells = [cell for cell in both.cells if cell.place.target == "other"]
+    assert {cell.place.classifier for cell in cells} == {"cnn"}
     for cell in cells:
         assert cell.fit is not None
         assert cell.fit in alone.nodes
@@ -136,7 +138,6 @@ def test_what_a_training_leaves_out_is_the_default_of_the_network() -> None:
 
 BAD_TRAININGS: dict[str, tuple[dict[str, Any], str]] = {
     "model": ({"classifiers__0__model": "digits-cn"}, "Did you mean 'digits-cnn'?"),
-    "eps": ({"classifiers__0__training": {"method": "pgd"}}, "`eps` of a pgd training"),
     "rate": ({"classifiers__0__training": {"learning_rate": -1.0}}, "`learning-rate` must be"),
     "no data": (
         {"data__0__spec": "no/such", "classifiers__0__training": {"momentum": 2.0}},
@@ -282,6 +283,16 @@ def test_weights_that_a_file_loads_by_itself_determine_the_hash(tmp_path: Path) 
     before = planned(classifiers__0__model=f"{file}:small").nodes
     (tmp_path / "seed.txt").write_text("2")
     assert not before.keys() & planned(classifiers__0__model=f"{file}:small").nodes.keys()
+
+
+def test_a_plan_runs_code_only_where_that_is_allowed(tmp_path: Path) -> None:
+    file, mark = tmp_path / "networks.py", tmp_path / "was run"
+    file.write_text(f"{NETWORKS}\nopen({str(mark)!r}, 'w').close()\n")
+    study = study_from(toy(classifiers__0__model=f"{file}:small"))
+    assert plan(study).nodes
+    assert not mark.exists()
+    plan(study, run_code=True)
+    assert mark.exists()
 
 
 def test_work_with_a_classifier_trained_here_needs_its_training() -> None:

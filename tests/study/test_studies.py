@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nppr.study.orders import _pairs
+from nppr.study.orders import nested_pairs
 from nppr.study.plan import plan
 from nppr.study.study_file import read_study
 from nppr.study.study_records import StudyRecord
@@ -82,5 +82,6 @@ def test_the_extended_ablation_has_all_nested_pairs() -> None:
     graph = plan(read_study(STUDIES / "small" / "digits_extended.toml"))
     kinds = {kind: len(nodes) for kind, nodes in graph.by_kind().items()}
     assert kinds == {"train": 0, "fit": 108, "measure": 108}
-    pairs = Counter(kind for kind, _, _ in _pairs([StudyRecord(c, Path(), {}) for c in graph.cells], graph))
+    records = [StudyRecord(cell, Path(), {}) for cell in graph.cells]
+    pairs = Counter(kind for kind, _, _ in nested_pairs(records))
     assert pairs == {"dependency": 135, "components": 72}

@@ -9,7 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from nppr.errors import SpecError
-from nppr.options import TrainOptions
 from nppr.study.study_file import (
     AXES,
     VALUES,
@@ -22,6 +21,7 @@ from nppr.study.study_file import (
     Paper,
     Study,
     TableEntry,
+    Training,
     read_study,
     study_from,
 )
@@ -34,6 +34,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown key of a training": (
         {"classifiers__0__training": {"epoch": 3}},
         "Did you mean 'epochs'?",
+    ),
+    "a training without its radius": (
+        {"classifiers__0__training": {"method": "pgd"}},
+        "`eps` must be given with --method pgd. Example: --eps 8/255 (in classifiers.0.training)",
     ),
     "misspelt key that must be given": (
         {"data__0": {"name": "digits", "spc": "digits"}},
@@ -119,7 +123,7 @@ def test_the_documented_example_is_a_study() -> None:
 
 
 MODELS: tuple[type[BaseModel], ...] = (
-    Study, DataEntry, ClassifierEntry, TrainOptions, Grid, FitEntry, MeasureEntry, TableEntry,
+    Study, DataEntry, ClassifierEntry, Training, Grid, FitEntry, MeasureEntry, TableEntry,
     Column, Paper,
 )  # fmt: skip
 

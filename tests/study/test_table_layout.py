@@ -1,22 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nppr.errors import SpecError
+from nppr.study.chains import Chain
 from nppr.study.graph import Cell
 from nppr.study.plan import plan
-from nppr.study.study_file import AXES, TableEntry, study_from
+from nppr.study.study_file import FitEntry, Place, TableEntry, study_from
 from nppr.study.study_records import StudyRecord
 from nppr.study.table_layout import make_table, require_tables
 from study.toys import TOY, toy
 
+CHAIN = Chain("a", "a", "linf", 0.1, None, None, "margin", None, 0, FitEntry())
+
 
 def record(value: float, seed: int = 0, fit_seed: int | None = None, **place: Any) -> StudyRecord:
+    chain = None if fit_seed is None else replace(CHAIN, seed=fit_seed)
     measure = f"{place} {seed} {fit_seed}"
-    cell = Cell({**dict.fromkeys(AXES, ""), **place}, seed, fit_seed, measure, None)
+    cell = Cell(Place(**place), seed, measure, clean="c", draws=2, chain=chain)
     values = {"normalised": value, "accuracy": 0.9, "seconds": 2.0}
     return StudyRecord(cell, Path(), values, {"normalised": (value - 0.1, value + 0.1)})
 
@@ -109,8 +114,8 @@ def test_clean_accuracy_knows_no_fit_seeds() -> None:
 
 def test_a_measurement_that_stands_at_two_radii_counts_once() -> None:
     twice = record(0.7, 1, classifier="a", radius="4")
-    other = Cell({**twice.place, "radius": "8"}, 1, None, twice.cell.measure, None)
-    records = [record(0.5, 0, classifier="a"), twice, StudyRecord(other, Path(), twice.values, twice.intervals)]
+    other = replace(twice.cell, place=replace(twice.place, radius="8"))
+    records = [record(0.5, 0, classifier="a"), twice, replace(twice, cell=other)]
     ((entry,),) = table({"columns": [{}]}, records).entries
     assert entry.text(1) == "60.0 ± 14.1"
     assert entry.seeds == 2

@@ -12,9 +12,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from nppr.assessment.run_settings import RunSettings
+from nppr.budget import Budget
+from nppr.options import ModelOptions
+from nppr.study.graph import MeasureTask, Node
 from nppr.study.plan import plan
+from nppr.study.resources import ClassifierSource, DataSource
 from nppr.study.run_study import Ended, run_study
-from nppr.study.study_file import study_from
+from nppr.study.study_file import DataEntry, study_from
 
 TOY: dict[str, Any] = {
     "name": "toy",
@@ -64,6 +69,21 @@ def run_toy(content: dict[str, Any], folder: Path, **options: Any) -> Ended:
     spec = study_from(content)
     options = {"cache": folder / "cache", "out": folder / "out", **options}
     return run_study(spec, plan(spec), **options)
+
+
+def node(seed: int) -> Node:
+    """A node that stands for any other."""
+    task = MeasureTask(
+        DataSource(DataEntry(name="digits", spec="digits")),
+        ClassifierSource(ModelOptions()),
+        device="cpu",
+        threads=1,
+        features=None,
+        budget=Budget.linf(0.1),
+        settings=RunSettings(),
+        source="uniform",
+    )
+    return Node("a node", {"seed": seed}, {}, task)
 
 
 def log_of(cache: Path) -> list[dict[str, Any]]:

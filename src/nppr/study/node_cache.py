@@ -36,7 +36,6 @@ class Finished(BaseModel):
     key: str
     label: str
     seconds: float
-    attempts: int
     files: dict[str, str]
     checksum: str = ""
 
@@ -82,9 +81,7 @@ class NodeCache:
                 return Found(damage=f"{name} does not match its hash")
         return Found(record)
 
-    def finish(
-        self, node: Node, files: Sequence[str], *, seconds: float, attempts: int
-    ) -> Finished:
+    def finish(self, node: Node, files: Sequence[str], seconds: float) -> Finished:
         """Remove all but the files that were made, then record that the node is done."""
         folder = self.folder(node.hash)
         kept = {folder / name for name in files}
@@ -94,16 +91,18 @@ class NodeCache:
             key=node.hash,
             label=node.label,
             seconds=seconds,
-            attempts=attempts,
             files={name: file_digest(folder / name) for name in files},
         ).sealed()
         write_whole(folder / RECORD, record.model_dump_json(indent=2) + "\n")
         return record
 
+    def holds_files(self, node: Node) -> bool:
+        """Whether an earlier attempt at a node left something."""
+        return any(path.name != LOCK for path in self.folder(node.hash).iterdir())
+
     def clear(self, node: Node) -> None:
         """Remove what a node left."""
-        if self.folder(node.hash).is_dir():
-            self._clear(self.folder(node.hash), set())
+        self._clear(self.folder(node.hash), set())
 
     def _clear(self, folder: Path, kept: set[Path]) -> None:
         for path in folder.iterdir():

@@ -37,7 +37,6 @@ from nppr.tally import BoolArray, SplitKind
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS = "attempts"
 WEIGHTS, TRAINING_LOG = "weights.safetensors", "weights.json"
 
 S = TypeVar("S", bound=SplitKind)
@@ -80,7 +79,7 @@ def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
     if found.damage:
         note = f"{node.label}: cached result not used, {found.damage}; computed again"
         cache.clear(node)
-    attempts = _count_attempt(cache.folder(node.hash) / ATTEMPTS)
+    resumes = cache.holds_files(node)
     cache.log(node, "begin")
     load_source(node.task.data)  # what is loaded once per process is not part of a node's time
     if node.kind != "train":
@@ -89,25 +88,15 @@ def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
     try:
         files = _work(node, cache)
     except RunFolderError as error:
-        if attempts == 1 or is_full_disk(error):
+        if not resumes or is_full_disk(error):
             raise
         note = f"{node.label}: what an earlier run left was damaged; begun again"
         cache.clear(node)
         files = _work(node, cache)
     seconds = round(time.perf_counter() - start, 3)
-    finished = cache.finish(node, files, seconds=seconds, attempts=attempts)
+    finished = cache.finish(node, files, seconds)
     cache.log(node, "done")
     return Outcome(finished, note=note)
-
-
-def _count_attempt(path: Path) -> int:
-    """How often this node was begun, this time included."""
-    try:
-        before = int(path.read_text())
-    except (OSError, ValueError):
-        before = 0
-    path.write_text(str(before + 1))
-    return before + 1
 
 
 def _work(node: Node, cache: NodeCache) -> list[str]:

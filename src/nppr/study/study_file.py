@@ -116,20 +116,22 @@ Seed = Annotated[int, Field(strict=True, ge=0)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
-def _accepted_by(check: Callable[[Any], object]) -> AfterValidator:
-    """A value that a function of the library accepts; its error is the mistake."""
+def _accepted_by(check: Callable[[Any], object] | None = None) -> WrapValidator:
+    """A value that the library and a check of it accept: their errors get a place in the file."""
 
-    def validate(value: Any) -> Any:
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
-            check(value)
+            valid = handler(value)
+            if check is not None:
+                check(valid)
         except NpprError as error:
             raise ValueError(str(error)) from None
-        return value
+        return valid
 
-    return AfterValidator(validate)
+    return WrapValidator(validate)
 
 
-def _one_of(argument: str, valid: Collection[str]) -> AfterValidator:
+def _one_of(argument: str, valid: Collection[str]) -> WrapValidator:
     return _accepted_by(lambda value: require_one_of(argument, value, valid))
 
 
@@ -158,14 +160,6 @@ def _fill(text: str | None, info: ValidationInfo) -> str | None:
         return str(paths[found[1]])
 
     return None if text is None else re.sub(r"\{([A-Za-z0-9_-]+)\}", path, text)
-
-
-def _name_place(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Options that the library checks: their mistakes are reported with their place in the file."""
-    try:
-        return handler(value)
-    except NpprError as error:
-        raise ValueError(str(error)) from None
 
 
 Radius = Annotated[float | str, _accepted_by(parse_radius)]
@@ -231,7 +225,7 @@ class ClassifierEntry(Entry, ModelOptions):
     feature_model: str | None = None
     group: str = ""
     label: str = ""
-    training: Annotated[Training | None, WrapValidator(_name_place)] = None
+    training: Annotated[Training | None, _accepted_by()] = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> ClassifierEntry:
@@ -295,7 +289,7 @@ class Grid(Entry, Options):
     seeds: list[Seed] = [0]
     fit_seeds: list[Seed] = [0]
     draws: Whole | None = None
-    fit: Annotated[FitEntry | None, WrapValidator(_name_place)] = None
+    fit: Annotated[FitEntry | None, _accepted_by()] = None
 
     @field_validator("*")
     @classmethod
@@ -371,7 +365,7 @@ class Study(Entry, Options):
     classifiers: Annotated[list[ClassifierEntry], Field(min_length=1)]
     grids: Annotated[list[Grid], Field(min_length=1)]
     tables: list[TableEntry] = []
-    fit: Annotated[FitEntry, WrapValidator(_name_place)] = FitEntry()
+    fit: Annotated[FitEntry, _accepted_by()] = FitEntry()
     measure: MeasureEntry = MeasureEntry()
 
 
