@@ -268,15 +268,8 @@ def _scatter(
 ) -> None:
     rest = ~np.isin(labels, shown)
     if rest.any():
-        axes.scatter(
-            points[rest, 0],
-            points[rest, 1],
-            s=8,
-            color=INK,
-            alpha=0.25,
-            linewidths=0,
-            label="other",
-        )
+        x, y = points[rest].T
+        axes.scatter(x, y, s=8, color=INK, alpha=0.25, linewidths=0, label="other")
     for number, label in enumerate(shown.tolist()):
         colour = PALETTE[number % len(PALETTE)]
         marker = MARKERS[(number + number // len(PALETTE)) % len(MARKERS)]
