@@ -285,7 +285,7 @@ def test_an_untested_interval_of_a_difference_is_not_quoted() -> None:
     assert found.guaranteed_high is not None
     assert found.guaranteed_high > 0.01
     text = answer(comparison)
-    assert f"0.0 points ({-100 * found.guaranteed_high:.1f} to " in text
+    assert f"0.0 percentage points ({-100 * found.guaranteed_high:.1f} to " in text
     assert ", guaranteed) does not separate them" in text
     assert "-0.0" not in text
 
