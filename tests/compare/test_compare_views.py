@@ -265,7 +265,7 @@ def test_the_answer_is_that_of_the_runs_pages(tmp_path: Path, winner: str | None
     found = compare(runs)
     first = next(result for result in found.results if result.metric is Metric.NPPR)
     for run, standing in zip(runs, first.standings, strict=True):
-        row = headline_of(run.report).row
+        row = headline_of(run.report)
         assert row is not None
         assert (first.source, standing.value) == (row.name, row.value)
     assert f"({first.source})" in answer(found)
