@@ -25,6 +25,14 @@ from nppr.compare.compare_views import (
     to_md,
     write_comparison,
 )
+from nppr.compare.comparison import (
+    SCHEMA_VERSION,
+    Compared,
+    Difference,
+    Entry,
+    RunEntry,
+    Standing,
+)
 from nppr.errors import NpprError
 from nppr.report import RunFiles
 from nppr.report.findings import headline_of
@@ -257,7 +265,7 @@ def test_the_answer_is_that_of_the_runs_pages(tmp_path: Path, winner: str | None
     found = compare(runs)
     first = next(result for result in found.results if result.metric is Metric.NPPR)
     for run, standing in zip(runs, first.standings, strict=True):
-        row = headline_of(run.report).row
+        row = headline_of(run.report)
         assert row is not None
         assert (first.source, standing.value) == (row.name, row.value)
     assert f"({first.source})" in answer(found)
@@ -277,6 +285,14 @@ def test_an_untested_interval_of_a_difference_is_not_quoted() -> None:
     assert found.guaranteed_high is not None
     assert found.guaranteed_high > 0.01
     text = answer(comparison)
-    assert f"0.0 points ({-100 * found.guaranteed_high:.1f} to " in text
+    assert f"0.0 percentage points ({-100 * found.guaranteed_high:.1f} to " in text
     assert ", guaranteed) does not separate them" in text
     assert "-0.0" not in text
+
+
+def test_every_field_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "compare.md").read_text(encoding="utf-8")
+    for record in (Comparison, Compared, Difference, Entry, RunEntry, Standing):
+        for name in record.model_fields:
+            assert f"`{name}`" in text, f"{record.__name__}.{name}"
+    assert f"schema version {SCHEMA_VERSION}" in text

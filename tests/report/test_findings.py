@@ -20,6 +20,7 @@ from nppr.report.findings import (
     is_fixed,
     lines_of,
     measured_source,
+    missing_search,
     not_followed,
     population_bound,
     shares_of,
@@ -46,7 +47,7 @@ def changed(report: Report, name: str, metric: Metric, **values: Any) -> Report:
 
 
 def quoted(report: Report) -> str:
-    row = headline_of(report).row
+    row = headline_of(report)
     assert row is not None
     return row.name
 
@@ -80,14 +81,15 @@ def test_without_nppr_the_lowest_number_is_quoted(only: str, name: str) -> None:
 
 
 def test_a_failed_search_is_missing() -> None:
-    found = headline_of(made_report(only="failed")[0])
-    assert found.missing is not None
-    assert found.missing.error
+    found = missing_search(made_report(only="failed")[0])
+    assert found is not None
+    assert found.error
     narrow = [row for row in MADE.results if row.floor or row.source != "nppr"]
     rows = (*narrow, failed("nppr", Metric.NPPR, "no memory."))
-    found = headline_of(MADE.model_copy(update={"results": rows}))
-    assert (found.row and found.row.name, found.missing) == ("nppr:floor=0.5", rows[-1])
-    assert headline_of(MADE).missing is None
+    narrower = MADE.model_copy(update={"results": rows})
+    assert quoted(narrower) == "nppr:floor=0.5"
+    assert missing_search(narrower) is rows[-1]
+    assert missing_search(MADE) is None
 
 
 def test_guaranteed_intervals_are_of_the_same_number_and_claim() -> None:

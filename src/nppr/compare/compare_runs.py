@@ -223,7 +223,7 @@ def _keys(groups: Sequence[Group]) -> list[Key]:
 
     def place(key: Key) -> tuple[object, ...]:
         row = rows[key]
-        floor = 2.0 if row.is_repeated_fit else row.floor or 0.0
+        floor = (row.floor or 0.0) if row.fit_seed is None else 2.0
         learned = (floor, not row.with_references) if row.metric is Metric.NPPR else (0.0, False)
         return (SHARES.index(key[0]), *learned, lowest[key], key[1])
 

@@ -133,7 +133,7 @@ def _size(found: Difference) -> str:
         low, high, which = found.guaranteed_low, found.guaranteed_high, ", guaranteed"
     low, high = (low, high) if found.value > 0 else (-high, -low)
     ends = " to ".join(signed(end).removeprefix("+") for end in (low, high))
-    return f"{100 * abs(found.value):.1f} points ({ends}{which})"
+    return f"{100 * abs(found.value):.1f} percentage points ({ends}{which})"
 
 
 def _amount(standing: Standing) -> str:

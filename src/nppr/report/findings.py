@@ -6,8 +6,8 @@ numbers. Everything is read off fields of results, never off their names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -130,48 +130,31 @@ def not_followed(report: ReportRecord) -> list[str]:
     return [tally for tally in asked if tally is not None and tally not in followed]
 
 
-@dataclass(frozen=True)
-class Headline:
-    """The result to quote, or None where nothing was measured.
+def headline_of(report: ReportRecord) -> Result | None:
+    """The result to quote: NPPR of the widest admissible set, else the lowest of another metric.
 
-    `missing` is an NPPR that failed: any, or beside an NPPR that of a wider admissible set.
-    """
-
-    row: Result | None
-    missing: Result | None = None
-
-
-def headline_of(report: ReportRecord) -> Headline:
-    """NPPR of the widest admissible set, else the lowest PR, AR, bound or corruption."""
-    rows = table_rows(report)
-    failed = [row for row in rows if row.metric is Metric.NPPR and row.value is None]
-    for metric in _ANSWERS:
-        found = [row for row in rows if row.metric is metric and row.value is not None]
-        if metric is Metric.NPPR:
-            found = _widest_first(report, found)
-        if found:
-            row = found[0]
-            wider = [r for r in failed if metric is not Metric.NPPR or _floor(r) < _floor(row)]
-            return Headline(row, next(iter(wider), None))
-    return Headline(None, next(iter(failed), None))
-
-
-def _widest_first(report: ReportRecord, rows: list[Result]) -> list[Result]:
-    """Smallest floor first, and with the reference noises before without.
-
-    This is what was chosen on the select split, not what came out lowest on the evaluate split.
+    Widest is the smallest floor, with the reference noises before without: what was chosen on the
+    select split, not what came out lowest on the evaluate split.
     """
     place = {id(row): number for number, row in enumerate(report.results)}
-    return sorted(
-        rows,
-        key=lambda row: (
-            row.is_repeated_fit, _floor(row), not row.with_references, place[id(row)],
-        ),
-    )  # fmt: skip
+
+    def width(row: Result) -> tuple[object, ...]:
+        if row.metric is not Metric.NPPR:
+            return ()
+        repeated = row.fit_seed is not None
+        return (repeated, row.floor or 0.0, not row.with_references, place[id(row)])
+
+    rows = [row for row in table_rows(report) if row.value is not None]
+    found = ([row for row in rows if row.metric is metric] for metric in _ANSWERS)
+    return next((min(each, key=width) for each in found if each), None)
 
 
-def _floor(row: Result) -> float:
-    return row.floor or 0.0
+def missing_search(report: ReportRecord) -> Result | None:
+    """An NPPR that failed: any, or beside an NPPR that of a wider admissible set."""
+    quoted = headline_of(report)
+    floor = (quoted.floor or 0.0) if quoted and quoted.metric is Metric.NPPR else math.inf
+    failed = [row for row in table_rows(report) if row.metric is Metric.NPPR and row.value is None]
+    return next((row for row in failed if (row.floor or 0.0) < floor), None)
 
 
 def came_lower(report: ReportRecord, row: Result) -> list[Result]:
@@ -180,7 +163,7 @@ def came_lower(report: ReportRecord, row: Result) -> list[Result]:
         other
         for other in table_rows(report)
         if other.metric in (Metric.NPPR, Metric.PR)
-        and not other.is_repeated_fit
+        and other.fit_seed is None
         and other.value is not None
         and row.value is not None
         and other.value < row.value

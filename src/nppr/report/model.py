@@ -91,11 +91,6 @@ class Result(Record):
             parts.append(f"q={self.order:.15g}")
         return ":".join(parts) + (" or noise" if self.with_references else "")
 
-    @property
-    def is_repeated_fit(self) -> bool:
-        """Whether it is of a repeated search that was not chosen."""
-        return self.fit_seed is not None
-
 
 class SplitSizes(Record):
     """Inputs of each split."""

@@ -149,7 +149,7 @@ def table_of(report: ReportRecord) -> Table:
     Fractions are in %; `stress` is a loss and printed as it is. A source that failed has a row too.
     """
     rows, numbers = table_rows(report), Numbers(report)
-    quoted = headline_of(report).row
+    quoted = headline_of(report)
     losses = any(row.metric is Metric.STRESS for row in rows)
     heads = {"level": f"{100 * report.settings.confidence:g} %", "unit": "" if losses else " %"}
     correct = [row.inputs for row in report.results if row.metric in CLEAN_CORRECT]

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -33,7 +33,7 @@ from nppr.search.search_record import DistributionRecord
 from nppr.tally import Metric
 
 INK = "#010203"
-"""Text, axes and grid: nearly black, and found again in an SVG to take the page's colour."""
+"""Text, axes and grid in `figures.mplstyle`: found again in an SVG to take the page's colour."""
 
 WIDTH = 7.2
 """Inches: that of a page's text."""
@@ -49,40 +49,7 @@ HATCHES = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
 LONGEST = 18
 """Characters of a name that are shown."""
 
-SETTINGS: Any = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": INK,
-    "axes.facecolor": "none",
-    "axes.grid": False,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 9,
-    "figure.facecolor": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 8.5,
-    "grid.alpha": 0.15,
-    "grid.color": INK,
-    "grid.linewidth": 0.6,
-    "hatch.linewidth": 0.6,
-    "image.interpolation": "nearest",
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 5,
-    "pdf.fonttype": 42,
-    "savefig.dpi": 150,
-    "svg.fonttype": "none",
-    "text.color": INK,
-    "text.parse_math": False,
-    "xtick.color": INK,
-    "xtick.labelsize": 8,
-    "ytick.color": INK,
-    "ytick.labelsize": 8,
-}
+STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 @dataclass(frozen=True)
@@ -126,7 +93,7 @@ def styled() -> Iterator[None]:
 
     A class name in a script the font lacks is drawn with boxes here, and correctly in a browser.
     """
-    with mpl.rc_context(SETTINGS), warnings.catch_warnings():
+    with mpl.rc_context(fname=STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         warnings.filterwarnings("ignore", "Matplotlib currently does not support")
         yield

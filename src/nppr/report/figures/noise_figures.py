@@ -130,7 +130,7 @@ def surface(points: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
 CONTOUR_PANELS = 6
 CONTOUR_GRID = 60
 SHARES = (0.95, 0.75, 0.5, 0.25)
-"""Shares of the draws that lie within the contours, from the outermost in."""
+"""Fractions of the draws that lie within the contours, from the outermost in."""
 
 
 def contours(subject: Subject) -> Drawn | None:
@@ -163,8 +163,8 @@ def contours(subject: Subject) -> Drawn | None:
         title="Perturbations along their two principal components",
         alt=f"Density contours of perturbations along two principal components, which hold"
         f" {plane.held} of the variance. {'; '.join(parts)}.",
-        caption="Contours hold 25, 50, 75 and 95 % of the draws. Coordinates are shares of the radius"
-        " (root mean square over pixels); all panels share one plane.",
+        caption="Contours hold 25, 50, 75 and 95 % of the draws. Coordinates are fractions of the"
+        " radius (root mean square over pixels); all panels share one plane.",
         figure=figure,
     )
 
@@ -206,7 +206,7 @@ TSNE_FEWEST = 10
 COMPONENTS = 30
 ITERATIONS = 500
 CLASSES = 20
-"""Classes that are told apart; of more than these the rest is grey."""
+"""Classes with a colour of their own; all others are grey."""
 
 
 def tsne(subject: Subject) -> Drawn | None:
@@ -268,15 +268,8 @@ def _scatter(
 ) -> None:
     rest = ~np.isin(labels, shown)
     if rest.any():
-        axes.scatter(
-            points[rest, 0],
-            points[rest, 1],
-            s=8,
-            color=INK,
-            alpha=0.25,
-            linewidths=0,
-            label="other",
-        )
+        x, y = points[rest].T
+        axes.scatter(x, y, s=8, color=INK, alpha=0.25, linewidths=0, label="other")
     for number, label in enumerate(shown.tolist()):
         colour = PALETTE[number % len(PALETTE)]
         marker = MARKERS[(number + number // len(PALETTE)) % len(MARKERS)]
@@ -324,7 +317,7 @@ def inputs(subject: Subject) -> Drawn | None:
         alt=f"Densities of {draws.few.shape[1]} perturbations of each of {len(points)} inputs along"
         f" two principal components, which hold {plane.held} of the variance: {'; '.join(parts)}.",
         caption="Contours hold 25, 50, 75 and 95 % of an input's draws and marks are their means, in"
-        " shares of the radius. Contours that lie apart mean noise that depends on the input.",
+        " fractions of the radius. Contours that lie apart mean noise that depends on the input.",
         figure=figure,
     )
 

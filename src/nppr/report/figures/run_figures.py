@@ -57,8 +57,8 @@ def history(subject: Subject) -> Drawn | None:
     _names(above, stages, edges)
     above.set_ylabel("loss")
     above.grid(axis="y")
-    below.set_ylabel("correct draws of a step")
-    below.set_xlabel("step of the fit")
+    below.set_ylabel("correct draws per step")
+    below.set_xlabel("step of the search")
     below.set_ylim(-0.02, 1.02)
     percent_axis(below)
     above.set_xlim(0, max(1, int(edges[-1])))
@@ -70,7 +70,7 @@ def history(subject: Subject) -> Drawn | None:
     ]
     return Drawn(
         id="history",
-        title="The fit, stage by stage",
+        title="The search, stage by stage",
         alt=f"Loss and fraction of correct draws over {edges[-1]} steps. {'; '.join(parts)}.",
         caption="Each stage starts from the one it contains; shading marks every other stage. Values"
         " are those of relaxed draws on the fit split, not the reported ones.",
@@ -214,8 +214,8 @@ def floors(subject: Subject) -> Drawn | None:
         id="floors",
         title="NPPR against the floor of randomness",
         alt=f"NPPR at {len(places)} floors. {'; '.join(said)}.",
-        caption="The floor rho is the share of Uniform noise in every draw: 0 admits one fixed pattern"
-        " per input, 1 is Uniform noise. Below, the realised standard deviation in radii.",
+        caption="The floor rho is the fraction of Uniform noise in every draw: 0 admits one fixed"
+        " pattern per input, 1 is Uniform noise. Below, the realised standard deviation in radii.",
         figure=figure,
     )
 
@@ -232,7 +232,7 @@ def _spread(axes: Axes, spreads: dict[float, float]) -> None:
     axes.set_ylim(0, max([0.6, *(1.1 * value for value in spreads.values())]))
     axes.set_xlim(-0.03, 1.05)
     axes.set_ylabel("realised std")
-    axes.set_xlabel("floor rho (share of Uniform noise)")
+    axes.set_xlabel("floor rho (fraction of Uniform noise)")
     axes.grid(axis="y")
 
 
@@ -262,7 +262,7 @@ def rates(subject: Subject) -> Drawn | None:
         axes.plot(grid, line, color=look.colour, linestyle=look.line, marker=look.marker,
                   markevery=20, label=named(source))  # fmt: skip
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-    axes.set_xlabel("correct draws of an input, at least")
+    axes.set_xlabel("correct draws per input, at least")
     axes.set_ylabel("inputs")
     axes.set_ylim(-0.02, 1.02)
     percent_axis(axes)

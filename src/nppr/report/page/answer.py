@@ -15,6 +15,7 @@ from nppr.report.findings import (
     headline_of,
     interval_of,
     is_fixed,
+    missing_search,
     population_bound,
     table_rows,
 )
@@ -30,8 +31,7 @@ _MOST_LANES = 6
 
 def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
-    found = headline_of(report)
-    row = found.row
+    row = headline_of(report)
     metric = row.metric if row else None
     clean = report.headline(CLEAN, Metric.ACCURACY)
     used = interval_of(report, row) if row else None
@@ -44,7 +44,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         row=row,
         fixed=row is not None and is_fixed(report, row),
         lower=came_lower(report, row) if row and metric is Metric.NPPR else [],
-        missing=found.missing,
+        missing=missing_search(report),
         used=used,
         exact=bool(used and used.method in GUARANTEED),
         guaranteed=guaranteed(report, row) if row else None,
@@ -106,8 +106,8 @@ def robustness_line(report: ReportRecord, numbers: Numbers) -> Markup:
 def lanes_of(report: ReportRecord) -> list[Lane]:
     """From the lowest kind of number to the highest: AR, NPPR, PR; then the lower bounds."""
     rows = [row for row in table_rows(report) if row.value is not None]
-    first = headline_of(report).row
-    learned = [row for row in rows if row.metric is Metric.NPPR and not row.is_repeated_fit]
+    first = headline_of(report)
+    learned = [row for row in rows if row.metric is Metric.NPPR and row.fit_seed is None]
     learned.sort(key=lambda row: row is not first)
     noise = [row for row in rows if row.metric is Metric.PR]
     fixed = [row for row in noise if is_fixed(report, row)]
@@ -147,7 +147,7 @@ def run_text(report: ReportRecord) -> str:
 
 
 def _quoted(report: ReportRecord) -> list[str]:
-    row = headline_of(report).row
+    row = headline_of(report)
     used = interval_of(report, row) if row else None
     if row is None or used is None or row.value is None or used.low is None or used.high is None:
         return []

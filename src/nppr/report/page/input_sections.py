@@ -43,7 +43,7 @@ class ClassBar:
 
 def by_class(report: ReportRecord, per_input: PerInput | None) -> Markup:
     """The section's body."""
-    row = headline_of(report).row
+    row = headline_of(report)
     source = measured_source(report, per_input, row) if per_input is not None and row else None
     bars = classes_of(report, per_input, source) if per_input is not None and source else []
     counted = {bar.label for bar in bars}
@@ -105,7 +105,7 @@ def worst_inputs(
     report: ReportRecord, evidence: Evidence | None, per_input: PerInput | None = None
 ) -> Markup:
     """The section's body: first the source that the answer and the classes are about."""
-    row = headline_of(report).row
+    row = headline_of(report)
     first = row.tally if row else None
     if row and per_input is not None:
         first = measured_source(report, per_input, row) or first
