@@ -14,12 +14,13 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 import nppr
-from nppr.allocator import keep_freed_memory
 from nppr.budget import Budget
 from nppr.classifiers import load_classifier
 from nppr.data import load_data
-from nppr.sources import PGD, CustomAttack
-from nppr.tally import Metric, PerturbationSource
+from nppr.process import keep_freed_memory
+from nppr.sources import PGD, Source
+from nppr.sources.custom import CustomAttack
+from nppr.tally import Metric
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RADII = ("0.5/255", "1/255")
@@ -64,7 +65,7 @@ def main(weights: str, data: str, inputs: int) -> None:
     model = load_classifier("resnet20", weights=weights, mean=MEAN, std=STD, data=loaded)
     for radius in RADII:
         budget = Budget.linf(radius)
-        sources: list[PerturbationSource] = [
+        sources: list[Source] = [
             PGD(budget, steps=STEPS, step=STEP),
             CustomAttack(budget, apgd(budget), label="apgd-ce"),
         ]

@@ -18,7 +18,7 @@ import time
 import numpy as np
 from scipy import stats
 
-from nppr.certify import AT_ONCE
+from nppr.assessment.certify import AT_ONCE
 from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_evidence
 from nppr.tally import BoolArray, IntArray
 
@@ -30,13 +30,13 @@ ENOUGH = 4000
 """Draws within which every test tells ROBUST from LIMIT."""
 
 
-def least_right(draws: IntArray) -> IntArray:
-    """The fewest right draws at which `BernoulliTest` says HOLDS, `draws + 1` if there are none."""
+def least_correct(draws: IntArray) -> IntArray:
+    """The fewest correct draws at which `BernoulliTest` returns HOLDS, `draws + 1` if none do."""
     return _threshold(draws, above=True)
 
 
-def most_right(draws: IntArray) -> IntArray:
-    """The most right draws at which it says VIOLATED, -1 if there are none."""
+def most_correct(draws: IntArray) -> IntArray:
+    """The most correct draws at which it returns VIOLATED, -1 if none do."""
     return draws - _threshold(draws, above=False)
 
 
@@ -46,8 +46,8 @@ def _threshold(draws: IntArray, *, above: bool) -> IntArray:
     low, high = np.full_like(draws, -1), draws + 1
     while np.any(high - low > 1):
         middle = (low + high) // 2
-        right = np.clip(middle if above else draws - middle, 0, draws)
-        enough = one_sided_evidence(right, draws - right, LIMIT, above) >= needed
+        correct = np.clip(middle if above else draws - middle, 0, draws)
+        enough = one_sided_evidence(correct, draws - correct, LIMIT, above) >= needed
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return high
 
@@ -56,11 +56,11 @@ def check_thresholds(draws: IntArray, least: IntArray, most: IntArray) -> None:
     """The test itself, at and next to the thresholds of some numbers of draws."""
     for at in np.unique(np.geomspace(1, len(draws), 60).astype(int)) - 1:
         n = int(draws[at])
-        for right in {int(least[at]) - 1, int(least[at]), int(most[at]), int(most[at]) + 1}:
-            if 0 <= right <= n:
-                said = BernoulliTest(LIMIT, CONFIDENCE).update(right, n)
-                assert (said is Verdict.HOLDS) == (right >= least[at]), (right, n)
-                assert (said is Verdict.VIOLATED) == (right <= most[at]), (right, n)
+        for correct in {int(least[at]) - 1, int(least[at]), int(most[at]), int(most[at]) + 1}:
+            if 0 <= correct <= n:
+                said = BernoulliTest(LIMIT, CONFIDENCE).update(correct, n)
+                assert (said is Verdict.HOLDS) == (correct >= least[at]), (correct, n)
+                assert (said is Verdict.VIOLATED) == (correct <= most[at]), (correct, n)
 
 
 def at_every_block(wrong: IntArray) -> tuple[Verdict, int]:
@@ -78,19 +78,19 @@ def at_every_draw(wrong: IntArray, least: IntArray, most: IntArray) -> tuple[Ver
     """The same, looked at after every draw."""
     failed = np.zeros(DRAWS, np.int64)
     failed[wrong] = 1
-    right = np.arange(1, DRAWS + 1) - np.cumsum(failed)
-    stops = np.flatnonzero((right >= least) | (right <= most))
+    correct = np.arange(1, DRAWS + 1) - np.cumsum(failed)
+    stops = np.flatnonzero((correct >= least) | (correct <= most))
     if not len(stops):
         return Verdict.UNDECIDED, DRAWS
     at = int(stops[0])
-    return (Verdict.HOLDS if right[at] >= least[at] else Verdict.VIOLATED), at + 1
+    return (Verdict.HOLDS if correct[at] >= least[at] else Verdict.VIOLATED), at + 1
 
 
 def false_verdicts(classifiers: int, seed: int) -> bool:
     """Print four lines; whether false verdicts are seldom enough."""
     rng = np.random.default_rng(seed)
     draws = np.arange(1, DRAWS + 1)
-    least, most = least_right(draws), most_right(draws)
+    least, most = least_correct(draws), most_correct(draws)
     check_thresholds(draws, least, most)
     good = []
     print("robustness  looks        false verdict         true verdict  undecided")
@@ -117,8 +117,8 @@ def to_decide(classifiers: int, seed: int) -> bool:
     draws = np.arange(1, ENOUGH + 1)
     correct: IntArray = np.cumsum(rng.random((classifiers, ENOUGH)) < ROBUST, axis=1)
     level = 0.6 * np.log(np.log(draws) / math.log(1.1) + 1) + math.log(24 / ERROR) / 1.8
-    ours = _median((right >= least_right(draws)) | (right <= most_right(draws)))
-    proa = _median(np.abs(right / draws - LIMIT) > np.sqrt(level / draws))
+    ours = _median((correct >= least_correct(draws)) | (correct <= most_correct(draws)))
+    proa = _median(np.abs(correct / draws - LIMIT) > np.sqrt(level / draws))
     fixed = fixed_size()
     print(f"median draws to tell {ROBUST} from {LIMIT}, looks at every draw")
     print(f"ours {ours:g}, PRoA {proa:g}, exact test of fixed size {fixed}")

@@ -17,17 +17,18 @@ import numpy as np
 import torch
 
 from networks import case
-from nppr.allocator import keep_freed_memory
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, prepare
 from nppr.data import Data
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
+from nppr.process import keep_freed_memory
 from nppr.search import Recipe
 from nppr.search.fitting import FitState, Fitting, fit, margin
 from nppr.search.selection import CleanInputs
-from nppr.sources import Clean, Learned, Uniform
+from nppr.sources import Clean, Uniform
+from nppr.sources.learned import Learned
 from nppr.tally import Fit
 
 TURNS = 11

@@ -9,7 +9,7 @@ import sys
 from networks import CASES, case
 from nppr.budget import Budget
 from nppr.classifiers import prepare
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.sources import Uniform
 
 TARGET = 1.05

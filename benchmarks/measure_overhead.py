@@ -15,13 +15,12 @@ import numpy as np
 import torch
 
 from networks import CASES, case
-from nppr.allocator import keep_freed_memory
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, prepare
 from nppr.data import Data
-from nppr.measure import measure, probe
-from nppr.sources import SOURCES
-from nppr.tally import PerturbationSource
+from nppr.measurement import measure, probe
+from nppr.process import keep_freed_memory
+from nppr.sources import Gaussian, Laplace, Source, Uniform
 
 TURNS = 21
 
@@ -35,7 +34,7 @@ def bare_loop(classifier: Prepared, batches: Sequence[torch.Tensor]) -> float:
     return time.perf_counter() - start
 
 
-def ratios(source: PerturbationSource, classifier: Prepared, data: Data, draws: int) -> list[float]:
+def ratios(source: Source, classifier: Prepared, data: Data, draws: int) -> list[float]:
     """The ratio of each turn, smallest first."""
     clean = data.evaluate.labels >= 0
     images, _ = data.evaluate.batch(np.arange(len(data.evaluate)))
@@ -59,14 +58,14 @@ def main() -> None:
     for name in CASES:
         classifier, data = case(name)
         ready = prepare(classifier, probe(data.evaluate), classes=data.classes)
-        for noise in ("gaussian", "uniform", "laplace"):
-            source = SOURCES[noise](Budget.linf("8/255"))
+        for noise in (Gaussian, Uniform, Laplace):
+            source = noise(Budget.linf("8/255"))
             found = ratios(source, ready, data, draws=32 if name == "digits" else 16)
             form = " + ".join(ready.form) or "as given"
             quartiles = f"{found[TURNS // 4]:.2f}-{found[-TURNS // 4]:.2f}"
             print(
-                f"  {name:13s} {noise:9s} {statistics.median(found):.3f}   (middle half {quartiles},"
-                f" micro-batch {ready.micro_batch}, {form})"
+                f"  {name:13s} {source.name:9s} {statistics.median(found):.3f}   (middle half"
+                f" {quartiles}, micro-batch {ready.micro_batch}, {form})"
             )
 
 

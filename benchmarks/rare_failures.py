@@ -24,8 +24,8 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
 from nppr.data import Split, TensorImages
 from nppr.rare import rare_failures
-from nppr.sources import Gaussian, Uniform
-from nppr.tally import Evaluate, PerturbationSource
+from nppr.sources import Gaussian, Source, Uniform
+from nppr.tally import Evaluate
 
 ESTIMATES = 50
 FACTOR = 1.5
@@ -50,7 +50,7 @@ class Case:
     """A source, the side of its square images, and the threshold of w . delta for a probability."""
 
     name: str
-    source: PerturbationSource
+    source: Source
     side: int
     threshold: Callable[[float], float]
 
@@ -91,11 +91,11 @@ def measured(case: Case, p: float, calls: int) -> bool:
     began = time.perf_counter()
     images = torch.full((ESTIMATES, 1, case.side, case.side), GREY)
     labels = np.zeros(ESTIMATES, dtype=np.int64)
-    part = Split(Evaluate, TensorImages(images), np.arange(ESTIMATES), labels)
+    split = Split(Evaluate, TensorImages(images), np.arange(ESTIMATES), labels)
     model = Classifier(Linear(directions(case.side), case.threshold(p)))
     ready = prepare(model, images[:2], classes=2, micro_batch=1024)
     found = rare_failures(
-        case.source, ready, part, np.arange(ESTIMATES), calls=calls * ESTIMATES, seed=1
+        case.source, ready, split, np.arange(ESTIMATES), calls=calls * ESTIMATES, seed=1
     )
     error = found.log_p - math.log(p)
     within = float((np.abs(error) <= math.log(FACTOR)).mean())

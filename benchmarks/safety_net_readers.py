@@ -90,7 +90,9 @@ def read_extras(folder: Path) -> Values:
         name = _name("rare", entry["source"])
         found |= _pick(name, entry | {"looked_at": entry["followed"]}, f"{fields} looked_at")
         status = {"out of calls": entry["out_of_calls"], **entry}
-        found |= {_name(name, "status", key): status[key] for key in ("found", "below", "out of calls")}
+        found |= {
+            _name(name, "status", key): status[key] for key in ("found", "below", "out of calls")
+        }
     for line in _lines(folder / "rare.csv") if report["rare"] else ():
         numbers = {key: float(line[key]) for key in ("p", "low", "high", "calls")}
         found |= _pick(_name("rare", line["source"], f"input {line['index']}"), numbers)

@@ -2,8 +2,8 @@
 
     python benchmarks/two_ranks.py assess --model resnet20 --weights W --data D --batch-size 32
 
-What follows is an `nppr assess` command without --out. With a --batch-size both runs meet the same
-micro-batches; without one the clock finds it. Imports, data and checks are not divided: give it some
+What follows is an `nppr assess` command without --out. With a --batch-size both runs take the same
+micro-batches; without one it is timed. Imports, data and checks are not divided: give it some
 minutes of work.
 """
 
@@ -35,8 +35,8 @@ def seconds(command: Sequence[str], out: Path) -> float:
     return time.perf_counter() - start
 
 
-def right_draws(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
-    """Draws of every source and input, and how many of them are right."""
+def correct_draws(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
+    """Draws of every source and input, and how many are classified correctly."""
     with (folder / "per_input.csv").open(encoding="utf-8", newline="") as file:
         return {
             (line["source"], line["index"]): (int(line["draws"]), int(line["correct"]))
@@ -50,11 +50,11 @@ def main(arguments: Sequence[str]) -> None:
         folder = Path(name)
         one = seconds([*ALONE, *arguments], folder / "one")
         two = seconds([*TWO, *arguments], folder / "two")
-        alone, divided = right_draws(folder / "one"), right_draws(folder / "two")
+        alone, divided = correct_draws(folder / "one"), correct_draws(folder / "two")
     draws = sum(draws for draws, _ in alone.values())
-    differing = sum(abs(right - divided[at][1]) for at, (_, right) in alone.items())
+    differing = sum(abs(correct - divided[at][1]) for at, (_, correct) in alone.items())
     print(f"one process {one:.1f} s, two ranks {two:.1f} s: ratio {two / one:.3f}")
-    print(f"counts of right answers differ by {differing:,} in {draws:,} draws")
+    print(f"counts of correct draws differ by {differing:,} in {draws:,} draws")
 
 
 if __name__ == "__main__":

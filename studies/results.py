@@ -17,7 +17,7 @@ standard deviation` is over evaluation seeds of one fit, in brackets the lowest 
 seeds, where there are several. What each file holds: [studies](studies.md).
 """
 SHOWN = 0.1
-"""Points above which a raw difference in the wrong direction is shown."""
+"""Percentage points above which a raw difference in the wrong direction is shown."""
 
 
 def machine(folders: list[Path]) -> str:
@@ -25,9 +25,9 @@ def machine(folders: list[Path]) -> str:
     found = {json.dumps(_study(folder)["machine"], sort_keys=True) for folder in folders}
     lines = []
     for text in sorted(found):
-        facts = json.loads(text)
-        lines.append(", ".join(f"{name} {value}" for name, value in facts.items()))
-    return "Machine: " + "; ".join(lines) + ". One thread a node.\n"
+        named = json.loads(text).items()
+        lines.append(", ".join(f"{name} {value}" for name, value in named))
+    return "Machine: " + "; ".join(lines) + ". One thread per node.\n"
 
 
 def section(folder: Path) -> str:
@@ -58,14 +58,14 @@ def _listed(numbers: list[int]) -> str:
 
 
 def orders(folder: Path, found: dict[str, Any]) -> str:
-    """How many nested pairs came out in the wrong order, and the raw ones above 0.1 point."""
+    """How many nested pairs came out in the wrong order, and the raw ones above 0.1 points."""
     pairs = json.loads((folder / "orders.json").read_text(encoding="utf-8"))
     wrong = [pair for pair in pairs if pair["wrong"]]
     raw = [pair for pair in pairs if pair["points"] > SHOWN]
     lines = [
         f"**Nested pairs:** {len(found['pairs'])}, of which {len(wrong)} in the wrong order by the"
         f" paired one-sided 95 % test with Holm over all pairs, and {len(raw)} with a raw difference"
-        f" above {SHOWN} point" + ("." if found["fitted_apart"] or not raw else ":")
+        f" above {SHOWN} points" + ("." if found["fitted_apart"] or not raw else ":")
     ]
     if found["fitted_apart"]:
         lines.append(

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from nppr.budget import Budget
 from nppr.data import Data, Split, TensorImages, from_arrays
-from nppr.random_draws import DrawBlock
 from nppr.noise.distribution import Distribution
+from nppr.random_draws import DrawBlock
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
     FAMILY,
@@ -18,12 +18,14 @@ from nppr.search.search_record import (
     Diagnostics,
     LearnedNoiseRecord,
     ReferenceChoice,
+    SearchConditions,
     SearchRecord,
     StageRecord,
 )
 from nppr.search.search_settings import default_settings
-from nppr.sources import Learned
-from nppr.tally import Evaluate, FrozenModel, Metric
+from nppr.sources import Source
+from nppr.sources.learned import Learned
+from nppr.tally import Evaluate, FrozenModel
 
 
 class Linear(nn.Module):
@@ -39,16 +41,17 @@ class Linear(nn.Module):
         return torch.stack([margin, torch.zeros_like(margin)], dim=1)
 
 
-class Stray:
-    """A source that does what it is told, allowed or not."""
+class Stray(Source):
+    """A source that adds `delta` to every pixel, allowed or not."""
 
     def __init__(self, budget: Budget | None, delta: float, name: str = "stray") -> None:
         self.budget = budget
         self.delta = delta
-        self.name = name
-        self.metric = Metric.PR
-        self.fixed_draws: int | None = None
-        self.cost = 1.0
+        self.label = name
+
+    @property
+    def name(self) -> str:
+        return self.label
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         return torch.full((len(x), draws.size, *x.shape[1:]), self.delta)
@@ -62,7 +65,7 @@ class Broken(Stray):
 
 
 def evaluate_part(images: Tensor, labels: list[int] | Tensor) -> Split[Evaluate]:
-    """All of these inputs as an evaluate part."""
+    """All of these inputs as an evaluate split."""
     known = np.asarray(labels, dtype=np.int64)
     return Split(Evaluate, TensorImages(images.float()), np.arange(len(known)), known)
 
@@ -77,7 +80,7 @@ def two_class_data(inputs: int = 40, side: int = 4, seed: int = 0) -> Data:
 
 
 def half_classifier(side: int = 4) -> Linear:
-    """The classifier that is always right on `two_class_data`."""
+    """The classifier that is always correct on `two_class_data`."""
     w = torch.ones(1, side, side)
     w[..., side // 2 :] = -1
     return Linear(w, 0.0)
@@ -122,6 +125,9 @@ def learned_noise(
         fit_calls=100,
         forward_calls=10,
         settings=default_settings(family, floors=(0, 1), kappa=2),
+        conditions=SearchConditions(
+            fit_inputs=10, select_inputs=5, seed=1, quantise=False, fingerprint="abc"
+        ),
     )
     record = LearnedNoiseRecord(
         name=name,
@@ -138,4 +144,4 @@ def learned_noise(
         seed=1,
         **dict(law_of(distribution)),
     )
-    return LearnedNoise(Learned(budget, distribution, label=name), record)
+    return LearnedNoise(Learned(budget, distribution), record)

@@ -19,11 +19,16 @@ import torch
 from torch import Tensor, nn
 
 from helpers import Stray, half_classifier, two_class_data
-from nppr.budget import Budget
+from nppr.assessment.assess import learn
 from nppr.blocks import FileStore
+from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
 from nppr.cli import run
 from nppr.data import from_arrays, load_data
+from nppr.errors import NpprError
+from nppr.measurement import measure, probe
+from nppr.noise import Dependency, Family
+from nppr.random_draws import DrawBlock
 from nppr.ranks import (
     LostRank,
     first,
@@ -36,16 +41,9 @@ from nppr.ranks import (
     together,
     world,
 )
-from nppr.random_draws import DrawBlock
-from nppr.errors import NpprError
-from nppr.learn import learn
-from nppr.measure import measure, probe
-from nppr.noise import Dependency, Family
 from nppr.search import SearchSettings
 from nppr.sources import Clean, Gaussian, Universal
 from nppr.tally import FrozenModel
-
-__all__ = ["Ended", "commands", "exchanges", "fitting", "measuring", "run_ranks", "stray", "tags"]
 
 LOST = 77
 """Exit code of a rank that has noticed that another one ended."""
@@ -68,9 +66,7 @@ class Ended:
 def run_ranks(size: int, folder: Path, work: Work, *arguments: Any) -> Ended:
     """Run a function on some ranks, each in a folder of its own, with one thread each."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["nppr.assess", "nppr.learn", "sklearn.datasets"]
-    )  # once for all
+    context.set_forkserver_preload(["nppr.assessment.assess", "sklearn.datasets"])  # once for all
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -115,11 +111,6 @@ def _rank(
         traceback.print_exc()
         sys.stderr.flush()
         os._exit(1)
-
-
-def tags() -> list[int]:
-    """Who is there."""
-    return [world().rank, world().size]
 
 
 def exchanges() -> dict[str, Any]:
@@ -208,19 +199,24 @@ def measuring(kept: str, inputs: int, kill_after: int | None = None) -> dict[str
     # Forms that are the model itself, so that all its images are counted.
     ready = type(ready)(**{**vars(ready), "fast": Classifier(model)})
     clean: dict[int, Tensor] = {}
-    right = np.ones(inputs, bool)
+    correct = np.ones(inputs, bool)
     store = FileStore(Path(kept), "test", seconds=0)
     tally = measure(
-        Gaussian(Budget.linf(0.3)), ready, data.evaluate, draws=40, clean_correct=right, store=store
+        Gaussian(Budget.linf(0.3)),
+        ready,
+        data.evaluate,
+        draws=40,
+        clean_correct=correct,
+        store=store,
     )
     ready = prepare(
         load_digits_model(), probe(load_data("digits").evaluate), classes=10, micro_batch=4
     )
     part = load_data("digits").evaluate.limit(inputs, 0, "inputs")
-    measure(Clean(), ready, part, clean_correct=right, keep=clean)
+    measure(Clean(), ready, part, clean_correct=correct, keep=clean)
     features = torch.stack([clean[index] for index in part.indices.tolist()])
     return {
-        "right": tally.correct.tolist(),
+        "correct": tally.correct.tolist(),
         "calls": tally.calls,
         "seen": model.seen,
         "features": features.double().sum(1).tolist(),
@@ -245,7 +241,7 @@ def stray() -> list[str]:
         found.append(str(error))
     images = torch.rand(150, 1, 4, 4, generator=torch.Generator().manual_seed(1))
     known = from_arrays(images, (images.mean((1, 2, 3)) > 0.5).long(), shares=(0.6, 0.1))
-    source = Universal(Budget.linf(0.1)).on(Classifier(half_classifier()), known.fit)
+    source = Universal(Budget.linf(0.1)).fitted_on(Classifier(half_classifier()), known.fit)
     tally = measure(source, ready, known.evaluate)
     found.append(str(tally.correct.tolist()))
     found.append(source.delta.numpy().tobytes().hex())
@@ -262,7 +258,7 @@ def fitting(out: str, resume: bool, kill_after: int | None = None) -> int:
     learn(
         Classifier(model, mean=known.mean, std=known.std, name="watched"),
         "digits",
-        fit=SearchSettings(family=family, calls=2048, floors=(0.0,)),
+        search=SearchSettings(family=family, calls=2048, floors=(0.0,)),
         out=out,
         resume=resume,
         batch_size=16,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nppr.blocks import Blocks, FileStore
-from nppr.ranks import World
 from nppr.errors import RunFolderError
+from nppr.ranks import World
 
 
 def test_round_trip(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ class Endless:
 
     taken = 0
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         assert 0 < size <= bounded.CHUNK
         self.taken += size
         return bytes(size)
@@ -71,6 +71,6 @@ def test_methods_that_cannot_be_bounded_are_refused(tmp_path: Path, method: int)
         archive.writestr("a", b"a" * 100)
     with (
         zipfile.ZipFile(path) as archive,
-        pytest.raises(OversizeError, match="again with deflate"),
+        pytest.raises(OversizeError, match="not compressed with deflate"),
     ):
         open_member(archive, "a")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nppr.budget import Budget, parse_radius, perturbed
-from nppr.random_draws import DrawBlock
 from nppr.errors import BudgetBreach, BudgetError, SpecError
+from nppr.random_draws import DrawBlock
 
 NORMS = ["linf", "l2"]
 radii = st.floats(1e-3, 10.0)

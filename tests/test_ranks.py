@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nppr.ranks import World, first, gathered, ranks, share, span, together, world
-from ranks import LOST, commands, exchanges, fitting, measuring, run_ranks, stray, tags
+from ranks import LOST, commands, exchanges, fitting, measuring, run_ranks, stray
 
 KILLED = -9
 
@@ -37,6 +37,7 @@ def test_processes_that_torchrun_did_not_start_stay_alone(monkeypatch: pytest.Mo
         assert known == World(0, 1)
 
 
+@pytest.mark.slow
 def test_ranks_exchange_and_share_their_errors(tmp_path: Path) -> None:
     ended = run_ranks(3, tmp_path, exchanges)
     assert ended.codes == [0, 0, 0], ended.err
@@ -74,6 +75,7 @@ ASSESS = ["assess", "--no-page", "--sources", "nppr,uniform,pgd,universal", "--i
           "--batch-size", "16", "--quiet"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_torchrun_gives_the_report_of_one_process(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     started = [
@@ -97,6 +99,7 @@ def test_torchrun_gives_the_report_of_one_process(tmp_path: Path) -> None:
     assert json.loads((two / "report.json").read_text())["environment"]["ranks"] == 2
 
 
+@pytest.mark.slow
 def test_fit_and_evaluate_and_fewer_inputs_than_ranks(tmp_path: Path) -> None:
     lines = [
         ["fit", "--dependency", "input", "--components", "2", "--fit-calls", "600", "--floor", "0",
@@ -116,6 +119,7 @@ def test_fit_and_evaluate_and_fewer_inputs_than_ranks(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "3/fit/distributions" / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_measurements_go_on_with_another_number_of_ranks(tmp_path: Path) -> None:
     kept = tmp_path / "kept.safetensors"
     whole = run_ranks(1, tmp_path / "whole", measuring, str(tmp_path / "whole.safetensors"), 31)
@@ -130,7 +134,7 @@ def test_killed_measurements_go_on_with_another_number_of_ranks(tmp_path: Path) 
     again = run_ranks(2, tmp_path / "again", measuring, str(kept), 31)
     assert [path.name for path in tmp_path.glob("kept*")] == ["kept.safetensors"]
     for found in again.results:
-        assert found["right"] == expected["right"]
+        assert found["correct"] == expected["correct"]
         assert found["calls"] == expected["calls"]
         assert np.allclose(found["features"], expected["features"], rtol=1e-5)
     # Nothing that was finished is measured again, and what is left is divided.
@@ -141,6 +145,7 @@ def test_killed_measurements_go_on_with_another_number_of_ranks(tmp_path: Path) 
     assert alone.results[0]["seen"] == 0
 
 
+@pytest.mark.slow
 def test_killed_fits_go_on_with_another_number_of_ranks(tmp_path: Path) -> None:
     whole = run_ranks(1, tmp_path / "a", fitting, str(tmp_path / "whole"), False)
     both = run_ranks(2, tmp_path / "b", fitting, str(tmp_path / "both"), False)
@@ -157,6 +162,7 @@ def test_killed_fits_go_on_with_another_number_of_ranks(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.slow
 def test_an_error_on_one_rank_is_raised_on_all(tmp_path: Path) -> None:
     one, two = run_ranks(1, tmp_path, stray), run_ranks(2, tmp_path, stray)
     assert two.codes == [0, 0], two.err
@@ -164,6 +170,7 @@ def test_an_error_on_one_rank_is_raised_on_all(tmp_path: Path) -> None:
     assert two.results[0][0] == "input 3 cannot be had"
 
 
+@pytest.mark.slow
 def test_ranks_with_different_data_end_at_once_with_one_line(tmp_path: Path) -> None:
     images = np.random.default_rng(0).random((40, 1, 8, 8), dtype=np.float32)
     for rank in (0, 1):
@@ -181,11 +188,7 @@ def test_ranks_with_different_data_end_at_once_with_one_line(tmp_path: Path) -> 
     assert ended.results == [[2, 2, 2], [2, 2, 2]], ended.err
     errors = ended.err[0].splitlines()
     assert len(errors) == 3, errors
-    assert "rank 1 has another data fingerprint, fit part, select part than" in errors[0]
+    assert "rank 1 has another data fingerprint, fit split, select split than" in errors[0]
     assert "'unifrom'" in errors[1]
     assert "got 'train'" in errors[2]
     assert ended.err[1] == ended.out[1] == ""
-
-
-def test_ranks_are_numbered(tmp_path: Path) -> None:
-    assert run_ranks(2, tmp_path, tags).results == [[0, 2], [1, 2]]

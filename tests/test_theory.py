@@ -1,4 +1,4 @@
-"""What the theory says about any search, checked on classifiers whose worst noise is known."""
+"""What the theory states for any search, checked on classifiers whose worst noise is known."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from nppr import assess
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data, from_arrays
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.report import Report
 from nppr.search import SearchSettings, default_settings
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
-from nppr.sources import PGD, Learned, Uniform
+from nppr.sources import PGD, Uniform
+from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, Metric, Tally
 
 RADIUS = 0.1
@@ -63,6 +64,7 @@ def tally_of(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("dependency", [Dependency.LABEL, Dependency.JOINT])
 def test_without_a_floor_a_linear_classifier_falls_to_its_exact_ar(
@@ -91,6 +93,7 @@ def test_noise_that_sees_nothing_can_only_break_one_class() -> None:
     assert tally.headline_rates.mean() == pytest.approx(smaller, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.25, 0.5, 0.75])
 def test_a_floor_gives_the_closed_form_of_shifted_uniform_noise_in_one_dimension(
     rho: float,
@@ -102,7 +105,7 @@ def test_a_floor_gives_the_closed_form_of_shifted_uniform_noise_in_one_dimension
     family = Family(Dependency.LABEL, components=2)
     (outcome,) = searched(data, classifier, budget, quick(family, (rho,), 16_000))
     tally = tally_of(outcome, data, classifier, budget, draws=512)
-    edge = ((1 - rho) - share) / rho  # right where u / r is above it
+    edge = ((1 - rho) - share) / rho  # correct where u / r is above it
     exact = float(np.clip((1 - edge) / 2, 0, 1))
     assert tally.headline_rates.mean() == pytest.approx(exact, abs=0.06)
     assert tally.headline_rates.mean() >= exact - 0.02
@@ -138,8 +141,8 @@ def test_a_larger_radius_warm_started_through_the_scale_is_never_more_robust() -
 @pytest.fixture(scope="module")
 def report() -> Report:
     family = Family(Dependency.JOINT, components=3)
-    fit = default_settings(family, floors=(0.0, 1.0), calls=20_000, inputs=64)
-    return assess(inputs=150, draws=30, fit=fit)
+    search = default_settings(family, floors=(0.0, 1.0), calls=20_000, inputs=64)
+    return assess(inputs=150, draws=30, search=search)
 
 
 def value(report: Report, source: str, metric: Metric) -> float:
@@ -149,6 +152,7 @@ def value(report: Report, source: str, metric: Metric) -> float:
     return row.value
 
 
+@pytest.mark.slow
 def test_merged_ar_is_below_nppr_is_below_pr(report: Report) -> None:
     nppr = value(report, "nppr", Metric.NPPR)
     assert value(report, "merged", Metric.AR) <= nppr
@@ -157,9 +161,10 @@ def test_merged_ar_is_below_nppr_is_below_pr(report: Report) -> None:
     assert value(report, "nppr:floor=1", Metric.NPPR) == value(report, "uniform", Metric.PR)
 
 
+@pytest.mark.slow
 def test_every_child_of_the_walk_is_at_most_its_parents_on_select(report: Report) -> None:
-    for stage in report.distributions[0]["fit"]["stages"]:
-        values = stage["select_values"]
-        parents = [name for name in values if not name.startswith(stage["stage"])]
+    for stage in report.distributions[0].search.stages:
+        values = stage.select_values
+        parents = [name for name in values if not name.startswith(stage.stage)]
         for parent in parents:
-            assert values[stage["selected"]] <= values[parent] + 1e-6
+            assert values[stage.selected] <= values[parent] + 1e-6

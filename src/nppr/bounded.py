@@ -1,21 +1,10 @@
 """Reads that stop: a small archive can unpack to more than memory holds.
 
 A directory or header may announce anything, so what it announces is checked first, and the read itself
-stops one byte past the limit. The limits follow from what a file has to be:
-
-    text of a layout      8 MiB; words.txt of Tiny ImageNet has 2.6 MB
-    labels                64 MiB: 8 million at 8 bytes each
-    an encoded image      64 MiB, whatever its format; its pixels have a limit of their own
-    a pickle of CIFAR     256 MiB; the largest has 155 MB. All of an archive: 1 GiB
-    arrays of a file      2 GiB, or 32 times the file where that is more, within 3/4 of the memory
-    a program (.pt2)      64 MiB, or 4 times the file where that is more; 16 MiB for each description,
-                          since JSON takes 50 times its size once it is read
-
-Arrays have both an amount and a ratio because neither is enough alone: zeros pack 1000 to 1, so a
-ratio alone would refuse 50,000 blank CIFAR images in 150 kB, and an amount alone would refuse large
-files that hardly pack. Photographs pack 3 to 1 and drawings 20 to 1. A file of 28 MiB may therefore
-take 2 GiB and not the 28 GiB that deflate can put into it, on every machine. Programs and state dicts
-are stored without compression by PyTorch, so theirs are small.
+stops one byte past the limit. Arrays have both an amount and a ratio because neither is enough alone:
+zeros pack 1000 to 1, so a ratio alone would refuse 50,000 blank CIFAR images in 150 kB, and an amount
+alone would refuse large files that hardly pack (photographs pack 3 to 1, drawings 20 to 1). Programs
+and state dicts are stored without compression by PyTorch, so theirs are small.
 """
 
 from __future__ import annotations
@@ -24,43 +13,23 @@ import io
 import os
 import sys
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING
 
-__all__ = [
-    "CIFAR_ARCHIVE",
-    "CIFAR_PICKLE",
-    "ENCODED_IMAGE",
-    "LABELS",
-    "PROGRAM_JSON",
-    "TEXT",
-    "Limit",
-    "OversizeError",
-    "array_limit",
-    "open_member",
-    "program_limit",
-    "read_bounded",
-    "read_member",
-    "read_up_to",
-    "unpacked_size",
-]
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHUNK = MIB
 ARRAYS, ARRAY_GROWTH = 2 * GIB, 32
+"""Bytes of the arrays of a file, or times its size where that is more; within 3/4 of the memory."""
+
 PROGRAM, PROGRAM_GROWTH = 64 * MIB, 4
-BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The same for the tensors of a program (.pt2) or state dict."""
 
 
 class OversizeError(Exception):
     """What a file holds is larger than its limit; the message ends with the fix."""
-
-
-class Readable(Protocol):
-    """A stream of bytes."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -80,12 +49,14 @@ class Limit:
             )
 
 
-TEXT = Limit(8 * MIB, "a text file", "Fetch the data again from its authors.")
+FETCH = "Download the data again from its authors."
+TEXT = Limit(8 * MIB, "a text file", FETCH)  # words.txt of Tiny ImageNet has 2.6 MB
 LABELS = Limit(64 * MIB, "labels", "Store one whole number per image.")
 ENCODED_IMAGE = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")
-CIFAR_PICKLE = Limit(256 * MIB, "a file of CIFAR", "Fetch the data again from its authors.")
-CIFAR_ARCHIVE = Limit(GIB, "all files of CIFAR", "Fetch the data again from its authors.")
+CIFAR_PICKLE = Limit(256 * MIB, "a file of CIFAR", FETCH)  # the largest has 155 MB
+CIFAR_ARCHIVE = Limit(GIB, "all files of CIFAR", FETCH)
 PROGRAM_JSON = Limit(16 * MIB, "a description", "Export the network again with torch.export.save.")
+"""JSON takes 50 times its size in memory once it is read."""
 
 
 def array_limit(packed: int) -> Limit:
@@ -106,7 +77,7 @@ def program_limit(packed: int, fix: str) -> Limit:
     return Limit(size, f"tensors in a file of {_readable(packed)}", fix)
 
 
-def read_up_to(stream: Readable, most: int) -> bytes:
+def read_up_to(stream: SupportsRead[bytes], most: int) -> bytes:
     """The next `most` bytes, fewer at the end; memory is taken for what is there, not for `most`."""
     buffer = io.BytesIO()  # its value is not copied, so a large array is in memory once
     while (left := most - buffer.tell()) > 0 and (chunk := stream.read(min(CHUNK, left))):
@@ -114,7 +85,7 @@ def read_up_to(stream: Readable, most: int) -> bytes:
     return buffer.getvalue()
 
 
-def read_bounded(stream: Readable, limit: Limit) -> bytes:
+def read_bounded(stream: SupportsRead[bytes], limit: Limit) -> bytes:
     """All that is left of a stream, or `OversizeError` after one byte more than the limit."""
     content = read_up_to(stream, limit.size + 1)
     limit.require(len(content))
@@ -134,10 +105,8 @@ def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     Of the methods of compression only deflate stops where it is asked to: `zipfile` unpacks all that
     a few kilobytes of bzip2 or LZMA hold at once, which is gigabytes.
     """
-    if archive.getinfo(name).compress_type not in BOUNDED_METHODS:
-        raise OversizeError(
-            "it is not compressed with deflate. Pack the archive again with deflate."
-        )
+    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise OversizeError("it is not compressed with deflate. Pack the archive again with it.")
     return archive.open(name)
 
 
@@ -157,8 +126,7 @@ def _readable(size: int) -> str:
 
 def _physical_memory() -> int:
     """Bytes of memory of the machine; where the system does not report them, no limit."""
-    ask: Callable[[str], int] | None = getattr(os, "sysconf", None)
     try:
-        return sys.maxsize if ask is None else ask("SC_PAGE_SIZE") * ask("SC_PHYS_PAGES")
-    except (OSError, ValueError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
         return sys.maxsize

@@ -25,25 +25,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "BudgetBreach",
-    "BudgetError",
-    "ClassifierError",
-    "DataError",
-    "DistributionError",
-    "FitError",
-    "GradientError",
-    "InputError",
-    "NoFitDataError",
-    "NpprError",
-    "RecordError",
-    "RunFolderError",
-    "SpecError",
-    "SplitError",
-    "WeightsError",
-    "unknown",
-]
-
 
 class NpprError(Exception):
     """Base of every error that nppr raises on purpose."""

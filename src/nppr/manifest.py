@@ -145,7 +145,6 @@ class Manifest:
 
     def _write(self, names: set[str]) -> None:
         content = {"nppr": self.kind, "format": FORMAT, "files": sorted(names)}
-        self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, json.dumps(content, indent=2) + "\n")
 
 

@@ -32,7 +32,7 @@ from nppr.classifiers import (
 )
 from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
-from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.random_draws import DRAWS, DRAWS_PER_BLOCK, DrawBlock
 from nppr.ranks import gathered, joined, share, together, world
 from nppr.sources import Clean, Source
 from nppr.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
@@ -58,7 +58,7 @@ def measure(
     split: Split[S],
     *,
     classes: int | None = None,
-    draws: int = 100,
+    draws: int = DRAWS,
     seed: int = 0,
     clean_correct: BoolArray | None = None,
     quantise: bool = False,

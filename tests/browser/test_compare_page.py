@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from compare.runs import a_run, pr
 from nppr.compare import compare
-from nppr.compare.page import page_of
+from nppr.compare.compare_views import page_of
 from report.page.made_runs import MARKUP
 
 if TYPE_CHECKING:
     from browser.conftest import Browser
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_page_of_a_comparison(browser: Browser) -> None:
     p = np.random.default_rng(0).beta(1, 1, 200)
-    right = np.ones(200, bool)
+    clean = np.ones(200, bool)
     runs = [
-        a_run(name, right, classifier=name, sources={"uniform": pr(p * share, 0)})
+        a_run(name, clean, classifier=name, sources={"uniform": pr(p * share, 0)})
         for name, share in ((MARKUP, 0.5), ("other", 0.9))
     ]
     text = page_of(compare(runs))

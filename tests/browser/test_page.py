@@ -17,6 +17,8 @@ from report.page.made_runs import MARKUP, made_evidence, made_report
 if TYPE_CHECKING:
     from browser.conftest import Browser
 
+pytestmark = pytest.mark.slow
+
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const parsed = (text) => {
@@ -49,7 +51,7 @@ CONTRAST = """() => {
 CUT = """() => [...document.querySelectorAll("section *")].filter((node) => {
   const box = node.getBoundingClientRect();
   const hidden = node.closest("[hidden], button.copy, option") || node.namespaceURI.endsWith("svg");
-  return !hidden && box.width && (box.correct > innerWidth + 1 || box.left < -1);
+  return !hidden && box.width && (box.right > innerWidth + 1 || box.left < -1);
 }).map((node) => node.outerHTML.slice(0, 120))"""
 
 

@@ -8,7 +8,7 @@ from nppr.classifiers import Classifier, load_classifier
 from nppr.classifiers.zoo import ZOO
 from nppr.data import from_arrays, load_data
 from nppr.errors import ClassifierError, SpecError, WeightsError
-from nppr.tensor_files import write_tensors
+from nppr.records import write_tensors
 
 DATA_OF_7 = from_arrays(torch.rand(14, 1, 8, 8), torch.arange(14) % 7)
 

@@ -26,8 +26,8 @@ def test_parameter_counts_for_ten_classes(name: str) -> None:
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "vgg16", "resnet20"])
 @pytest.mark.parametrize("side", [32, 64])
 def test_forward_at_32_and_64_pixels(name: str, side: int) -> None:
-    module = ZOO[name].build(7, 3).eval()
-    with torch.no_grad():
+    with torch.device("meta"):
+        module = ZOO[name].build(7, 3).eval()
         assert module(torch.rand(2, 3, side, side)).shape == (2, 7)
 
 

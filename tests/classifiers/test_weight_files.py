@@ -8,7 +8,7 @@ from torch import nn
 
 from nppr.classifiers.weight_files import Weights, load_into, read_weights
 from nppr.errors import WeightsError
-from nppr.tensor_files import write_tensors
+from nppr.records import write_tensors
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -143,11 +143,14 @@ def deflated(path: Path) -> Path:
     return path
 
 
-def test_weights_that_unpack_to_too_much_are_refused(tmp_path: Path) -> None:
+def test_weights_that_unpack_to_too_much_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nppr.bounded.PROGRAM", 1 << 20)
     path = tmp_path / "w.pt"
-    torch.save({"weight": torch.zeros(20_000_000)}, path)
-    assert len(read_weights(path).tensors["weight"]) == 20_000_000
-    message = r"w.pt' is refused: it takes more than 64 MiB, the limit for .* again with torch.save"
+    torch.save({"weight": torch.zeros(400_000)}, path)
+    assert len(read_weights(path).tensors["weight"]) == 400_000
+    message = r"w.pt' is refused: it takes more than 1 MiB, the limit for .* again with torch.save"
     with pytest.raises(WeightsError, match=message):
         read_weights(deflated(path))
 

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nppr.report.exports import write_whole
-from nppr.report.folder import RunFiles
-from nppr.report.per_input import PerInput, per_input_of
-from nppr.report.schema import SCHEMA_VERSION, Report, result
+from nppr.records import write_whole
+from nppr.report import PerInput, Report, Result, RunFiles, per_input_of
+from nppr.report.model import (
+    DataRecord,
+    Environment,
+    Grade,
+    SettingsRecord,
+    SourceRecord,
+    SplitSizes,
+    Timing,
+)
+from nppr.search.search_record import BudgetRecord, ClassifierRecord
 from nppr.statistics.estimates import accuracy, adversarial, normalised, probabilistic
 from nppr.tally import BoolArray, Evaluate, IntArray, Metric, Tally
+from report.page.made_runs import results_of
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Right draws of every input under one source."""
+    """Correct draws of every input under one source."""
 
     metric: Metric
     correct: IntArray
     draws: int
 
 
-def tally(right: IntArray, draws: int, correct: BoolArray) -> Tally[Evaluate]:
-    number = len(right)
+def tally(correct: IntArray, draws: int, clean: BoolArray) -> Tally[Evaluate]:
+    number = len(correct)
     return Tally(
         kind=Evaluate, indices=np.arange(number), labels=np.zeros(number, np.int64),
-        clean_correct=correct, correct=right, draws=draws, calls=number * draws, micro_batch=64,
+        clean_correct=clean, correct=correct, draws=draws, calls=number * draws, micro_batch=64,
     )  # fmt: skip
 
 
@@ -42,48 +51,67 @@ def a_run(
     fingerprint: str = "data",
     seed: int = 0,
     eps: str = "0.1",
+    options: dict[str, dict[str, Any]] | None = None,
     **settings: Any,
 ) -> RunFiles:
-    """A finished run of these measurements, which lies nowhere."""
+    """A finished run of these measurements, which lies nowhere.
+
+    A source named `nppr` or `nppr:floor=0.5` is learned noise.
+    """
     tallies = {name: tally(each.correct, each.draws, correct) for name, each in sources.items()}
     clean = tally(correct.astype(np.int64), 1, np.ones(len(correct), np.bool_))
-    rows = [result("clean", accuracy(clean, 0.95))]
+    rows = results_of([accuracy(clean, 0.95)], "clean")
     for name, each in sources.items():
-        made = tallies[name]
-        if each.metric is Metric.AR:
-            found = [adversarial(made, 0.95)]
-        else:
-            found = probabilistic(made, 0.95, each.metric)
-        rows += [result(name, row) for row in [*found, normalised(made, 0.95, each.metric)]]
-    inputs = {"fit": 0, "select": 0, "evaluate": len(correct)}
+        rows += rows_of(name, each.metric, tallies[name])
     report = Report(
-        schema_version=SCHEMA_VERSION,
+        schema_version=2,
         nppr_version="0.1.0",
-        classifier={"name": classifier, "weights": None, "fingerprint": classifier},
-        data={
-            "name": "made",
-            "classes": 2,
-            "shape": [1, 8, 8],
-            "inputs": inputs,
-            "fingerprint": fingerprint,
-        },
-        budget={"norm": "linf", "radius": float(eps), "text": eps},
+        classifier=ClassifierRecord(
+            name=classifier, weights=None, mean=None, std=None, fingerprint=classifier, features=None
+        ),
+        data=DataRecord(
+            name="made", classes=2, class_names=(), shape=(1, 8, 8), split=None, resize=None,
+            inputs=SplitSizes(fit=0, select=0, evaluate=len(correct)), fingerprint=fingerprint,
+        ),
+        budget=BudgetRecord(norm="linf", radius=float(eps), text=eps),
         seed=seed,
-        settings={
-            "sources": list(sources),
-            "draws": 16,
-            "inputs": None,
-            "confidence": 0.95,
-            **settings,
-        },
+        settings=SettingsRecord(
+            sources=tuple(
+                SourceRecord(name=name, kind=name, metric=each.metric,
+                             options=(options or {}).get(name, {}))
+                for name, each in sources.items()
+                if each.metric is not Metric.NPPR
+            ),
+            **{"draws": 16, "confidence": 0.95, **settings},
+        ),
         results=tuple(rows),
-        distributions=(),
-        flags=(),
-        grade={"letter": "A", "reason": "no flag"},
-        timing={"seconds": {}, "total_seconds": 1.0, "images_per_second": 1.0},
-        environment={"device": "any"},
-    )
+        grade=Grade(letter="A", reason="no flag"),
+        timing=Timing(seconds={}, total_seconds=1.0, images_per_second=1.0),
+        environment=Environment(
+            python="3.11", torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
+            ranks=1, micro_batch=64, form=(),
+        ),
+    )  # fmt: skip
     return RunFiles(Path(folder), report, per_input_of(tallies, 0.95), None)
+
+
+def rows_of(name: str, metric: Metric, measured: Tally[Evaluate]) -> list[Result]:
+    """The rows of a source."""
+    if metric is Metric.AR:
+        found = [adversarial(measured, 0.95)]
+    else:
+        found = probabilistic(measured, 0.95, metric)
+    found.append(normalised(measured, 0.95, metric))
+    if metric is not Metric.NPPR:
+        return results_of(found, name)
+    floor = float(name.partition("floor=")[2] or 0)
+    return results_of(found, "nppr", floor=floor, tally=name)
+
+
+def with_rows(run: RunFiles, *rows: Result, **changes: Any) -> RunFiles:
+    """The run with more rows and other parts of its report."""
+    results = (*run.report.results, *rows)
+    return replace(run, report=run.report.model_copy(update={"results": results, **changes}))
 
 
 def lines_of(run: RunFiles) -> PerInput:
@@ -93,12 +121,11 @@ def lines_of(run: RunFiles) -> PerInput:
 
 def written(run: RunFiles) -> Path:
     """Write a run into its folder."""
-    path = Path(run.path)
-    write_whole(path / "report.json", run.report.to_json())
-    write_whole(path / "per_input.csv", lines_of(run).to_csv())
-    return path
+    write_whole(run.path / "report.json", run.report.to_json())
+    write_whole(run.path / "per_input.csv", lines_of(run).to_csv())
+    return run.path
 
 
 def pr(p: np.ndarray[Any, Any], seed: int, draws: int = 16) -> Measured:
-    """PR of inputs with these probabilities of a right answer."""
+    """PR of inputs with these probabilities of a correct answer."""
     return Measured(Metric.PR, np.random.default_rng(seed).binomial(draws, p), draws)

@@ -37,10 +37,7 @@ def labels(count: int, classes: int) -> NDArray[np.int64]:
 
 def whole(data: Data) -> dict[str, torch.Tensor]:
     """All images of each split: nothing of the data is left unread."""
-    return {
-        part.kind.name: part.batch(np.arange(len(part)))[0]
-        for part in (data.fit, data.select, data.evaluate)
-    }
+    return {split.kind.name: split.batch(np.arange(len(split)))[0] for split in data.splits}
 
 
 def learned(data: Data) -> tuple[Pixels, NDArray[np.int64]]:
@@ -164,16 +161,16 @@ def idx(array: NDArray[Any]) -> bytes:
 
 def mnist(root: Path, packed: bool = False, dot: bool = False) -> tuple[Path, Pixels, Pixels]:
     """The four files of MNIST, its train pixels and its test pixels."""
-    parts = {"train": pixels(20, 1, 7), "t10k": pixels(10, 1, 7, seed=1)}
-    for part, images in parts.items():
+    splits = {"train": pixels(20, 1, 7), "t10k": pixels(10, 1, 7, seed=1)}
+    for split, images in splits.items():
         for what, array in (("images", images[:, 0]), ("labels", labels(len(images), 5))):
-            name = f"{part}-{what}{'.' if dot else '-'}idx{array.ndim}-ubyte"
+            name = f"{split}-{what}{'.' if dot else '-'}idx{array.ndim}-ubyte"
             content = idx(array)
             write(
                 root / (f"{name}.gz" if packed else name),
                 gzip.compress(content) if packed else content,
             )
-    return root, parts["train"], parts["t10k"]
+    return root, splits["train"], splits["t10k"]
 
 
 def parquet(

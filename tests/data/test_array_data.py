@@ -9,7 +9,7 @@ from nppr.errors import DataError
 def test_splits_are_disjoint_and_hold_everything() -> None:
     data = from_arrays(torch.rand(100, 3, 4, 4), torch.arange(100) % 5)
     splits = [data.fit.indices, data.select.indices, data.evaluate.indices]
-    assert [len(part) for part in splits] == [50, 20, 30]
+    assert [len(split) for split in splits] == [50, 20, 30]
     assert sorted(np.concatenate(splits).tolist()) == list(range(100))
     assert data.classes == 5
 
@@ -52,20 +52,19 @@ def test_labels_beyond_the_class_names() -> None:
 def test_fixed_disjoint_stratified_splits() -> None:
     data = load_data("digits")
     splits = [data.fit.indices, data.select.indices, data.evaluate.indices]
-    assert [len(part) for part in splits] == [900, 300, 597]
+    assert [len(split) for split in splits] == [900, 300, 597]
     assert sorted(np.concatenate(splits).tolist()) == list(range(1797))
-    for part in (data.fit, data.select, data.evaluate):
-        shares = np.bincount(part.labels, minlength=10) / len(part)
+    for split in data.splits:
+        shares = np.bincount(split.labels, minlength=10) / len(split)
         assert np.abs(shares - 0.1).max() < 0.01
 
 
 def test_images_are_scikit_learns() -> None:
     from sklearn.datasets import load_digits
 
-    data = load_data("digits")
-    x, y = data.evaluate.batch(np.array([0, 100]))
-    truth = load_digits()
-    for row, position in enumerate((0, 100)):
-        index = data.evaluate.indices[position]
-        assert np.allclose(x[row, 0].numpy() * 16, truth.images[index])
-        assert int(y[row]) == truth.target[index]
+    data, truth = load_data("digits"), load_digits()
+    for split in data.splits:
+        x, y = split.batch(np.arange(len(split)))
+        assert np.array_equal(x[:, 0].numpy() * 16, truth.images[split.indices])
+        assert np.array_equal(y.numpy(), truth.target[split.indices])
+    assert data.class_names == tuple(map(str, truth.target_names))

@@ -106,9 +106,9 @@ def test_bad_batches_are_named(tmp_path: Path, batch: object, message: str) -> N
 
 def test_pixels_stay_8_bit(tmp_path: Path) -> None:
     data = load_data(layouts.cifar_10(tmp_path)[0])
-    for part in (data.fit, data.evaluate):
-        assert isinstance(part.images, PixelImages)
-        assert part.images.pixels.dtype == np.uint8
+    for split in (data.fit, data.evaluate):
+        assert isinstance(split.images, PixelImages)
+        assert split.images.pixels.dtype == np.uint8
 
 
 def test_unknown_split_lists_the_splits(tmp_path: Path) -> None:
@@ -124,13 +124,13 @@ def test_two_data_sets_in_one_folder(tmp_path: Path) -> None:
 
 
 def swelling_tar(path: Path, members: list[tuple[str, bytes, int]]) -> Path:
-    """An archive of members of zeros, each with its name, type and size."""
+    """An archive of members of zeros, with name, type and size; a longer one ends after 16 MiB."""
     with gzip.open(path, "wb") as stream:
         for name, kind, size in members:
             member = tarfile.TarInfo(name)
             member.type, member.size = kind, size
             stream.write(member.tobuf(tarfile.GNU_FORMAT))
-            stream.write(bytes(-(-size // 512) * 512))
+            stream.write(bytes(min(-(-size // 512) * 512, 16 << 20)))
         stream.write(bytes(1024))
     return path
 

@@ -15,7 +15,7 @@ from nppr.tally import Evaluate, Fit, IntArray, Select
 def test_limits_are_seeded_nested_and_stratified() -> None:
     data = load_data("digits")
     small = data.limit(inputs=50, fit_inputs=20, select_inputs=10, seed=3)
-    assert [len(part) for part in (small.evaluate, small.fit, small.select)] == [50, 20, 10]
+    assert [len(split) for split in (small.evaluate, small.fit, small.select)] == [50, 20, 10]
     assert np.bincount(small.evaluate.labels, minlength=10).tolist() == [5] * 10
     larger = data.limit(inputs=100, seed=3)
     assert set(small.evaluate.indices) < set(larger.evaluate.indices)
@@ -31,7 +31,7 @@ def test_no_inputs_is_an_error(inputs: int) -> None:
         load_data("digits").limit(fit_inputs=inputs)
 
 
-def part(images: torch.Tensor) -> Split[Evaluate]:
+def split(images: torch.Tensor) -> Split[Evaluate]:
     return Split(Evaluate, TensorImages(images), np.arange(len(images)), np.zeros(len(images), int))
 
 
@@ -49,27 +49,27 @@ def test_bad_pixels_are_named(value: float, message: str) -> None:
     images = torch.rand(4, 1, 2, 2)
     images[2, 0, 1, 1] = value
     with pytest.raises(DataError, match=message):
-        part(images).batch(np.arange(4))
+        split(images).batch(np.arange(4))
     with pytest.raises(DataError, match=message):
         from_arrays(images, [0, 1, 0, 1])
 
 
 def test_rounding_is_clamped() -> None:
-    x, _ = part(torch.full((1, 1, 2, 2), 1 + 5e-7)).batch(np.array([0]))
+    x, _ = split(torch.full((1, 1, 2, 2), 1 + 5e-7)).batch(np.array([0]))
     assert float(x.max()) == 1.0
 
 
 def test_fingerprint_sees_images_labels_and_indices() -> None:
     images = torch.rand(4, 1, 2, 2)
-    base = part(images)
+    base = split(images)
     prints = {
         base.fingerprint(),
-        part(images * 0.5).fingerprint(),
+        split(images * 0.5).fingerprint(),
         Split(Evaluate, base.images, base.indices, base.labels + 1).fingerprint(),
         Split(Evaluate, base.images, base.indices[::-1].copy(), base.labels).fingerprint(),
     }
     assert len(prints) == 4
-    assert base.fingerprint() == part(images.clone()).fingerprint()
+    assert base.fingerprint() == split(images.clone()).fingerprint()
 
 
 labels = st.lists(st.integers(0, 4), min_size=1, max_size=80).map(

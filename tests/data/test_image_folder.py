@@ -15,10 +15,10 @@ def test_one_split_is_split_three_ways(tmp_path: Path) -> None:
     assert data.class_names == ("cat", "dog")
     assert [len(data.fit), len(data.select), len(data.evaluate)] == [20, 8, 12]
     stored = np.concatenate([images[1::2], images[0::2]])
-    for part in (data.fit, data.select, data.evaluate):
-        x, _ = part.batch(np.arange(len(part)))
-        assert np.array_equal(layouts.eight_bit(x), stored[part.indices])
-        assert part.labels.tolist() == (part.indices >= 20).astype(int).tolist()
+    for split in data.splits:
+        x, _ = split.batch(np.arange(len(split)))
+        assert np.array_equal(layouts.eight_bit(x), stored[split.indices])
+        assert split.labels.tolist() == (split.indices >= 20).astype(int).tolist()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
     (real / "a" / "loop").symlink_to(root)
     data = load_data(root)
     assert data.class_names == ("a", "b")
-    assert sum(len(part) for part in (data.fit, data.select, data.evaluate)) == 10
+    assert sum(len(split) for split in data.splits) == 10
 
 
 def test_grey_or_colour_is_as_the_first_image(tmp_path: Path) -> None:

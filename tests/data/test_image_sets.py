@@ -102,9 +102,9 @@ def test_all_kinds_of_images_are_resized_alike(tmp_path: Path) -> None:
     arrays = load_data((torch.from_numpy(pixels).float() / 255, known), resize=4).evaluate
     encoded = load_data(folder, resize=4).evaluate
     whole = to_size(torch.from_numpy(pixels).float() / 255, 4)
-    for part in (stored, arrays, encoded):
-        x, _ = part.batch(np.arange(len(part)))
-        assert torch.allclose(x, whole[part.indices], atol=1e-6)
+    for split in (stored, arrays, encoded):
+        x, _ = split.batch(np.arange(len(split)))
+        assert torch.allclose(x, whole[split.indices], atol=1e-6)
 
 
 def test_the_same_size_changes_nothing() -> None:

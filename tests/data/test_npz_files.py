@@ -31,10 +31,10 @@ def test_one_split(tmp_path: Path, layout: str, kind: Any) -> None:
     stored = x if kind is np.uint8 else (x / 255).astype(kind)
     data = load_data(save(tmp_path / "a.npz", x=stored, y=LABELS))
     assert [len(data.fit), len(data.select), len(data.evaluate)] == [10, 4, 6]
-    for part in (data.fit, data.select, data.evaluate):
-        found, _ = part.batch(np.arange(len(part)))
-        assert np.array_equal(layouts.eight_bit(found), pixels[part.indices])
-        assert np.array_equal(part.labels, LABELS[part.indices])
+    for split in data.splits:
+        found, _ = split.batch(np.arange(len(split)))
+        assert np.array_equal(layouts.eight_bit(found), pixels[split.indices])
+        assert np.array_equal(split.labels, LABELS[split.indices])
 
 
 def test_own_splits_and_column_labels(tmp_path: Path) -> None:
@@ -105,32 +105,33 @@ def swelling(path: Path, name: str, shape: tuple[int, ...], size: int, kind: str
 
 
 @pytest.fixture
-def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "_physical_memory", lambda: 64 << 30)
+    monkeypatch.setattr(bounded, "ARRAYS", 200 * MIB)
 
 
-@pytest.mark.usefixtures("roomy")
-def test_an_array_that_unpacks_to_gigabytes_is_refused_unread(tmp_path: Path) -> None:
-    path = swelling(tmp_path / "a.npz", "x", (2560, 1, 1024, 1024), 2560 * MIB)
+@pytest.mark.usefixtures("small_limit")
+def test_an_array_that_unpacks_to_too_much_is_refused_unread(tmp_path: Path) -> None:
+    path = swelling(tmp_path / "a.npz", "x", (256, 1, 1024, 1024), 256 * MIB)
     swelling(path, "y", (0,), 0)
-    assert path.stat().st_size < 4 * MIB
+    assert path.stat().st_size < MIB
     message = (
-        r"refused: .*a.npz: member x.npy: \(2560, 1, 1024, 1024\) uint8 takes more than 2 GiB, the"
-        r" limit for arrays in a file of \S+ MiB\. Store them without compression"
+        r"refused: .*a.npz: member x.npy: \(256, 1, 1024, 1024\) uint8 takes more than 200 MiB,"
+        r" the limit for arrays in a file of \S+ KiB\. Store them without compression"
     )
     with layouts.little_memory(), pytest.raises(DataError, match=message):
         load_data(path)
 
 
-@pytest.mark.usefixtures("roomy")
+@pytest.mark.usefixtures("small_limit")
 def test_arrays_are_counted_together(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
-    for part in ("train", "test"):
-        swelling(path, f"x_{part}", (1280, 1, 1024, 1024), 1280 * MIB)
-        swelling(path, f"y_{part}", (MIB,), MIB)
+    for split in ("train", "test"):
+        swelling(path, f"x_{split}", (128, 1, 1024, 1024), 128 * MIB)
+        swelling(path, f"y_{split}", (MIB,), MIB)
     with (
         layouts.little_memory(),
-        pytest.raises(DataError, match="and the others takes more than 2 "),
+        pytest.raises(DataError, match="and the others takes more than 200 "),
     ):
         load_data(path)
 
@@ -189,8 +190,8 @@ def test_arrays_beyond_the_memory_are_refused(
 
 def test_blank_images_load_however_well_they_pack(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
-    blank = np.zeros((50_000, 3, 32, 32), dtype=np.uint8)
-    np.savez_compressed(path, x=blank, y=layouts.labels(50_000, 10))
+    blank = np.zeros((20_000, 1, 32, 32), dtype=np.uint8)
+    np.savez_compressed(path, x=blank, y=layouts.labels(20_000, 10).astype(np.uint8))
     assert path.stat().st_size * 300 < blank.nbytes
     data = load_data(path)
-    assert len(data.fit) + len(data.select) + len(data.evaluate) == 50_000
+    assert len(data.fit) + len(data.select) + len(data.evaluate) == 20_000

@@ -58,10 +58,10 @@ def test_pairs_are_read_back_exactly(kind: str, container: Any, loader: bool) ->
     dataset = container(pairs(kind))
     data = load_data(DataLoader(dataset, batch_size=3) if loader else dataset)
     assert [len(data.fit), len(data.select), len(data.evaluate)] == [10, 4, 6]
-    for part in (data.fit, data.select, data.evaluate):
-        x, _ = part.batch(np.arange(len(part)))
-        assert np.array_equal(layouts.eight_bit(x), IMAGES[part.indices])
-        assert part.labels.tolist() == (part.indices % 2).tolist()
+    for split in data.splits:
+        x, _ = split.batch(np.arange(len(split)))
+        assert np.array_equal(layouts.eight_bit(x), IMAGES[split.indices])
+        assert split.labels.tolist() == (split.indices % 2).tolist()
 
 
 def test_images_are_asked_for_not_kept() -> None:

@@ -19,9 +19,10 @@ from helpers import Linear, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Split
-from nppr.distributions import Dependency, Distribution, Family
 from nppr.errors import RunFolderError, SpecError
-from nppr.measure import measure
+from nppr.measurement import measure
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.rare import (
     Rare,
     Status,
@@ -34,8 +35,9 @@ from nppr.rare import (
     write_rare,
 )
 from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST
-from nppr.sources import PGD, Clean, Gaussian, Learned, Uniform
-from nppr.tally import Evaluate, FloatArray, PerturbationSource, Progress, Tally
+from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
+from nppr.sources.learned import Learned
+from nppr.tally import Evaluate, FloatArray, Progress, Tally
 
 SIGMA = 0.01
 
@@ -112,7 +114,7 @@ def test_too_few_calls_to_reach_failures() -> None:
 
 
 def test_always_and_never() -> None:
-    """Noise of at most 1/10 a pixel: means of 0.8 always fail, those of 0.2 never do."""
+    """Noise of at most 1/10 per pixel: means of 0.8 always fail, those of 0.2 never do."""
     images = torch.tensor([0.8, 0.2]).view(2, 1, 1, 1).expand(2, 1, 4, 4)
     part = evaluate_part(images, [0, 0])
     found = rare_failures(Uniform(Budget.linf(0.1)), ready(), part, [0, 1], calls=40_000)
@@ -277,7 +279,7 @@ def test_known_features_are_not_found_again() -> None:
 )
 def test_refusals(changes: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"source": SOURCE, "positions": [0], "calls": 10_000} | changes
-    source: PerturbationSource = given.pop("source")
+    source: Source = given.pop("source")
     positions: list[int] = given.pop("positions")
     with pytest.raises(SpecError, match=message):
         rare_failures(source, ready(), bright(P), positions, **given)

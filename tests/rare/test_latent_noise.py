@@ -12,11 +12,22 @@ from torch import Tensor
 from helpers import Stray, half_classifier
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen
-from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
+from nppr.random_draws import DrawBlock
 from nppr.rare import Latent, make_latent
-from nppr.sources import PGD, Brightness, Clean, Gaussian, Laplace, Learned, SaltAndPepper, Uniform
-from nppr.tally import PerturbationSource
+from nppr.sources import (
+    PGD,
+    Brightness,
+    Clean,
+    Gaussian,
+    Laplace,
+    SaltAndPepper,
+    Source,
+    Uniform,
+)
+from nppr.sources.learned import Learned
 
 POINTS = 4000
 SHAPE = (1, 2, 3)
@@ -35,7 +46,7 @@ def learned(budget: Budget, floor: float = 0.0, covariance: str = "diag") -> Lea
     return Learned(budget, distribution)
 
 
-SOURCES: list[PerturbationSource] = [
+SOURCES: list[Source] = [
     *(Gaussian(budget, scale) for budget in BUDGETS for scale in (1.0, 0.3)),
     *(Laplace(budget, scale) for budget in BUDGETS for scale in (1.0, 0.1)),
     *(Uniform(budget, scale) for budget in BUDGETS for scale in (1.0, 0.5, 1.5)),
@@ -45,7 +56,7 @@ SOURCES: list[PerturbationSource] = [
 ]
 
 
-def view(source: PerturbationSource, x: Tensor = X) -> Latent:
+def view(source: Source, x: Tensor = X) -> Latent:
     with frozen(Classifier(half_classifier())) as model:
         return make_latent(source, model, x, Y)
 
@@ -55,7 +66,7 @@ def normal(size: int, seed: int = 3) -> Tensor:
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: f"{source.name}-{source.budget}")
-def test_points_give_the_law_of_the_source(source: PerturbationSource) -> None:
+def test_points_give_the_law_of_the_source(source: Source) -> None:
     latent = view(source)
     ours = latent.push(X, Y, normal(latent.size), (0, 1))
     block = DrawBlock(5, "evaluate", (0, 1), 0, POINTS, torch.device("cpu"), POINTS)
@@ -98,7 +109,7 @@ def test_gaussian_points_are_the_noise_before_the_projection() -> None:
         (Laplace(Budget.linf(0.3), 0.02), 0.006 * 25 * math.log(2)),
     ],
 )
-def test_the_support_is_that_of_the_source(source: PerturbationSource, largest: float) -> None:
+def test_the_support_is_that_of_the_source(source: Source, largest: float) -> None:
     latent = view(source)
     z = torch.linspace(-30, 30, 601)[None, :, None].expand(1, -1, latent.size)
     path = latent.push(X[:1], Y[:1], z, (0,))[0, :, 0, 0, 0]
@@ -150,7 +161,7 @@ def test_points_are_left_as_they_are() -> None:
     [PGD(BUDGETS[0]), Clean(), SaltAndPepper(), Brightness(), Stray(BUDGETS[0], 0.1, "mine")],
     ids=lambda source: source.name,
 )
-def test_sources_that_cannot_be_moved_are_refused(source: PerturbationSource) -> None:
+def test_sources_that_cannot_be_moved_are_refused(source: Source) -> None:
     with pytest.raises(SpecError, match="cannot be moved") as caught:
         view(source)
     assert source.name in str(caught.value)

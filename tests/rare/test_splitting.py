@@ -18,8 +18,7 @@ from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.errors import ClassifierError
 from nppr.rare import Judge, Levels, Run, Status, make_latent, split
 from nppr.rare.splitting import FLOOR, MOVES, SMALLEST, TARGET, adapt, propose
-from nppr.sources import Gaussian, Laplace, Uniform
-from nppr.tally import PerturbationSource
+from nppr.sources import Gaussian, Laplace, Source, Uniform
 
 
 def levels(limit: int = 10_000, floor: float = FLOOR) -> Levels:
@@ -189,7 +188,7 @@ GREY = 0.5
 
 CPU = torch.device("cpu")
 
-Source = PerturbationSource
+Source = Source
 
 
 class Rows(nn.Module):

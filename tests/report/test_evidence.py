@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nppr.errors import RunFolderError
+from nppr.records import write_record
 from nppr.report.evidence import EVIDENCE, Draws, Evidence, Worst, read_evidence, write_evidence
-from nppr.tensor_files import write_tensors
 
 WORST = Worst(
     source="pgd",
@@ -68,24 +68,24 @@ def test_nothing_is_read_from_nothing(tmp_path: Path) -> None:
     assert (found.worst, found.draws) == ((), ())
 
 
-def spoil(folder: Path, how: str) -> None:
+def spoil(folder: Path, damage: str) -> None:
     path = folder / EVIDENCE
-    if how == "cut":
+    if damage == "cut":
         path.write_bytes(path.read_bytes()[:-40])
-    elif how == "text":
+    elif damage == "text":
         path.write_text("not a file of tensors")
-    elif how == "format":
-        write_tensors(path, {}, {"format": "9", "names": "{}"})
-    elif how == "missing":
-        write_tensors(path, {}, {"format": "1", "names": '{"worst": ["pgd"], "draws": []}'})
+    elif damage == "format":
+        write_record(path, {}, {"format": 9, "names": {}})
+    elif damage == "missing":
+        write_record(path, {}, {"format": 2, "names": {"worst": ["pgd"], "draws": []}})
     else:
         write_evidence(folder, Evidence((replace(WORST, rates=torch.tensor([0.0, torch.nan])),)))
 
 
-@pytest.mark.parametrize("how", ["cut", "text", "format", "missing", "nan"])
-def test_a_damaged_file_gives_one_clear_line(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("damage", ["cut", "text", "format", "missing", "nan"])
+def test_a_damaged_file_gives_one_clear_line(tmp_path: Path, damage: str) -> None:
     write_evidence(tmp_path, Evidence((WORST,), (DRAWS,)))
-    spoil(tmp_path, how)
+    spoil(tmp_path, damage)
     with pytest.raises(RunFolderError, match=f"`run` must hold a readable {EVIDENCE}") as found:
         read_evidence(tmp_path)
     assert "\n" not in str(found.value)

@@ -14,6 +14,7 @@ from nppr.errors import RunFolderError
 from nppr.report import model, read_report, read_run
 from nppr.report.evidence import Draws, Evidence, write_evidence
 from nppr.report.model import PrecisionRecord, Width
+from nppr.search import search_record
 from nppr.tally import Metric
 from report.page.made_runs import RARE, made_evidence, made_report, write_run
 
@@ -218,12 +219,15 @@ def test_damaged_pictures_are_named(folder: Path) -> None:
 
 def test_every_field_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
+    files_only = {"LawRecord", "FinishedStageRecord", "LearnedNoiseRecord"}
     records = [
         each
-        for each in vars(model).values()
-        if isinstance(each, type) and issubclass(each, model.Record)
+        for name, each in {**vars(model), **vars(search_record)}.items()
+        if isinstance(each, type) and issubclass(each, search_record.Record)
+        if name not in files_only
     ]
     assert model.ReportRecord in records
+    assert search_record.SearchConditions in records
     for record in records:
         for name in record.model_fields:
             assert f"`{name}`" in text, f"{record.__name__}.{name}"

@@ -4,6 +4,7 @@ import copy
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
 from nppr.data import load_data
-from nppr.errors import FitError
-from nppr.measure import probe
+from nppr.errors import FitError, RunFolderError
+from nppr.measurement import probe
 from nppr.noise.covariance import make_covariance
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
@@ -24,6 +25,7 @@ from nppr.search.fitting import (
     FitProgress,
     FitState,
     Fitting,
+    StateFile,
     _draws,
     _gradients,
     _in_pieces,
@@ -37,7 +39,7 @@ from nppr.search.search_settings import Recipe
 from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.tally import Fit
 
-RECIPE = Recipe(inputs=16, draws=2)
+RECIPE, STEPS = Recipe(inputs=16, draws=2), 6
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def fitting() -> Fitting:
     known = load_classifier("digits-cnn", data=data)
     classifier = prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
     inputs = find_clean_inputs(classifier, data.fit, features=True, keep_images=True)
-    return Fitting("joint", classifier, inputs, Budget.linf(0.2), RECIPE, steps=6, seed=0)
+    return Fitting("joint", classifier, inputs, Budget.linf(0.2), RECIPE, STEPS, seed=0)
 
 
 def fresh(fitting: Fitting, seed: int = 0, floor: float = 0.0) -> FitState:
@@ -96,20 +98,20 @@ def test_the_gradient_of_a_step_does_not_depend_on_the_micro_batch(
     ("images", "pieces"),
     [(1, [1]), (2, [1, 1]), (24, [12, 12]), (64, [32] * 2), (129, [33] + [32] * 3)],
 )
-def test_a_part_is_cut_into_pieces_that_two_or_four_ranks_can_share(
+def test_a_batch_is_cut_into_pieces_that_two_or_four_ranks_can_share(
     images: int, pieces: list[int], fitting: Fitting
 ) -> None:
-    met: list[int] = []
+    seen: list[int] = []
 
     def loss_of(logits: Tensor, _: Tensor) -> Tensor:
-        met.append(len(logits))
+        seen.append(len(logits))
         return logits.sum()
 
     x, y = torch.rand(images, 1, 8, 8), torch.zeros(images, dtype=torch.long)
     with fitting.classifier.frozen() as models:
         gradient, logits = _in_pieces(models.fast, x, y, 64, loss_of)
         whole, _ = models.fast.gradient(Tensor.sum, x)
-    assert met == pieces
+    assert seen == pieces
     assert len(logits) == images
     torch.testing.assert_close(gradient, whole)
 
@@ -146,7 +148,7 @@ def test_the_classifier_gets_no_gradient_and_keeps_its_modes() -> None:
 
 
 class Failing(nn.Module):
-    """A linear model whose logits are NaN once images are moved and it is told to."""
+    """A linear model whose logits are NaN while `fails` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +160,7 @@ class Failing(nn.Module):
         return logits * math.nan if self.fails else logits
 
 
-def test_logits_that_are_no_numbers_end_the_fit_at_the_last_good_state() -> None:
+def test_nan_logits_end_the_fit_at_the_last_good_state() -> None:
     torch.manual_seed(0)
     module = Failing()
     data = load_data("digits").limit(fit_inputs=100)
@@ -190,23 +192,23 @@ def test_logits_that_are_no_numbers_end_the_fit_at_the_last_good_state() -> None
 
 
 @pytest.mark.parametrize("micro_batch", [3, 64])
-def test_every_input_is_met_once_an_epoch(micro_batch: int, fitting: Fitting) -> None:
+def test_every_input_comes_once_an_epoch(micro_batch: int, fitting: Fitting) -> None:
     some = sized(fitting, micro_batch)
     inputs = len(some.inputs)
-    met: Counter[tuple[int, int]] = Counter()
+    seen: Counter[tuple[int, int]] = Counter()
     for number in range(3 * inputs):  # 16 epochs times 3, and steps cross their ends
-        before = sum(met.values())
+        before = sum(seen.values())
         for epoch, positions in _positions(some, number, 64):
-            met.update((epoch, position) for position in positions.tolist())
-        assert sum(met.values()) - before == RECIPE.inputs
+            seen.update((epoch, position) for position in positions.tolist())
+        assert sum(seen.values()) - before == RECIPE.inputs
     epochs = 3 * RECIPE.inputs
-    assert met == Counter({(e, p): 1 for e in range(epochs) for p in range(inputs)})
+    assert seen == Counter({(e, p): 1 for e in range(epochs) for p in range(inputs)})
 
 
-def test_a_step_may_be_larger_than_the_fit_part(fitting: Fitting) -> None:
+def test_a_step_may_be_larger_than_the_fit_split(fitting: Fitting) -> None:
     large = replace(fitting, recipe=replace(RECIPE, inputs=100))
-    met = np.concatenate([positions for _, positions in _positions(large, 0, 64)])
-    counts = np.bincount(met, minlength=len(fitting.inputs))
+    seen = np.concatenate([positions for _, positions in _positions(large, 0, 64)])
+    counts = np.bincount(seen, minlength=len(fitting.inputs))
     assert counts.sum() == 100
     assert counts.max() - counts.min() <= 1
 
@@ -234,12 +236,12 @@ def test_a_fit_lowers_the_loss(fitting: Fitting) -> None:
 
 
 def test_progress_is_reported_every_step(fitting: Fitting) -> None:
-    told: list[FitProgress] = []
-    state = fit(fitting, fresh(fitting), progress=told.append)
-    assert [each.step for each in told] == [1, 2, 3, 4, 5, 6]
-    assert {(each.stage, each.steps) for each in told} == {("joint", 6)}
-    assert [each.loss for each in told] == state.loss
-    assert [each.pr for each in told] == state.pr
+    reported: list[FitProgress] = []
+    state = fit(fitting, fresh(fitting), progress=reported.append)
+    assert [each.step for each in reported] == [1, 2, 3, 4, 5, 6]
+    assert {(each.stage, each.steps) for each in reported} == {("joint", 6)}
+    assert [each.loss for each in reported] == state.loss
+    assert [each.pr for each in reported] == state.pr
 
 
 def test_an_interrupt_leaves_a_state_between_two_steps(fitting: Fitting) -> None:
@@ -302,6 +304,86 @@ def test_where_memory_runs_out_the_micro_batch_is_halved(
     np.testing.assert_allclose(found.loss, whole.loss, rtol=1e-2)
 
 
+def interrupted(fitting: Fitting, file: StateFile, at: int) -> None:
+    def interrupt(state: FitProgress) -> None:
+        if state.step == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(fitting, fresh(fitting), progress=interrupt, save=file.save)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, STEPS - 1, STEPS])
+def test_a_continued_fit_is_the_uninterrupted_one_to_the_bit(
+    at: int, fitting: Fitting, tmp_path: Path
+) -> None:
+    whole = fit(fitting, fresh(fitting))
+    file = StateFile(tmp_path / "a.safetensors", "mine")
+    interrupted(fitting, file, at)
+    state = fresh(fitting)
+    file.restore(state)
+    assert state.number == at
+    assert (state.snapshot is not None) == (at >= STEPS // 2)
+    assert equal(fit(fitting, state), whole)
+    assert state.snapshot is not None
+    assert whole.snapshot is not None
+    expected = whole.snapshot.state_dict()
+    assert all(torch.equal(value, expected[n]) for n, value in state.snapshot.state_dict().items())
+    memory, other = (each.optimiser.state_dict()["state"] for each in (state, whole))
+    assert memory.keys() == other.keys()
+    for number, values in memory.items():
+        assert all(torch.equal(value, other[number][name]) for name, value in values.items())
+
+
+def test_a_state_is_kept_on_a_timer_or_at_once(fitting: Fitting, tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    state = fresh(fitting)
+    StateFile(path, "mine").save(state, now=False)
+    assert not path.exists()
+    StateFile(path, "mine", seconds=0.0).save(state, now=False)
+    assert path.exists()
+    path.unlink()
+    StateFile(path, "mine").save(state, now=True)
+    assert path.exists()
+
+
+def test_equal_states_are_equal_bytes(fitting: Fitting, tmp_path: Path) -> None:
+    for name in "ab":
+        state = fit(replace(fitting, steps=2), fresh(fitting))
+        StateFile(tmp_path / name / "state", "mine").save(state, now=True)
+    assert (tmp_path / "a" / "state").read_bytes() == (tmp_path / "b" / "state").read_bytes()
+
+
+def test_no_file_and_the_file_of_another_fit_leave_a_fresh_state(
+    fitting: Fitting, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.safetensors"
+    interrupted(fitting, StateFile(path, "mine"), 3)
+    for file in (StateFile(path, "yours"), StateFile(tmp_path / "missing", "mine")):
+        state = fresh(fitting)
+        file.restore(state)
+        assert equal(state, fresh(fitting))
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "another shape"])
+def test_a_damaged_state_is_one_clear_line(damage: str, fitting: Fitting, tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    file = StateFile(path, "mine")
+    interrupted(fitting, file, 3)
+    content = path.read_bytes()
+    state = fresh(fitting)
+    if damage == "another shape":
+        made = Distribution(Family(Dependency.LABEL, components=3), (1, 4, 4), 2)
+        state = FitState.start(made, fitting.recipe)
+    else:
+        damaged = {"cut": content[: len(content) // 2], "empty": b"", "text": b"not tensors"}
+        path.write_bytes(damaged[damage])
+    with pytest.raises(RunFolderError, match="`resume` must find whole files") as caught:
+        file.restore(state)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
 LOGITS = torch.tensor([[2.0, 1.0, -1.0], [0.0, 3.0, 1.0]])
 
 
@@ -322,12 +404,12 @@ def test_margin_is_softplus_of_own_minus_best_other_plus_kappa() -> None:
     assert found.tolist() == pytest.approx(by_hand)
 
 
-def test_a_larger_kappa_asks_for_more() -> None:
+def test_a_larger_kappa_is_a_larger_loss() -> None:
     labels = torch.tensor([0, 2])
     assert bool((margin(LOGITS, labels, 2.0) > margin(LOGITS, labels, 0.0)).all())
 
 
-def test_margin_is_never_negative_and_falls_to_zero_where_the_answer_is_wrong() -> None:
+def test_margin_is_never_negative_and_falls_to_zero_where_the_classification_is_wrong() -> None:
     logits = 1000 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(200) % 5
     found = margin(logits, labels, 1.0)
@@ -344,11 +426,11 @@ def test_cross_entropy_lies_between_its_bound_and_zero() -> None:
 
 
 @pytest.mark.parametrize("name", LOSS_FUNCTIONS)
-def test_losses_are_smaller_where_the_answer_is_more_wrong(name: str) -> None:
-    right, wrong = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 3.0]])
+def test_losses_are_smaller_where_the_classification_is_wrong(name: str) -> None:
+    correct, wrong = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 3.0]])
     label = torch.tensor([0])
     assert float(LOSS_FUNCTIONS[name](wrong, label, 1.0)) < float(
-        LOSS_FUNCTIONS[name](right, label, 1.0)
+        LOSS_FUNCTIONS[name](correct, label, 1.0)
     )
 
 

@@ -18,12 +18,12 @@ from helpers import learned_noise
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
-from nppr.random_draws import DrawBlock
 from nppr.errors import BudgetError, DistributionError, RunFolderError
-from nppr.measure import measure, probe
+from nppr.measurement import measure, probe
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
 from nppr.noise.mixture import Context
+from nppr.random_draws import DrawBlock
 from nppr.records import read_record, write_record
 from nppr.search.learned_noise import (
     LearnedNoise,
@@ -31,12 +31,9 @@ from nppr.search.learned_noise import (
     read_distribution,
     save_learned,
 )
-from nppr.search.search_record import (
-    FAMILY,
-    LearnedNoiseRecord,
-)
+from nppr.search.search_record import LearnedNoiseRecord
 from nppr.search.search_settings import default_settings
-from nppr.sources import Learned
+from nppr.sources.learned import Learned
 from nppr.tally import IntArray
 
 SHAPE, CLASSES, FEATURES = (1, 5, 6), 4, 6
@@ -54,12 +51,12 @@ def made(**changes: Any) -> Distribution:
     return distribution
 
 
-def learned(distribution: Distribution, name: str = "nppr") -> LearnedNoise:
-    return learned_noise(distribution, BUDGET, name)
+def learned(distribution: Distribution) -> LearnedNoise:
+    return learned_noise(distribution, BUDGET)
 
 
-def saved(folder: Path, distribution: Distribution, name: str = "nppr") -> Path:
-    (path,) = save_learned(folder, [learned(distribution, name)])
+def saved(folder: Path, distribution: Distribution) -> Path:
+    (path,) = save_learned(folder, [learned(distribution)])
     return path
 
 
@@ -125,16 +122,20 @@ def test_the_rule_and_the_chosen_components_come_back(tmp_path: Path, rule: Rule
     assert torch.equal(exact(after.requires_grad_(False)), exact(before))
 
 
-@pytest.mark.parametrize("name", ["nppr", "nppr.v1", "nppr:floor=0.5"])
+@pytest.mark.parametrize(
+    ("floor", "name"), [(0.0, "nppr"), (0.5, "nppr:floor=0.5"), (1.0, "nppr:floor=1")]
+)
 @pytest.mark.parametrize("ending", ["", ".safetensors"])
 def test_the_file_is_found_with_and_without_its_ending(
-    tmp_path: Path, name: str, ending: str
+    tmp_path: Path, floor: float, name: str, ending: str
 ) -> None:
-    path = saved(tmp_path / "new", made(), name)
+    before = made(floor=floor)
+    path = saved(tmp_path / "new", before)
+    assert path.name == name.replace(":", "_") + ".safetensors"
     (found,) = load_learned(str(path).removesuffix(".safetensors") + ending)
     assert found.source.name == name
     assert found.source.budget == BUDGET
-    assert torch.equal(exact(found.source.distribution.requires_grad_(False)), exact(made()))
+    assert torch.equal(exact(found.source.distribution.requires_grad_(False)), exact(before))
 
 
 def test_reading_leaves_the_random_numbers_alone(tmp_path: Path) -> None:
@@ -294,7 +295,7 @@ SMALL = default_settings(Family(components=2), calls=2048, inputs=64, seeds=2)
 
 @pytest.fixture(scope="module")
 def fitted() -> list[LearnedNoise]:
-    return nppr.learn(fit=SMALL, fit_inputs=150, select_inputs=60)
+    return nppr.learn(search=SMALL, fit_inputs=150, select_inputs=60)
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +315,7 @@ def classifier(data: Data) -> Prepared:
     return prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
 
 
-def right(source: Learned, data: Data, classifier: Prepared) -> IntArray:
+def correct(source: Learned, data: Data, classifier: Prepared) -> IntArray:
     return measure(source, classifier, data.evaluate, draws=8).correct
 
 
@@ -338,7 +339,7 @@ def test_what_is_loaded_is_what_was_saved(
         assert after.record == before.record
         assert after.checksum == before.checksum
         np.testing.assert_array_equal(
-            right(after.source, data, classifier), right(before.source, data, classifier)
+            correct(after.source, data, classifier), correct(before.source, data, classifier)
         )
 
 
@@ -358,7 +359,7 @@ def test_another_radius_scales_the_noise(folder: Path, data: Data, classifier: P
         each.source.sample(x, y, 3, model=classifier.reference) for each in (near, far)
     )
     torch.testing.assert_close(3 * first, second)
-    means = [right(each.source, data, classifier).mean() for each in (near, far)]
+    means = [correct(each.source, data, classifier).mean() for each in (near, far)]
     assert means[1] < means[0]
 
 
@@ -370,13 +371,13 @@ def test_a_folder_without_distributions_is_one_clear_line(tmp_path: Path) -> Non
 
 
 def test_what_was_learned_is_assessed_without_a_search(fitted: list[LearnedNoise]) -> None:
-    told: list[object] = []
+    steps: list[object] = []
     report = nppr.assess(
-        inputs=40, draws=8, sources="uniform", distributions=fitted, on_fit=told.append
+        inputs=40, draws=8, sources="uniform", distributions=fitted, on_search=steps.append
     )
-    names = {row.source for row in report.results}
+    names = {row.name for row in report.results}
     assert {"uniform", *(each.source.name for each in fitted)} <= names
-    assert told == []
+    assert steps == []
 
 
 def test_distributions_of_another_budget_are_refused(fitted: list[LearnedNoise]) -> None:
@@ -388,20 +389,24 @@ def test_distributions_of_another_budget_are_refused(fitted: list[LearnedNoise])
 def test_a_reference_that_was_worse_is_named(winner: str | None) -> None:
     found = learned_noise(made(), BUDGET, winner=winner)
     assert found.winner == winner
-    assert found.described()["fit"]["with_references"]["winner"] == (winner or FAMILY)
+    described = found.describe()
+    assert described.winner == winner
+    assert described.search == found.record.search
 
 
 def test_it_was_compared_on_its_own_classifier_in_its_own_budget_only() -> None:
     known = learned(made())
-    assert known.compared("abc")
-    assert not known.compared("another")
+    assert known.was_compared("abc")
+    assert not known.was_compared("another")
     moved = replace(known, source=replace(known.source, budget=Budget.linf(0.2)))
-    assert not moved.compared("abc")
+    assert not moved.was_compared("abc")
 
 
 def test_another_fit_does_not_resume_a_run(tmp_path: Path) -> None:
-    fit = default_settings(Family(components=2), floors=(0.0,), calls=1024, inputs=64)
-    first, second = (nppr.learn(fit=fit, fit_inputs=100, select_inputs=50, seed=n) for n in (0, 1))
+    search = default_settings(Family(components=2), floors=(0.0,), calls=1024, inputs=64)
+    first, second = (
+        nppr.learn(search=search, fit_inputs=100, select_inputs=50, seed=seed) for seed in (0, 1)
+    )
     nppr.assess(inputs=20, draws=4, sources="", distributions=first, out=tmp_path)
     with pytest.raises(RunFolderError, match="nppr"):
         nppr.assess(inputs=20, draws=4, sources="", distributions=second, out=tmp_path, resume=True)

@@ -15,11 +15,12 @@ from torch import Tensor
 from helpers import Linear, evaluate_part
 from nppr.budget import perturbed
 from nppr.classifiers import Classifier
-from nppr.random_draws import DrawBlock
 from nppr.errors import DataError, SpecError
-from nppr.measure import measure
+from nppr.measurement import measure
+from nppr.random_draws import DrawBlock
+from nppr.sources import Source
 from nppr.sources.corruptions import JPEG, Brightness, Corruption, MotionBlur, SaltAndPepper
-from nppr.tally import Metric, PerturbationSource
+from nppr.tally import Metric
 
 KINDS: list[type[Corruption]] = [SaltAndPepper, MotionBlur, Brightness, JPEG]
 RANDOM = (SaltAndPepper, MotionBlur)
@@ -48,10 +49,8 @@ def images(*shape: int) -> Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
-def corrupted(
-    source: PerturbationSource, x: Tensor, indices: list[int] | None = None, seed: int = 0
-) -> Tensor:
-    """What the classifier meets, through the perturbation as in a measurement."""
+def corrupted(source: Source, x: Tensor, indices: list[int] | None = None, seed: int = 0) -> Tensor:
+    """What the classifier is given, through the perturbation as in a measurement."""
     draws = block(list(range(len(x))) if indices is None else indices, seed)
     delta = source.perturb(None, x, x, draws)  # type: ignore[arg-type]
     assert delta.shape == (len(x), 1, *x.shape[1:])
@@ -265,7 +264,7 @@ def test_the_larger_side_chooses_the_constants(
         (JPEG(1, "auto"), "jpeg"),
     ],
 )
-def test_it_says_what_it_is(source: PerturbationSource, name: str) -> None:
+def test_it_says_what_it_is(source: Source, name: str) -> None:
     assert source.name == name
     assert source.metric is Metric.CORRUPTION
     assert source.budget is None
@@ -280,7 +279,7 @@ def test_the_measurement_takes_one_draw_of_it() -> None:
     part = evaluate_part(x, [0, 0, 0])
     tally = measure(Brightness(3), classifier, part, classes=2, draws=50)
     assert tally.draws == 1
-    assert tally.right.tolist() == [1, 0, 0]
+    assert tally.correct.tolist() == [1, 0, 0]
     assert tally.clean_correct.tolist() == [True, True, False]
 
 

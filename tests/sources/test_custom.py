@@ -16,9 +16,10 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen, prepare
 from nppr.data import from_arrays
 from nppr.errors import BudgetBreach, DataError, SpecError
-from nppr.measure import measure
-from nppr.sources import PGD, CustomAttack, CustomNoise, Gaussian
-from nppr.tally import Metric, PerturbationSource
+from nppr.measurement import measure
+from nppr.sources import PGD, Gaussian, Source
+from nppr.sources.custom import CustomAttack, CustomNoise
+from nppr.tally import Metric
 
 BUDGET = Budget.linf(0.1)
 DATA = two_class_data()
@@ -83,9 +84,7 @@ def test_the_attack_decides_nothing_a_forward_pass_does() -> None:
 def test_what_is_no_image_is_refused_by_name(
     answer: Callable[[Tensor], Tensor], message: str
 ) -> None:
-    made: list[PerturbationSource] = [
-        CustomAttack(BUDGET, lambda _model, x, _y: answer(x), label="mine")
-    ]
+    made: list[Source] = [CustomAttack(BUDGET, lambda _model, x, _y: answer(x), label="mine")]
     if "shape" not in message:
 
         def sample(x: Tensor, y: Tensor, draws: int) -> Tensor:
@@ -199,7 +198,7 @@ def careless(x: Tensor, y: Tensor, draws: int) -> Tensor:
     "source", [CustomAttack(BUDGET, rude), CustomNoise(BUDGET, careless)], ids=["attack", "noise"]
 )
 def test_modes_weights_and_random_numbers_are_left_as_they_were(
-    source: PerturbationSource,
+    source: Source,
 ) -> None:
     network = layers()
     modes = [layer.training for layer in network.modules()]
@@ -251,7 +250,7 @@ def test_the_batch_size_changes_nothing() -> None:
                 data.evaluate,
                 draws=20,
             )
-            for size in (1, 7, 64, 1024)
+            for size in (7, 1024)
         ]  # fmt: skip
         assert 0 < tallies[0].correct.sum() < 150 * tallies[0].draws
         for tally in tallies[1:]:
@@ -347,12 +346,12 @@ def test_a_lambda_needs_a_label_that_can_be_written(label: str | None) -> None:
 
 
 def test_two_of_the_same_name_or_of_a_row_are_refused() -> None:
-    twice: list[str | PerturbationSource] = [
+    twice: list[str | Source] = [
         CustomNoise(BUDGET, sensor), CustomAttack(BUDGET, fgsm, label="sensor")
     ]  # fmt: skip
     with pytest.raises(SpecError, match="'sensor' twice"):
         nppr.assess(inputs=20, budget=BUDGET, sources=twice)
     with pytest.raises(SpecError, match="'gaussian' twice"):
         nppr.assess(inputs=20, budget=BUDGET, sources=["gaussian", Gaussian(BUDGET)])
-    with pytest.raises(SpecError, match="is taken"):
+    with pytest.raises(SpecError, match="is reserved"):
         nppr.assess(inputs=20, budget=BUDGET, sources=[CustomNoise(BUDGET, sensor, label="clean")])

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from helpers import evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, FrozenClassifier, frozen
-from nppr.random_draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.measure import measure
+from nppr.measurement import measure
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context
+from nppr.random_draws import DrawBlock
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned, learned_name
 from nppr.tally import Metric
@@ -229,8 +229,8 @@ def test_sample_needs_a_draw(draws: int) -> None:
 def test_names() -> None:
     assert learned().name == "nppr"
     assert Learned(BUDGETS[0], distribution(floor=0.25)).name == "nppr:floor=0.25"
-    assert learned(label="mine").name == "mine"
-    assert (learned_name(0.0), learned_name(1.0)) == ("nppr", "nppr:floor=1")
+    assert learned(fit_seed=2).name == "nppr:fit-seed=2"
+    assert learned_name(1.0) == "nppr:floor=1"
 
 
 def test_a_measurement_is_the_same_by_hand() -> None:

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers import Interrupting, evaluate_part, half_classifier, two_class_data
-from nppr.budget import Budget
 from nppr.blocks import FileStore
+from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
 from nppr.errors import SpecError
-from nppr.measure import measure
-from nppr.report.rows import rows_of
+from nppr.measurement import measure
 from nppr.sources import Clean, Stress, Uniform, parse_sources
 from nppr.tally import Evaluate, Metric, Tally
 
@@ -60,7 +59,7 @@ def two_losses(x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("draws", [10, 32, 50])
 def test_of_two_losses_it_is_their_power_mean(draws: int) -> None:
-    """How many draws have which loss is what `uniform` says: 3 has the answer wrong."""
+    """How many draws have which loss is that of `uniform`: a loss of 3 is a wrong answer."""
     part = evaluate_part(torch.linspace(0.35, 0.85, 5).view(-1, 1, 1, 1), [0] * 5)
     stress = Stress(BUDGET, q="1+2+7.5+1000")
     tally = measure(stress, Classifier(two_losses), part, classes=2, draws=draws)
@@ -162,7 +161,7 @@ def run(model: Callable[[Tensor], Tensor], store: FileStore | None) -> Tally[Eva
 def test_sums_survive_an_interrupt(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["nppr.measure.job"], "NUMBERS_AT_ONCE", 256)
+    monkeypatch.setattr(sys.modules["nppr.measurement"], "NUMBERS_AT_ONCE", 256)
     whole = run(half_classifier(), None)
     store = FileStore(tmp_path / "blocks")
     with pytest.raises(KeyboardInterrupt):
@@ -186,39 +185,35 @@ def test_a_report_has_the_loss_and_its_ratio_for_every_q() -> None:
     stress = Stress(BUDGET, q="1+25.5")
     tally = measure(stress, classifier, DATA.evaluate, draws=20)
     clean = measure(Clean(), classifier, DATA.evaluate)
-    rows = rows_of(stress, tally, clean, 0.9, 0)
-    assert [(row.source, row.metric) for row in rows] == [
-        ("stress:q=1", Metric.STRESS),
-        ("stress:q=1", Metric.NORMALISED_STRESS),
-        ("stress:q=25.5", Metric.STRESS),
-        ("stress:q=25.5", Metric.NORMALISED_STRESS),
+    rows = stress.read(tally, clean, 0.9, 0)
+    assert [(row.order, row.metric) for row in rows] == [
+        (1, Metric.STRESS),
+        (1, Metric.NORMALISED_STRESS),
+        (25.5, Metric.STRESS),
+        (25.5, Metric.NORMALISED_STRESS),
     ]
     x, y = DATA.evaluate.batch(np.arange(len(DATA.evaluate)))
     standard = torch.nn.functional.cross_entropy(classifier.forward(x).double(), y).item()
     values = found(stress, tally)
     for row, ratio in zip(rows[::2], rows[1::2], strict=True):
-        q = float(row.source.removeprefix("stress:q="))
-        assert row.value == pytest.approx(np.mean(values[q]))
-        assert row.value is not None
+        assert row.order is not None
+        assert row.value == pytest.approx(np.mean(values[row.order]))
         assert ratio.value == pytest.approx(row.value / standard, rel=1e-6)
         assert (row.inputs, row.draws) == (len(DATA.evaluate), 20)
         for each in (row, ratio):
-            assert each.low is not None
-            assert each.high is not None
-            assert each.value is not None
             assert each.low < each.value < each.high
             assert each.confidence == 0.9
 
 
 def test_wrong_inputs_count_too() -> None:
-    """Stress is a mean over all inputs, not over those that are right without noise."""
+    """Stress is a mean over all inputs, not over the clean-correct ones."""
     part = evaluate_part(torch.tensor([0.1, 0.9]).view(2, 1, 1, 1), [0, 0])
     classifier = Classifier(two_losses)
     stress = Stress(Budget.linf(0.05), q="1")
     tally = measure(stress, classifier, part, classes=2, draws=4)
     clean = measure(Clean(), classifier, part, classes=2)
     assert tally.clean_correct.tolist() == [True, False]
-    row, ratio = rows_of(stress, tally, clean, 0.95, 0)
+    row, ratio = stress.read(tally, clean, 0.95, 0)
     assert row.value == pytest.approx((0.5 + 3) / 2, rel=1e-5)
     assert ratio.value == pytest.approx(1.0, rel=1e-5)
 
@@ -241,13 +236,3 @@ def test_orders_are_written_with_plus() -> None:
     assert stress.name == "stress:q=1+50"
     assert Stress(BUDGET).name == "stress"
     assert Stress(BUDGET, "1+50").orders == (1.0, 50.0)
-
-
-def test_every_order_has_rows_of_its_own_name() -> None:
-    """However close two orders are."""
-    stress = Stress(BUDGET, q="1+1.0000001+123456+123457")
-    classifier = Classifier(half_classifier())
-    tally = measure(stress, classifier, DATA.evaluate, draws=4)
-    clean = measure(Clean(), classifier, DATA.evaluate)
-    names = [row.source for row in rows_of(stress, tally, clean, 0.95, 0)]
-    assert len(set(names)) == 4

@@ -11,13 +11,13 @@ from torch import Tensor
 
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
-from nppr.budget import Budget
 from nppr.blocks import FileStore
+from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier, prepare
 from nppr.data import Data, Split, TensorImages, load_data
+from nppr.doctor.flags import NO_FIT_DATA
 from nppr.errors import NoFitDataError, SpecError
-from nppr.flags import NO_FIT_DATA
-from nppr.measure import measure
+from nppr.measurement import measure
 from nppr.sources import Universal
 from nppr.sources.universal import UniversalOn
 from nppr.tally import Evaluate, Fit, IntArray, Metric, Progress, Select
@@ -36,12 +36,12 @@ def linear() -> Classifier:
     return Classifier(Linear(W, -0.5 * float(W.sum())))
 
 
-def fit_part(images: Tensor, labels: list[int]) -> Split[Fit]:
+def fit_split(images: Tensor, labels: list[int]) -> Split[Fit]:
     return Split(Fit, TensorImages(images), np.arange(len(images)), np.array(labels))
 
 
 def fitted(budget: Budget, inputs: int, margin: float) -> UniversalOn:
-    return Universal(budget).on(linear(), fit_part(near(inputs, margin), [0] * inputs))
+    return Universal(budget).fitted_on(linear(), fit_split(near(inputs, margin), [0] * inputs))
 
 
 @pytest.mark.parametrize("inputs", [40, 130])
@@ -71,7 +71,7 @@ def test_it_breaks_inputs_it_was_not_fitted_on(budget: Budget) -> None:
 def test_it_breaks_one_class_where_the_two_ask_for_opposite_directions() -> None:
     """No perturbation moves both sides of a linear classifier over its boundary."""
     images = torch.cat([near(60, 0.2), near(60, -0.2, seed=1)])
-    source = Universal(Budget.linf(0.1)).on(linear(), fit_part(images, [0] * 60 + [1] * 60))
+    source = Universal(Budget.linf(0.1)).fitted_on(linear(), fit_split(images, [0] * 60 + [1] * 60))
     tally = measure(source, linear(), evaluate_part(images, [0] * 60 + [1] * 60), classes=2)
     broken = tally.correct.reshape(2, 60) == 0
     assert tally.clean_correct.all()
@@ -85,14 +85,16 @@ def digits(inputs: int = 60, fit_inputs: int = 70) -> Data:
 @pytest.mark.parametrize("budget", [Budget.linf(0.2), Budget.l2(1.5)], ids=str)
 def test_one_delta_in_the_budget_for_all_and_the_seed_decides(budget: Budget) -> None:
     data, known = digits(), load_classifier("digits-cnn")
-    first, again, other = (Universal(budget).on(known, data.fit, seed=s).delta for s in (0, 0, 1))
+    first, again, other = (
+        Universal(budget).fitted_on(known, data.fit, seed=s).delta for s in (0, 0, 1)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert first.shape == (1, 8, 8)
     assert bool(budget.contains(first))
     assert float(budget.size(first)) > 0.9 * budget.radius
     ready = prepare(known, data.evaluate.batch(np.arange(8))[0], classes=10, micro_batch=64)
-    tally = measure(Universal(budget).on(known, data.fit), ready, data.evaluate)
+    tally = measure(Universal(budget).fitted_on(known, data.fit), ready, data.evaluate)
     random = measure(nppr.Uniform(budget), ready, data.evaluate, draws=1)
     assert tally.correct.sum() < random.correct.sum()
 
@@ -101,15 +103,15 @@ def test_inputs_that_are_broken_leave_the_direction_to_the_others() -> None:
     """Ninety inputs that are wrong by far pull one way, ten that can be broken the other way."""
     wrong, left = near(90, 4.0), near(10, -0.3, seed=1)
     images = torch.cat([wrong, left]).clamp(0, 1)
-    part = fit_part(images, [1] * 100)
+    part = fit_split(images, [1] * 100)
     margins = linear().forward(images)[:, 0]
     assert bool((margins[:90] > 1.2).all())
-    source = Universal(Budget.linf(0.1)).on(linear(), part)
+    source = Universal(Budget.linf(0.1)).fitted_on(linear(), part)
     assert torch.allclose(source.delta, 0.1 * W.sign(), atol=1e-5)
 
 
 def separate() -> Data:
-    """The fit part is of class 0 only, the evaluate part has other images."""
+    """The fit split is of class 0 only, the evaluate split has other images."""
     images = torch.cat([near(130, 0.3), near(20, 0.3, seed=1)])
     labels = np.zeros(150, np.int64)
     held = TensorImages(images)
@@ -135,7 +137,7 @@ def test_fitted_on_fit_and_measured_on_evaluate() -> None:
 
     held = Watched(torch.cat([near(130, 0.3), near(20, 0.3, seed=1)]))
     watched = Split(Fit, held, data.fit.indices, data.fit.labels)
-    source = Universal(Budget.linf(0.1)).on(linear(), watched, progress=told.append)
+    source = Universal(Budget.linf(0.1)).fitted_on(linear(), watched, progress=told.append)
     assert not asked
     tally = measure(source, linear(), data.evaluate, classes=2)
     assert set(asked) == {"fit"}
@@ -155,13 +157,13 @@ def test_in_an_assessment() -> None:
     assert row.error is None
     assert (row.value, row.inputs) == (0.0, 20)
     assert row.split == "evaluate"
-    assert report.settings["options"]["universal"] == {"epochs": 5, "step": 0.25}
+    assert report.settings.sources[0].options == {"epochs": 5, "step": 0.25}
 
 
-def test_without_a_fit_part_it_says_so() -> None:
+def test_without_a_fit_split_it_is_an_error() -> None:
     data = two_class_data(20)
-    with pytest.raises(NoFitDataError, match="fit part must hold inputs"):
-        Universal(Budget.linf(0.1)).on(linear(), data.fit)
+    with pytest.raises(NoFitDataError, match="fit split must hold inputs"):
+        Universal(Budget.linf(0.1)).fitted_on(linear(), data.fit)
     with pytest.raises(NoFitDataError, match="must be fitted before it is measured"):
         measure(Universal(Budget.linf(0.1)), linear(), separate().evaluate, classes=2)
     report = nppr.assess(
@@ -189,13 +191,13 @@ class Counted(Linear):
 def test_it_is_fitted_once_and_not_for_a_finished_measurement(tmp_path: Path) -> None:
     data, network = separate(), Counted()
     store = FileStore(tmp_path / "blocks")
-    source = Universal(Budget.linf(0.1)).on(Classifier(network), data.fit)
+    source = Universal(Budget.linf(0.1)).fitted_on(Classifier(network), data.fit)
     assert network.gradients == 0
     first = measure(source, linear(), data.evaluate, classes=2, store=store)
     assert network.gradients == 14 * 130
     measure(source, linear(), data.evaluate, classes=2)
     assert network.gradients == 14 * 130
-    again = Universal(Budget.linf(0.1)).on(Classifier(network), data.fit)
+    again = Universal(Budget.linf(0.1)).fitted_on(Classifier(network), data.fit)
     second = measure(again, linear(), data.evaluate, classes=2, store=store)
     assert network.gradients == 14 * 130
     assert np.array_equal(first.correct, second.correct)

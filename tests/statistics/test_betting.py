@@ -65,6 +65,7 @@ def width(found: Interval) -> float:
     return found.high - found.low
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_it_covers_at_least_95_percent(population: str) -> None:
     """Each of the two ends misses at most 2.5 %, judged at three standard errors."""
@@ -184,6 +185,7 @@ def test_one_sided_bounds_are_tighter_and_the_ends_at_half_the_error() -> None:
     assert both.high == pytest.approx(betting_upper(x, 0.975), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_one_sided_bounds_cover() -> None:
     draw, truth = POPULATIONS["bimodal-0.9"]
     rng = np.random.default_rng(7)
@@ -193,6 +195,7 @@ def test_one_sided_bounds_cover() -> None:
     assert np.mean([betting_upper(x, 0.9) < truth for x in samples]) <= 0.1 + slack
 
 
+@pytest.mark.slow
 def test_a_sorted_table_does_no_harm() -> None:
     """In sorted order the bets would win by knowing what comes; in a drawn order they do not."""
     rng = np.random.default_rng(8)

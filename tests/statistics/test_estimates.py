@@ -22,15 +22,15 @@ from nppr.statistics.estimates import (
 from nppr.tally import Claim, Direction, Evaluate, Fit, Metric, Tally
 
 
-def tally(right: list[int], clean: list[bool], draws: int = 10) -> Tally[Evaluate]:
+def tally(correct: list[int], clean: list[bool], draws: int = 10) -> Tally[Evaluate]:
     return Tally(
         kind=Evaluate,
-        indices=np.arange(len(right)),
-        labels=np.zeros(len(right), np.int64),
+        indices=np.arange(len(correct)),
+        labels=np.zeros(len(correct), np.int64),
         clean_correct=np.array(clean),
-        correct=np.array(right),
+        correct=np.array(correct),
         draws=draws,
-        calls=len(right) * draws,
+        calls=len(correct) * draws,
         micro_batch=8,
     )
 
@@ -209,9 +209,9 @@ def test_bad_readings_of_stress_are_named() -> None:
 
 @pytest.mark.parametrize("draws", [20, 100, 300, 1000])
 def test_prob_acc_is_the_share_strictly_above_1_minus_gamma(draws: int) -> None:
-    """Inputs that are right in 100, 99, 95, 90, 80 and 0 % of the draws, all but one counted."""
-    right = [draws * percent // 100 for percent in (100, 99, 95, 90, 80, 0, 100)]
-    rows = probably_accurate(tally(right, [True] * 6 + [False], draws), 0.95)
+    """Inputs correct in 100, 99, 95, 90, 80 and 0 % of the draws, all but one counted."""
+    correct = [draws * percent // 100 for percent in (100, 99, 95, 90, 80, 0, 100)]
+    rows = probably_accurate(tally(correct, [True] * 6 + [False], draws), 0.95)
     assert [row.gamma for row in rows] == list(GAMMAS) == [0.2, 0.1, 0.05, 0.01]
     exact = draws >= 100  # 19 of 20 draws are no 99 %
     assert [row.value for row in rows] == pytest.approx(
@@ -223,10 +223,10 @@ def test_prob_acc_is_the_share_strictly_above_1_minus_gamma(draws: int) -> None:
         assert row.claim is Claim.POPULATION
 
 
-def test_prob_acc_of_one_more_right_draw_counts() -> None:
+def test_prob_acc_of_one_more_correct_draw_counts() -> None:
     """81 of 100 draws are above 80 %, 80 are not."""
-    for right, value in ((80, 0.0), (81, 1.0)):
-        assert probably_accurate(tally([right], [True], 100), 0.95)[0].value == value
+    for correct, value in ((80, 0.0), (81, 1.0)):
+        assert probably_accurate(tally([correct], [True], 100), 0.95)[0].value == value
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])

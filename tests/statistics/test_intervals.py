@@ -33,7 +33,7 @@ from nppr.statistics.intervals import (
 )
 from nppr.tally import FloatArray
 
-REPEATS = 1000
+REPEATS = 400
 
 SLACK = 2 * np.sqrt(0.95 * 0.05 / REPEATS)
 """Two standard errors of a simulated coverage."""
@@ -64,6 +64,7 @@ def coverage(population: str, interval: Callable[[FloatArray], Interval]) -> flo
     return hits / REPEATS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("method", approximate)
 def test_approximate_intervals_cover_nearly_95_percent(method: str, population: str) -> None:
@@ -71,6 +72,7 @@ def test_approximate_intervals_cover_nearly_95_percent(method: str, population: 
     assert 0.935 - SLACK <= found <= 0.97 + SLACK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_the_guaranteed_interval_covers_at_least_95_percent(population: str) -> None:
     assert coverage(population, lambda x: empirical_bernstein(x, 0.95)) >= 0.95 - SLACK
@@ -94,8 +96,8 @@ def test_pooling_draws_as_if_independent_would_not_cover() -> None:
     """What we do not do: why inputs are the sampling unit."""
 
     def pooled(x: FloatArray) -> Interval:
-        right = np.array([round(x.sum() * DRAWS)])
-        low, high = clopper_pearson(right, len(x) * DRAWS, 0.95)
+        correct = np.array([round(x.sum() * DRAWS)])
+        low, high = clopper_pearson(correct, len(x) * DRAWS, 0.95)
         return Interval(float(low[0]), float(high[0]))
 
     assert coverage("bimodal-0.5", pooled) < 0.5
@@ -112,13 +114,14 @@ def test_the_guaranteed_interval_holds_near_0_and_1(extreme: float) -> None:
 
 
 def test_clopper_pearson_agrees_with_scipy() -> None:
-    for right, draws in ((0, 10), (10, 10), (3, 17), (250, 1000)):
-        low, high = clopper_pearson(np.array([right]), draws, 0.9)
-        truth = stats.binomtest(right, draws).proportion_ci(0.9, method="exact")
+    for correct, draws in ((0, 10), (10, 10), (3, 17), (250, 1000)):
+        low, high = clopper_pearson(np.array([correct]), draws, 0.9)
+        truth = stats.binomtest(correct, draws).proportion_ci(0.9, method="exact")
         assert float(low[0]) == pytest.approx(truth.low)
         assert float(high[0]) == pytest.approx(truth.high)
 
 
+@pytest.mark.slow
 def test_ratio_bootstrap_covers() -> None:
     """Clean-normalised accuracy: 90 % clean accuracy, noise breaks some and mends a few."""
     rng = np.random.default_rng(3)

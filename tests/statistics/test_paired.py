@@ -30,11 +30,12 @@ REPEATS = 300
 
 
 def rates(rng: np.random.Generator, n: int, shift: float) -> tuple[FloatArray, FloatArray]:
-    """Two sources on the same bimodal inputs, the first right more often by `shift`."""
+    """Two sources on the same bimodal inputs, the first correct more often by `shift`."""
     p = np.clip(rng.beta(0.3, 0.3, n), 0, 1 - shift)
     return rng.binomial(16, p + shift) / 16, rng.binomial(16, p) / 16
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_difference() -> None:
     rng = np.random.default_rng(0)
     missed = {"normal": 0, "bootstrap": 0, "betting": 0}
@@ -131,7 +132,7 @@ def test_different_inputs_are_named() -> None:
 
 
 def classifiers(rng: np.random.Generator, n: int, draws: int = 4) -> tuple[Share, Share]:
-    """Two classifiers that find the same inputs hard, each right without noise on its own."""
+    """Two classifiers that find the same inputs hard, each clean-correct on inputs of its own."""
     hard = rng.normal(size=n)
     found = []
     for shift in (0.0, 0.4):
@@ -141,11 +142,12 @@ def classifiers(rng: np.random.Generator, n: int, draws: int = 4) -> tuple[Share
     return found[0], found[1]
 
 
+@pytest.mark.slow
 def test_joint_intervals_cover_and_are_narrower_than_unpaired() -> None:
     rng = np.random.default_rng(10)
     a, b = classifiers(rng, 1_000_000)
     truth = a.value - b.value
-    repeats = 500
+    repeats = 300
     held = {"normal": 0, "bootstrap": 0, "unpaired": 0, "guaranteed": 0}
     widths = dict.fromkeys(held, 0.0)
     for seed in range(repeats):

@@ -25,9 +25,9 @@ from nppr.tally import BoolArray, FloatArray, IntArray
 
 
 def paths(p: float, repeats: int, draws: int, seed: int = 0) -> IntArray:
-    """Right draws so far, `(repeats, draws)`."""
+    """Correct draws so far, `(repeats, draws)`."""
     correct: IntArray = np.cumsum(np.random.default_rng(seed).random((repeats, draws)) < p, axis=1)
-    return right
+    return correct
 
 
 def decided(
@@ -38,8 +38,8 @@ def decided(
     draws: IntArray | None = None,
 ) -> BoolArray:
     """Whether the evidence suffices, at every draw unless other looks are given."""
-    draws = np.arange(1, right.shape[1] + 1) if draws is None else draws
-    evidence = one_sided_evidence(right, draws - right, at_least, above)
+    draws = np.arange(1, correct.shape[1] + 1) if draws is None else draws
+    evidence = one_sided_evidence(correct, draws - correct, at_least, above)
     return np.asarray(evidence >= math.log(1 / (1 - confidence)) + 1e-6)
 
 
@@ -52,29 +52,30 @@ def slack(share: float, repeats: int) -> float:
     return 3 * math.sqrt(share * (1 - share) / repeats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.01, 0.5, 0.9])
 def test_the_mixture_sequence_holds_at_all_looks_and_clopper_pearson_does_not(p: float) -> None:
     repeats = 1000
     draws = np.unique(np.geomspace(10, 5000, 200).astype(np.int64))
-    right = paths(p, repeats, 5000)[:, draws - 1]
-    low, high = mixture_sequence(right, draws, 0.95)
+    correct = paths(p, repeats, 5000)[:, draws - 1]
+    low, high = mixture_sequence(correct, draws, 0.95)
     assert np.mean(((low > p) | (high < p)).any(1)) <= 0.05 + slack(0.05, repeats)
-    low, high = clopper_pearson(right, draws, 0.95)
+    low, high = clopper_pearson(correct, draws, 0.95)
     assert np.mean(((low > p) | (high < p)).any(1)) > 0.1
 
 
 def test_the_ends_of_the_mixture_sequence_by_integration() -> None:
     """At an end, the mean likelihood over Beta(a, b) is 20 times its likelihood."""
-    for right, draws, a, b in ((7, 30, 0.5, 0.5), (29, 30, 2.0, 1.0), (15, 30, 1.0, 1.0)):
+    for correct, draws, a, b in ((7, 30, 0.5, 0.5), (29, 30, 2.0, 1.0), (15, 30, 1.0, 1.0)):
         mean, _ = integrate.quad(
-            lambda q, r=right, n=draws, a=a, b=b: (
+            lambda q, r=correct, n=draws, a=a, b=b: (
                 stats.binom.pmf(r, n, q) * stats.beta.pdf(q, a, b)
             ),
             0,
             1,
         )
-        for end in mixture_sequence(np.array([right]), draws, 0.95, a, b)[:, 0]:
-            assert mean / stats.binom.pmf(right, draws, end) == pytest.approx(20, rel=1e-4)
+        for end in mixture_sequence(np.array([correct]), draws, 0.95, a, b)[:, 0]:
+            assert mean / stats.binom.pmf(correct, draws, end) == pytest.approx(20, rel=1e-4)
 
 
 def test_the_uniform_mixture_after_no_failure_has_a_closed_form() -> None:
@@ -87,43 +88,43 @@ def test_the_uniform_mixture_after_no_failure_has_a_closed_form() -> None:
 def test_the_mixture_sequence_grows_with_the_count(draws: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, draws - 1))
     confidence = data.draw(st.floats(0.5, 0.999))
-    right = np.array([at, at + 1])
-    low, high = mixture_sequence(right, draws, confidence)
+    correct = np.array([at, at + 1])
+    low, high = mixture_sequence(correct, draws, confidence)
     assert low[0] <= low[1]
     assert high[0] <= high[1]
-    assert np.all((low >= 0) & (low <= right / draws) & (right / draws <= high) & (high <= 1))
-    exact = clopper_pearson(right, draws, confidence)
+    assert np.all((low >= 0) & (low <= correct / draws) & (correct / draws <= high) & (high <= 1))
+    exact = clopper_pearson(correct, draws, confidence)
     assert np.all(high - low >= exact[1] - exact[0] - 1e-9)
 
 
 def test_many_looks_are_as_one() -> None:
-    right, draws = np.array([0, 0, 3, 90]), np.array([0, 9, 9, 100])
-    together = mixture_sequence(right, draws, 0.9)
+    correct, draws = np.array([0, 0, 3, 90]), np.array([0, 9, 9, 100])
+    together = mixture_sequence(correct, draws, 0.9)
     for i in range(4):
-        assert np.array_equal(together[:, [i]], mixture_sequence(right[[i]], int(draws[i]), 0.9))
+        assert np.array_equal(together[:, [i]], mixture_sequence(correct[[i]], int(draws[i]), 0.9))
 
 
 @pytest.mark.parametrize("above", [True, False])
 def test_evidence_by_integration(above: bool) -> None:
-    right, wrong, t = 12, 5, 0.7
+    correct, wrong, t = 12, 5, 0.7
     low, high = (t, 1.0) if above else (0.0, t)
     prior = stats.beta(1.0, 0.5)
     top, _ = integrate.quad(
-        lambda q: (q / t) ** right * ((1 - q) / (1 - t)) ** wrong * prior.pdf(q), low, high
+        lambda q: (q / t) ** correct * ((1 - q) / (1 - t)) ** wrong * prior.pdf(q), low, high
     )
     mean = top / (prior.cdf(high) - prior.cdf(low))
-    assert math.exp(float(one_sided_evidence(right, wrong, t, above))) == pytest.approx(mean)
+    assert math.exp(float(one_sided_evidence(correct, wrong, t, above))) == pytest.approx(mean)
 
 
 @pytest.mark.parametrize("above", [True, False])
 @pytest.mark.parametrize("t", [0.3, 0.9])
 def test_expected_evidence_is_at_most_1_under_the_whole_hypothesis(t: float, above: bool) -> None:
     """After 30 draws, summed over all outcomes; exactly 1 at the boundary, above 1 beyond it."""
-    right = np.arange(31)
-    evidence = np.exp(one_sided_evidence(right, 30 - right, t, above))
+    correct = np.arange(31)
+    evidence = np.exp(one_sided_evidence(correct, 30 - correct, t, above))
 
     def expected(p: float) -> float:
-        return float((stats.binom.pmf(right, 30, p) * evidence).sum())
+        return float((stats.binom.pmf(correct, 30, p) * evidence).sum())
 
     assert expected(t) == pytest.approx(1)
     side = np.linspace(0, t, 20) if above else np.linspace(t, 1, 20)
@@ -131,28 +132,30 @@ def test_expected_evidence_is_at_most_1_under_the_whole_hypothesis(t: float, abo
     assert expected(0.5 * (t + above)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_least", [0.5, 0.9, 0.99])
 def test_false_verdicts_are_rare_at_any_of_many_looks(at_least: float) -> None:
     repeats = 1000
     looks = np.unique(np.geomspace(1, 5000, 150).astype(np.int64))
-    right = paths(at_least - 0.001, repeats, 5000)[:, looks - 1]
-    below = decided(right, at_least, 0.95, above=True, draws=looks)
+    correct = paths(at_least - 0.001, repeats, 5000)[:, looks - 1]
+    below = decided(correct, at_least, 0.95, above=True, draws=looks)
     assert below.any(1).mean() <= 0.05 + slack(0.05, repeats)
-    right = paths(at_least, repeats, 5000, 1)[:, looks - 1]
-    at = decided(right, at_least, 0.95, above=False, draws=looks)
+    correct = paths(at_least, repeats, 5000, 1)[:, looks - 1]
+    at = decided(correct, at_least, 0.95, above=False, draws=looks)
     assert at.any(1).mean() <= 0.05 + slack(0.05, repeats)
 
 
+@pytest.mark.slow
 def test_a_verdict_takes_a_fraction_of_the_draws_of_others() -> None:
     """PR 0.99 against 0.9: PRoA's adaptive Hoeffding test, and the best test of a fixed size."""
-    right = paths(0.99, 500, 1500, 2)
+    correct = paths(0.99, 500, 1500, 2)
     draws = np.arange(1, 1501)
     bound = np.sqrt((0.6 * np.log(np.log(draws) / np.log(1.1) + 1) + math.log(480) / 1.8) / draws)
-    proa = float(np.median(first(np.abs(right / draws - 0.9) > bound)))
+    proa = float(np.median(first(np.abs(correct / draws - 0.9) > bound)))
     fixed = next(
         n for n in range(1, 1000) if stats.binom.sf(stats.binom.isf(0.05, n, 0.9), n, 0.99) >= 0.95
     )
-    ours = float(np.median(first(decided(right[:, :300], 0.9, 0.95, above=True))))
+    ours = float(np.median(first(decided(correct[:, :300], 0.9, 0.95, above=True))))
     assert proa < math.inf
     assert ours <= proa / 5
     assert ours <= 2 * fixed
@@ -162,18 +165,18 @@ def test_a_verdict_takes_a_fraction_of_the_draws_of_others() -> None:
     ("p", "verdict"), [(0.99, Verdict.HOLDS), (0.8, Verdict.VIOLATED), (0.9, Verdict.UNDECIDED)]
 )
 def test_the_bernoulli_test_gives_the_verdict_of_its_evidence(p: float, verdict: Verdict) -> None:
-    right = paths(p, 1, 400, 5)[0]
+    correct = paths(p, 1, 400, 5)[0]
     reached = {
-        Verdict.HOLDS: first(decided(right[None], 0.9, 0.95, above=True))[0],
-        Verdict.VIOLATED: first(decided(right[None], 0.9, 0.95, above=False))[0],
+        Verdict.HOLDS: first(decided(correct[None], 0.9, 0.95, above=True))[0],
+        Verdict.VIOLATED: first(decided(correct[None], 0.9, 0.95, above=False))[0],
     }
     test = BernoulliTest(0.9, 0.95)
-    said = [test.update(int(step), 1) for step in np.diff(right, prepend=0)]
+    said = [test.update(int(step), 1) for step in np.diff(correct, prepend=0)]
     assert said[-1] is verdict
     if verdict is not Verdict.UNDECIDED:
         assert said.index(verdict) + 1 == reached[verdict]
         assert set(said[said.index(verdict) :]) == {verdict}
-    assert (test.correct, test.draws) == (right[-1], 400)
+    assert (test.correct, test.draws) == (correct[-1], 400)
 
 
 def test_a_verdict_stays() -> None:
@@ -195,6 +198,7 @@ def bimodal(rng: np.random.Generator, mean: float, shape: tuple[int, ...]) -> Fl
     return rng.binomial(16, rng.beta(0.2 * mean, 0.2 * (1 - mean), shape)) / 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [0.1, 0.9])
 def test_the_betting_sequence_holds_at_all_looks(mean: float) -> None:
     rng = np.random.default_rng(3)
@@ -245,9 +249,9 @@ def test_means_away_from_the_limit_are_told(mean: float, verdict: Verdict) -> No
 @given(st.floats(0.05, 0.95), st.integers(1, 300), st.data())
 def test_evidence_grows_with_the_count(t: float, draws: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, draws - 1))
-    right = np.array([at, at + 1])
-    holds = one_sided_evidence(right, draws - right, t, above=True)
-    violated = one_sided_evidence(right, draws - right, t, above=False)
+    correct = np.array([at, at + 1])
+    holds = one_sided_evidence(correct, draws - correct, t, above=True)
+    violated = one_sided_evidence(correct, draws - correct, t, above=False)
     assert holds[0] <= holds[1] + 1e-9
     assert violated[0] >= violated[1] - 1e-9
     assert np.all(np.minimum(holds, violated) <= 1e-9)
@@ -261,7 +265,7 @@ def test_bad_limits_are_named(at_least: float) -> None:
 
 
 def test_bad_counts_and_numbers_are_named() -> None:
-    with pytest.raises(SpecError, match="`right`"):
+    with pytest.raises(SpecError, match="`successes`"):
         BernoulliTest(0.9, 0.95).update(3, 2)
     for kind in (MeanTest(0.9, 0.95), BettingSequence(0.95)):
         with pytest.raises(SpecError, match="`x`"):

@@ -5,16 +5,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from nppr.study.cache import Cache
+from nppr.tensor_files import write_tensors
 
 from nppr.noise import Dependency
-from nppr.study.axes import AXES
-from nppr.study.cache import Cache
 from nppr.study.graph import Cell, Graph, Node
 from nppr.study.orders import Orders, _pairs, orders_of
 from nppr.study.plan import plan
-from nppr.study.read import study_from
-from nppr.study.records import Record
-from nppr.tensor_files import write_tensors
+from nppr.study.study_file import AXES, study_from
+from nppr.study.study_records import StudyRecord
 from study.toys import toy
 
 
@@ -44,7 +43,7 @@ def compared(
             "fit_radius": "0.1",
             "radius": radius,
         }
-        records.append(Record(Cell(place, 0, 0, measure, "c", fit.hash), {}))
+        records.append(StudyRecord(Cell(place, 0, 0, measure, "c", fit.hash), {}))
     return orders_of(records, graph, cache)
 
 
@@ -108,7 +107,7 @@ def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, st
         )
     )
     found = []
-    for _, small, large in _pairs([Record(cell, {}) for cell in graph.cells], graph):
+    for _, small, large in _pairs([StudyRecord(cell, Path(), {}) for cell in graph.cells], graph):
         assert small.cell.fit is not None
         assert small.cell.seed == large.cell.seed
         steps = graph.nodes[small.cell.fit].determined_by["steps"]

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 
 from nppr.errors import SpecError
-from nppr.study.graph import Graph
-from nppr.study.hashing import ALGORITHM
-from nppr.study.plan import MOST_NODES, plan
-from nppr.study.read import study_from
+from nppr.study.graph import ALGORITHM, Graph
+from nppr.study.plan import plan
+from nppr.study.study_file import study_from
 from study.toys import toy
 
 
 def planned(**changes: Any) -> Graph:
-    return plan(study_from(toy(**changes)))
+    return plan(study_from(toy(**changes)), run_code=True)
 
 
 def counts(graph: Graph) -> dict[str, int]:
@@ -24,7 +23,7 @@ def counts(graph: Graph) -> dict[str, int]:
 def test_a_fit_appears_once_for_three_radii_and_two_seeds() -> None:
     graph = planned()
     # independent, label, input and joint: the walk to joint goes through all four
-    assert counts(graph) == {"train": 0, "clean": 1, "features": 1, "fit": 4, "measure": 18}
+    assert counts(graph) == {"train": 0, "fit": 4, "measure": 18}
     assert len(graph.cells) == 18
     joint = [cell for cell in graph.cells if cell.place["dependency"] == "joint"]
     assert len(joint) == 6
@@ -68,9 +67,7 @@ def test_a_floor_starts_at_the_family_without_one() -> None:
 
 def test_without_fit_radii_every_radius_is_fitted_and_measured_alone() -> None:
     graph = planned(grids__0={"radii": [0.1, 0.2], "dependencies": ["independent"]})
-    assert counts(graph) | {"train": 0} == {
-        "train": 0, "clean": 1, "features": 0, "fit": 2, "measure": 2,
-    }  # fmt: skip
+    assert counts(graph) == {"train": 0, "fit": 2, "measure": 2}
     assert all(cell.place["radius"] == cell.place["fit_radius"] for cell in graph.cells)
 
 
@@ -90,9 +87,8 @@ def test_features_of_another_model_are_another_fit() -> None:
         grids__0__feature_models=["own", "other"],
         grids__0__dependencies=["joint"],
     )
-    found = counts(plan(study_from(content)))
-    assert found["features"] == 2
-    assert found["fit"] == 2 + 2 * 2  # independent and label see no features
+    # independent and label see no features
+    assert counts(plan(study_from(content)))["fit"] == 2 + 2 * 2
 
 
 def two(**grid: Any) -> Graph:
@@ -106,13 +102,14 @@ def two(**grid: Any) -> Graph:
 def test_a_fit_is_reused_for_all_targets() -> None:
     alone, both = two(), two(targets=["own", "other"])
     assert alone.nodes.keys() < both.nodes.keys()
-    assert counts(both) == counts(alone) | {"clean": 2, "measure": 12 + 12 + 6}
+    assert counts(both) == counts(alone) | {"measure": 12 + 12 + 6}
     cells = [cell for cell in both.cells if cell.place["target"] == "other"]
     assert {cell.place["classifier"] for cell in cells} == {"cnn"}
     for cell in cells:
         assert cell.fit is not None
         assert cell.fit in alone.nodes
-        assert both.nodes[cell.measure].needs["clean"] == cell.clean not in alone.nodes
+        assert both.nodes[cell.measure].needs["fit"] == cell.fit
+        assert cell.measure not in alone.nodes
 
 
 def test_a_target_with_other_data_is_refused() -> None:
@@ -237,15 +234,14 @@ def test_hashes_change_with_the_bytes_of_weights_and_not_with_their_place(tmp_pa
     content = shipped.read_bytes()
     for name in ("one", "two"):
         (tmp_path / name).write_bytes(content)
-    own = {node.hash for node in planned().by_kind()["clean"]}
 
-    def clean(path: Path) -> set[str]:
-        graph = planned(classifiers__0__weights=str(path))
-        return {node.hash for node in graph.by_kind()["clean"]}
+    def hashes(path: Path) -> set[str]:
+        return set(planned(classifiers__0__weights=str(path)).nodes)
 
-    assert clean(tmp_path / "one") == clean(tmp_path / "two") == own
+    own = set(planned().nodes)
+    assert hashes(tmp_path / "one") == hashes(tmp_path / "two") == own
     (tmp_path / "two").write_bytes(content[:-4] + b"\0\0\0\0")
-    assert clean(tmp_path / "two") != own
+    assert not hashes(tmp_path / "two") & own
 
 
 NETWORKS = """
@@ -269,15 +265,12 @@ def test_two_networks_of_one_file_are_not_the_same(tmp_path: Path) -> None:
     file = tmp_path / "networks.py"
     file.write_text(NETWORKS)
 
-    def clean(function: str) -> str:
-        graph = planned(classifiers__0__model=f"{file}:{function}")
-        (node,) = graph.by_kind()["clean"]
-        return node.hash
+    def hashes(function: str) -> set[str]:
+        return set(planned(classifiers__0__model=f"{file}:{function}").nodes)
 
-    small = clean("small")
-    assert small == clean("small") != clean("large")
-    (tmp_path / "helper.txt").write_text("nothing that is read")
-    assert clean("small") == small
+    small = hashes("small")
+    assert small == hashes("small")
+    assert not small & hashes("large")
 
 
 def test_weights_that_a_file_loads_by_itself_determine_the_hash(tmp_path: Path) -> None:
@@ -300,7 +293,7 @@ def test_work_with_a_classifier_trained_here_needs_its_training() -> None:
 
 def test_workers_use_the_kind_of_device_that_was_planned_with() -> None:
     for node in planned().nodes.values():
-        assert node.how["device"] == node.determined_by["device"]
+        assert node.task.device == node.determined_by["device"]
 
 
 def test_hashes_change_with_the_version_of_the_algorithm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,15 +301,14 @@ def test_hashes_change_with_the_version_of_the_algorithm(monkeypatch: pytest.Mon
     monkeypatch.setitem(ALGORITHM, "fit", ALGORITHM["fit"] + 1)
     after = planned().nodes
     same = {before[hash_].kind for hash_ in before.keys() & after.keys()}
-    assert same == {"clean", "features", "measure"}  # only noise that was not fitted is as before
+    assert same == {"measure"}  # only noise that was not fitted is as before
 
 
 def test_too_many_nodes() -> None:
-    with pytest.raises(SpecError, match=r"at most 23 nodes, got more\. Add --yes"):
-        plan(study_from(toy()), most=23)
-    assert len(plan(study_from(toy()), most=24).nodes) == 24
-    assert len(plan(study_from(toy()), most=None).nodes) == 24
-    assert MOST_NODES == 10_000
+    with pytest.raises(SpecError, match=r"at most 21 nodes, got more\. Add --yes"):
+        plan(study_from(toy()), most=21)
+    assert len(plan(study_from(toy()), most=22).nodes) == 22
+    assert len(plan(study_from(toy()), most=None).nodes) == 22
 
 
 def test_absent_data_and_weights_are_named_and_the_rest_is_planned() -> None:

@@ -9,10 +9,9 @@ import pytest
 
 from nppr.study.orders import _pairs
 from nppr.study.plan import plan
-from nppr.study.read import read_study
-from nppr.study.records import Record
-from nppr.study.table_checks import require_tables
-from nppr.study.tables import made_table
+from nppr.study.study_file import read_study
+from nppr.study.study_records import StudyRecord
+from nppr.study.table_layout import make_table, require_tables
 
 STUDIES = Path(__file__).parents[2] / "studies"
 PAPER = {
@@ -42,7 +41,7 @@ def test_the_papers_numbers_stand_in_rows_and_columns_of_ours(name: str) -> None
     (entry,) = spec.tables
     assert entry.paper is not None
     assert len(entry.paper.rows) == rows
-    made = made_table(entry, [cell.place for cell in graph.cells], [])
+    made = make_table(entry, [cell.place for cell in graph.cells], [])
     assert len(made.labels) == rows  # no row of the paper without one of ours, nor the other way
     assert len(made.headers) >= numbers
     assert {len(row) - len(entry.rows) for row in entry.paper.rows} == {numbers}
@@ -74,7 +73,7 @@ def test_the_small_studies_can_be_planned() -> None:
         assert not graph.missing or path.name.startswith("resnet20")
         require_tables(spec, graph)
         for entry in spec.tables:
-            made = made_table(entry, [cell.place for cell in graph.cells], [])
+            made = make_table(entry, [cell.place for cell in graph.cells], [])
             assert made.labels
             assert made.headers
 
@@ -82,6 +81,6 @@ def test_the_small_studies_can_be_planned() -> None:
 def test_the_extended_ablation_has_all_nested_pairs() -> None:
     graph = plan(read_study(STUDIES / "small" / "digits_extended.toml"))
     kinds = {kind: len(nodes) for kind, nodes in graph.by_kind().items()}
-    assert kinds == {"train": 0, "clean": 1, "features": 1, "fit": 108, "measure": 108}
-    pairs = Counter(kind for kind, _, _ in _pairs([Record(c, {}) for c in graph.cells], graph))
+    assert kinds == {"train": 0, "fit": 108, "measure": 108}
+    pairs = Counter(kind for kind, _, _ in _pairs([StudyRecord(c, Path(), {}) for c in graph.cells], graph))
     assert pairs == {"dependency": 135, "components": 72}

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nppr.study.plan import plan
-from nppr.study.read import study_from
-from nppr.study.run import Ended, run_study
+from nppr.study.run_study import Ended, run_study
+from nppr.study.study_file import study_from
 
 TOY: dict[str, Any] = {
     "name": "toy",

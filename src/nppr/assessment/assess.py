@@ -8,13 +8,12 @@ from pathlib import Path
 
 import torch
 
-from nppr.assessment.load import limit_inputs
 from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.assessment.run_settings import RunSettings, require_budget
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
-from nppr.data import Data, DataSpec, load_data
+from nppr.data import DataSpec, load_data
 from nppr.errors import BudgetError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.ranks import world
@@ -102,52 +101,15 @@ def assess(
         rare_calls=rare_calls,
         radii=tuple(radii),
     )
-    return assess_with(
-        model,
-        limit_inputs(load_data(data), settings),
-        settings,
-        budget=budget,
-        sources=sources,
-        search=search,
-        distributions=distributions,
-        feature_model=feature_model,
-        batch_size=batch_size,
-        device=device,
-        out=out,
-        resume=resume,
-        overwrite=overwrite,
-        progress=progress,
-        on_search=on_search,
-        on_plan=on_plan,
+    loaded = load_data(data).limit(
+        inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
-
-
-def assess_with(
-    model: ModelSpec,
-    data: Data,
-    settings: RunSettings,
-    *,
-    budget: Budget | None = None,
-    sources: str | Sequence[str | Source] | None = None,
-    search: SearchSettings | None = None,
-    distributions: Sequence[LearnedNoise] = (),
-    feature_model: ModelSpec | None = None,
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: ProgressCallback | None = None,
-    on_search: Callable[[FitProgress], None] | None = None,
-    on_plan: Callable[[Plan], None] | None = None,
-) -> Report:
-    """`assess` with its settings made, on data that hold the inputs to use."""
-    budget = require_budget(budget, data.name)
+    budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
-        require_budget(Budget.parse(budget.norm.name, radius), data.name)
+        require_budget(Budget.parse(budget.norm.name, radius), loaded.name)
     searched, chosen = choose_sources(sources, budget, distributions)
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
-    if settings.rare_calls is not None and not followed:
+    if rare_calls is not None and not followed:
         raise SpecError(
             "`rare` must come with noise whose numbers splitting can move, such as uniform, nppr or"
             f" bound, got {', '.join(source.name for source in chosen)}."
@@ -155,7 +117,7 @@ def assess_with(
     search = (search or SearchSettings()) if searched else None
     setup = prepare_run(
         model,
-        data,
+        loaded,
         budget,
         settings,
         sources=chosen,
@@ -200,42 +162,12 @@ def learn(
     settings = RunSettings(
         fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed, quantise=quantise
     )
-    return learn_with(
-        model,
-        limit_inputs(load_data(data), settings),
-        settings,
-        budget=budget,
-        search=search or SearchSettings(),
-        feature_model=feature_model,
-        batch_size=batch_size,
-        device=device,
-        out=out,
-        resume=resume,
-        overwrite=overwrite,
-        on_search=on_search,
-    )
-
-
-def learn_with(
-    model: ModelSpec,
-    data: Data,
-    settings: RunSettings,
-    *,
-    budget: Budget | None,
-    search: SearchSettings,
-    feature_model: ModelSpec | None = None,
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    on_search: Callable[[FitProgress], None] | None = None,
-) -> list[LearnedNoise]:
-    """`learn` with its settings made, on data that hold the inputs to use."""
+    loaded = load_data(data).limit(fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed)
+    search = search or SearchSettings()
     setup = prepare_run(
         model,
-        data,
-        require_budget(budget, data.name),
+        loaded,
+        require_budget(budget, loaded.name),
         settings,
         search=search,
         feature_model=feature_model,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from nppr.measurement import measure
 from nppr.random_draws import key
 from nppr.sources import Clean, Source
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
-from nppr.tally import Claim, Evaluate, IntArray, Metric, Progress
+from nppr.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
 
 AT_ONCE = 64
 """Inputs of a block."""
@@ -45,8 +46,8 @@ class ClassVerdict:
 class Certificate:
     """A verdict with everything needed to quote it.
 
-    `low` and `high` enclose the probability of a correct answer at all looks together. `why` states what
-    ended the search.
+    `low` and `high` enclose the probability of a correct answer at all looks together; `why` states
+    what ended the test.
     """
 
     source: str
@@ -87,7 +88,7 @@ class Certificate:
 def certify(
     source: Source,
     classifier: Prepared,
-    part: Split[Evaluate],
+    split: Split[Evaluate],
     at_least: float,
     *,
     confidence: float = 0.95,
@@ -98,17 +99,17 @@ def certify(
     class_names: Sequence[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Certificate:
-    """Draw inputs and perturbations until the test decides or `calls` images were classified.
+    """Draw inputs and perturbations until the test decides or `calls` images are classified.
 
-    Only clean-correct inputs count. With `class_names` every class gets a verdict too, at a confidence at
-    which all of them hold together (Bonferroni).
+    Only clean-correct inputs count. With `class_names` every class gets a verdict too, at a confidence
+    at which all of them hold together (Bonferroni).
     """
     if calls < 1:
         raise SpecError(f"`calls` must be a whole number >= 1, got {calls}.")
     if source.metric not in METRICS:
         raise SpecError(
-            f"`source` must be noise, an attack or a corruption, whose answers are correct or wrong, got"
-            f" {source.name!r}."
+            f"`source` must be noise, an attack or a corruption, whose answers are correct or wrong,"
+            f" got {source.name!r}."
         )
     if source.needs_fit_split:
         raise SpecError(
@@ -118,15 +119,15 @@ def certify(
     names = class_names or ()
     share = 1 - (1 - confidence) / max(1, len(names))
     tests = [BernoulliTest(at_least, share) for _ in names]
-    met: set[int] = set()
+    inputs: set[int] = set()
     each_once = about is Claim.POPULATION
     used, why = 0, "every input was used once" if each_once else "no input is clean-correct"
-    for block in _blocks(source, classifier, part, about, seed, quantise):
+    for block in _blocks(source, classifier, split, about, seed, quantise):
         used += block.calls
-        met.update(block.positions.tolist())
+        inputs.update(block.positions.tolist())
         verdict = test.update(int(block.correct.sum()), len(block.correct))
         for label, each in enumerate(tests):
-            rows = part.labels[block.positions] == label
+            rows = split.labels[block.positions] == label
             each.update(int(block.correct[rows].sum()), int(rows.sum()))
         if progress:
             left = max(0, calls - used)
@@ -152,7 +153,7 @@ def certify(
         draws=test.draws,
         low=float(low),
         high=float(high),
-        inputs=len(met),
+        inputs=len(inputs),
         calls=used,
         seed=seed,
         classes=tuple(
@@ -167,11 +168,11 @@ def statement(
 ) -> str:
     """What may be quoted.
 
-    Under learned noise or an attack, VIOLATED applies to the worst admissible noise, because that can only
-    be worse; HOLDS applies only to what was found.
+    Under learned noise or an attack, VIOLATED applies to the worst admissible noise, which can only be
+    worse; HOLDS applies only to what was found.
     """
-    searched = metric in (Metric.NPPR, Metric.AR)
     found = {Metric.NPPR: "the worst distribution found", Metric.AR: "this attack"}
+    searched = metric in found
     level = f"{100 * at_least:g} %"
     sure = f"({100 * confidence:g} % confidence, {about.value}, clean-correct inputs)"
     if verdict is Verdict.UNDECIDED:
@@ -184,9 +185,8 @@ def statement(
     return f"holds: under {under} at least {level} of the answers are correct {sure}{only}"
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Some draws: the position of the input of each, and whether the answer was correct."""
+class _Block(NamedTuple):
+    """Some draws: the position of the input of each, whether the answer was correct, calls made."""
 
     positions: IntArray
     correct: IntArray
@@ -196,25 +196,45 @@ class _Block:
 def _blocks(
     source: Source,
     classifier: Prepared,
-    part: Split[Evaluate],
+    split: Split[Evaluate],
     about: Claim,
     seed: int,
     quantise: bool,
 ) -> Iterator[_Block]:
+    """Draws in blocks, from the seeded order of the inputs or with replacement."""
+
+    def measured(each: Source, positions: IntArray, seed: int = 0) -> Tally[Evaluate]:
+        """One draw of each of these inputs."""
+        chosen = replace(split, indices=split.indices[positions], labels=split.labels[positions])
+        ones = np.ones(len(positions), bool)
+        return measure(
+            each, classifier, chosen, draws=1, seed=seed, clean_correct=ones, quantise=quantise
+        )
+
+    def clean_correct(positions: IntArray) -> tuple[IntArray, int]:
+        """Those that are clean-correct, and the calls it took."""
+        tally = measured(Clean(), positions)
+        return positions[tally.correct == 1], tally.calls
+
+    def drawn(positions: IntArray, seed: int, spent: int) -> _Block:
+        if not len(positions):
+            return _Block(positions, positions, spent)
+        tally = measured(source, positions, seed)
+        return _Block(positions, tally.correct, tally.calls + spent)
+
     random = np.random.default_rng(key(seed, "certify/order", 0, 0) & 0xFFFFFFFF)
-    order = random.permutation(len(part))
+    order = random.permutation(len(split))
     if about is Claim.POPULATION:
         for start in range(0, len(order), AT_ONCE):
-            chosen = order[start : start + AT_ONCE]
-            kept, spent = _clean(classifier, part, chosen, quantise)
-            yield _drawn(source, classifier, part, kept, seed, quantise, spent)
+            correct, spent = clean_correct(order[start : start + AT_ONCE])
+            yield drawn(correct, seed, spent)
         return
-    known = np.full(len(part), -1)  # 1 clean-correct, 0 wrong, -1 not looked at yet
+    known = np.full(len(split), -1)  # 1 clean-correct, 0 wrong, -1 not looked at yet
     number = 0
     while (known != 0).any():
-        left = random.integers(len(part), size=AT_ONCE)
+        left = random.integers(len(split), size=AT_ONCE)
         new = np.unique(left[known[left] < 0])
-        correct, spent = _clean(classifier, part, new, quantise) if len(new) else (new, 0)
+        correct, spent = clean_correct(new) if len(new) else (new, 0)
         known[new] = 0
         known[correct] = 1
         left = left[known[left] == 1]
@@ -222,45 +242,6 @@ def _blocks(
             yield _Block(left, left, spent)
         while len(left):  # an input that was drawn twice gets two draws of its own
             chosen, first = np.unique(left, return_index=True)
-            own = key(seed, "certify/draws", 0, number) & 0x7FFFFFFF
-            yield _drawn(source, classifier, part, chosen, own, quantise, spent)
+            yield drawn(chosen, key(seed, "certify/draws", 0, number) & 0x7FFFFFFF, spent)
             left = np.delete(left, first)
             number, spent = number + 1, 0
-
-
-def _clean(
-    classifier: Prepared, part: Split[Evaluate], positions: IntArray, quantise: bool
-) -> tuple[IntArray, int]:
-    """Those that are clean-correct, and the calls it took."""
-    some = _some(part, positions)
-    ones = np.ones(len(positions), bool)
-    tally = measure(Clean(), classifier, some, clean_correct=ones, quantise=quantise)
-    return positions[tally.correct == 1], tally.calls
-
-
-def _drawn(
-    source: Source,
-    classifier: Prepared,
-    part: Split[Evaluate],
-    positions: IntArray,
-    seed: int,
-    quantise: bool,
-    spent: int,
-) -> _Block:
-    """One draw of each input."""
-    if not len(positions):
-        return _Block(positions, np.zeros(0, np.int64), spent)
-    tally = measure(
-        source,
-        classifier,
-        _some(part, positions),
-        draws=1,
-        seed=seed,
-        clean_correct=np.ones(len(positions), bool),
-        quantise=quantise,
-    )
-    return _Block(positions, tally.correct, tally.calls + spent)
-
-
-def _some(part: Split[Evaluate], positions: IntArray) -> Split[Evaluate]:
-    return replace(part, indices=part.indices[positions], labels=part.labels[positions])

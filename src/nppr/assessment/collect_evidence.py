@@ -7,58 +7,56 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nppr.assessment.session import Session
 from nppr.budget import Budget, perturbed
-from nppr.classifiers import FrozenForms, Prepared, frozen
-from nppr.data import Data, stratified_order
+from nppr.classifiers import FrozenForms, frozen
+from nppr.data import stratified_order
 from nppr.noise.mixture import Context, Given
 from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.report.evidence import Draws, Evidence, Worst
+from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
 from nppr.sources.learned import Learned, learned_name
-from nppr.tally import Evaluate, FrozenModel, IntArray, Metric, Tally
+from nppr.tally import Evaluate, IntArray, Metric, Tally
 
 logger = logging.getLogger(__name__)
 
 
 def collect(
-    classifier: Prepared,
-    data: Data,
+    session: Session,
     tallies: Mapping[str, Tally[Evaluate]],
     clean: Tally[Evaluate],
     sources: Sequence[Source],
-    learned: Sequence[Learned],
-    *,
-    winner: str | None = None,
+    learned: Sequence[LearnedNoise],
     budget: Budget,
-    seed: int = 0,
-    quantise: bool = False,
 ) -> Evidence:
     """Draw again what a page shows.
 
     `tallies` are those of `sources` and of the learned noise, by name; `clean` is that of the clean
-    inputs; `winner` is the reference noise that was worse than the learned noise on the select split;
-    `budget` gives the radius for sources that have none. A source that fails is left out.
+    inputs; `budget` gives the radius for sources that have none. Repeated searches are left out, and
+    so is a source that fails.
     """
     correct = np.flatnonzero(clean.correct == 1)
     if not len(correct):
         return Evidence()
-    job = _Job(classifier, data, seed, quantise)
+    quoted = [each for each in learned if each.source.fit_seed is None]
+    noises = [each.source for each in quoted]
+    plain = sorted(quoted, key=lambda each: each.source.floor != 0)
     worst, drawn = [], []
-    for source in _chosen([*sources, *learned], tallies, winner):
+    for source in _chosen([*sources, *noises], tallies, plain[0].winner if plain else None):
         try:
-            worst.append(_worst(job, source, tallies[source.name], correct, budget))
+            worst.append(_worst(session, source, tallies[source.name], correct, budget))
         except Exception:  # whatever a source does, the run's numbers are kept
             logger.warning("the worst inputs under %s are not shown", source.name, exc_info=True)
-    for noise in learned:
+    for noise in noises:
         try:
-            drawn.append(_draws(job, noise, correct))
+            drawn.append(_draws(session, noise, correct))
         except Exception:
             logger.warning("the draws of %s are not shown", noise.name, exc_info=True)
     return Evidence(tuple(worst), tuple(drawn))
@@ -77,7 +75,7 @@ MOST_SHARE = 6e4
 def _chosen(
     sources: Sequence[Source],
     tallies: Mapping[str, Tally[Evaluate]],
-    winner: str | None = None,
+    winner: str | None,
 ) -> list[Source]:
     """The plain learned noise, the strongest attack and the worst noise; else the worst of others.
 
@@ -100,7 +98,7 @@ def _chosen(
 
 
 def _worst(
-    job: _Job, source: Source, tally: Tally[Evaluate], correct: IntArray, budget: Budget
+    session: Session, source: Source, tally: Tally[Evaluate], correct: IntArray, budget: Budget
 ) -> Worst:
     """The inputs with the fewest correct draws, each with a draw that fails if one is found."""
     radius = (source.budget or budget).radius
@@ -108,14 +106,19 @@ def _worst(
     capacity = min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
     size = min(capacity, tally.draws)
     parts: list[tuple[Tensor, ...]] = []
-    with job.classifier.frozen(quantise=job.quantise) as models:
-        for some in [chosen] if source.inputs_at_once else job.chunks(chosen, size):
-            x, y = job.inputs(some)
-            delta = source.perturb(models.fast, x, y, job.block(some, 0, size, capacity)).detach()
+    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+        for some in [chosen] if source.inputs_at_once else _chunks(session, chosen, size):
+            x, y = _inputs(session, some)
+            delta = source.perturb(
+                models.fast, x, y, _block(session, some, 0, size, capacity)
+            ).detach()
             if source.budget is not None:
                 source.budget.require(delta, source.name)
-            moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise)
-            answers = _answers(job, models.fast, moved)
+            moved = perturbed(x.unsqueeze(1), delta, quantise=session.settings.quantise)
+            with torch.inference_mode():
+                batches = moved.flatten(0, 1).split(session.classifier.micro_batch)
+                found = torch.cat([models.fast.logits(batch).argmax(1) for batch in batches])
+            answers = found.view(moved.shape[:2])
             rows = torch.arange(len(x), device=x.device)
             first = (answers != y[:, None]).int().argmax(1)  # 0 where no draw fails
             share = (delta[rows, first] / radius).clamp(-MOST_SHARE, MOST_SHARE)
@@ -124,22 +127,14 @@ def _worst(
     taken_for, clean, share, shown = (torch.cat(found).cpu() for found in zip(*parts, strict=True))
     return Worst(
         source=source.name,
-        indices=torch.from_numpy(job.data.evaluate.indices[chosen]),
-        labels=torch.from_numpy(job.data.evaluate.labels[chosen]),
+        indices=torch.from_numpy(session.data.evaluate.indices[chosen]),
+        labels=torch.from_numpy(session.data.evaluate.labels[chosen]),
         taken_for=taken_for,
         rates=torch.from_numpy(tally.rates[chosen]).float(),
         clean=_bytes(clean),
         delta=share.half(),
         perturbed=_bytes(shown),
     )
-
-
-def _answers(job: _Job, model: FrozenModel, images: Tensor) -> Tensor:
-    """The classes of images `(B, S, C, H, W)`, `(B, S)`."""
-    with torch.inference_mode():
-        batches = images.flatten(0, 1).split(job.classifier.micro_batch)
-        found = torch.cat([model.logits(batch).argmax(1) for batch in batches])
-    return found.view(images.shape[:2])
 
 
 def _bytes(images: Tensor) -> Tensor:
@@ -156,23 +151,24 @@ MOST_NUMBERS = 2_750_000
 """Numbers in the draws kept of one source, 5.5 MB: larger images are kept of fewer inputs."""
 
 
-def _draws(job: _Job, source: Learned, correct: IntArray) -> Draws:
+def _draws(session: Session, source: Learned, correct: IntArray) -> Draws:
     """Draws of one learned source for some inputs, and the mixture it has for them."""
-    split = job.data.evaluate
-    pixels = _small(job.inputs(correct[:1])[0], SIDE).numel()
+    split = session.data.evaluate
+    pixels = _small(_inputs(session, correct[:1])[0], SIDE).numel()
     room = max(1, MOST_NUMBERS // pixels - FEW_INPUTS * FEW_DRAWS) // MANY_DRAWS
-    chosen = _spread(
-        split.labels[correct], split.indices[correct], job.seed, min(MANY_INPUTS, room)
-    )
-    chosen = correct[chosen]
+    labels, indices = split.labels[correct], split.indices[correct]
+    chosen = correct[_spread(labels, indices, session.settings.seed, min(MANY_INPUTS, room))]
     _, first = np.unique(split.labels[chosen[:FEW_INPUTS]], return_index=True)
-    with job.classifier.frozen(quantise=job.quantise) as models, torch.inference_mode():
-        many = _drawn(job, source, models, chosen, MANY_DRAWS)
-        few = _drawn(job, source, models, chosen[: len(first)], FEW_DRAWS)
+    with (
+        session.classifier.frozen(quantise=session.settings.quantise) as models,
+        torch.inference_mode(),
+    ):
+        many = _drawn(session, source, models, chosen, MANY_DRAWS)
+        few = _drawn(session, source, models, chosen[: len(first)], FEW_DRAWS)
         weights = torch.cat(
-            [_given(job, source, models, some)[0] for some in job.chunks(chosen, 1)]
+            [_given(session, source, models, some)[0] for some in _chunks(session, chosen, 1)]
         )
-        mixture = _describe_components(*_given(job, source, models, chosen[:1]))
+        mixture = _describe_components(*_given(session, source, models, chosen[:1]))
     return Draws(
         source=source.name,
         indices=torch.from_numpy(split.indices[chosen]),
@@ -195,16 +191,16 @@ def _spread(labels: IntArray, indices: IntArray, seed: int, most: int) -> IntArr
 
 
 def _drawn(
-    job: _Job, source: Learned, models: FrozenForms, positions: IntArray, draws: int
+    session: Session, source: Learned, models: FrozenForms, positions: IntArray, draws: int
 ) -> Tensor:
     """Perturbations as shares of the radius, small, `(n, draws, C, h, w)` float16."""
     rows = []
-    for some in job.chunks(positions, min(draws, DRAWS_PER_BLOCK)):
-        x, y = job.inputs(some)
+    for some in _chunks(session, positions, min(draws, DRAWS_PER_BLOCK)):
+        x, y = _inputs(session, some)
         blocks = []
         for start in range(0, draws, DRAWS_PER_BLOCK):
             size = min(DRAWS_PER_BLOCK, draws - start)
-            block = job.block(some, start // DRAWS_PER_BLOCK, size, DRAWS_PER_BLOCK)
+            block = _block(session, some, start // DRAWS_PER_BLOCK, size, DRAWS_PER_BLOCK)
             delta = source.perturb(models.fast, x, y, block) / source.budget.radius
             blocks.append(_small(delta.flatten(0, 1), SIDE).unflatten(0, delta.shape[:2]).half())
         rows.append(torch.cat(blocks, 1).cpu())
@@ -212,10 +208,10 @@ def _drawn(
 
 
 def _given(
-    job: _Job, source: Learned, models: FrozenForms, positions: IntArray
+    session: Session, source: Learned, models: FrozenForms, positions: IntArray
 ) -> tuple[Tensor, Given]:
     """The weights `(n, K)` before sharpening, and the mixture for these inputs."""
-    x, y = job.inputs(positions)
+    x, y = _inputs(session, positions)
     features = None
     if source.distribution.features and source.feature_model is not None:
         with frozen(source.feature_model) as other:
@@ -226,32 +222,26 @@ def _given(
     return given.log_weights.exp().expand(len(x), -1).float(), given
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What everything is drawn with."""
+def _inputs(session: Session, positions: IntArray) -> tuple[Tensor, Tensor]:
+    """Images `(B, C, H, W)` and labels `(B,)` on the device."""
+    x, y = session.data.evaluate.batch(positions)
+    return x.to(session.classifier.device), y.to(session.classifier.device)
 
-    classifier: Prepared
-    data: Data
-    seed: int
-    quantise: bool
 
-    def inputs(self, positions: IntArray) -> tuple[Tensor, Tensor]:
-        """Images `(B, C, H, W)` and labels `(B,)` on the device."""
-        x, y = self.data.evaluate.batch(positions)
-        return x.to(self.classifier.device), y.to(self.classifier.device)
+def _block(
+    session: Session, positions: IntArray, number: int, size: int, capacity: int
+) -> DrawBlock:
+    """A block of the draws of these inputs, as they were measured."""
+    split, place = session.data.evaluate, session.classifier.device
+    indices = tuple(split.indices[positions].tolist())
+    return DrawBlock(session.settings.seed, split.kind.name, indices, number, size, place, capacity)
 
-    def block(self, positions: IntArray, number: int, size: int, capacity: int) -> DrawBlock:
-        """A block of the draws of these inputs, as they were measured."""
-        split = self.data.evaluate
-        indices = tuple(split.indices[positions].tolist())
-        place = self.classifier.device
-        return DrawBlock(self.seed, split.kind.name, indices, number, size, place, capacity)
 
-    def chunks(self, positions: IntArray, draws: int) -> Iterator[IntArray]:
-        """The positions in portions whose draws make a micro-batch."""
-        size = max(1, self.classifier.micro_batch // draws)
-        for start in range(0, len(positions), size):
-            yield positions[start : start + size]
+def _chunks(session: Session, positions: IntArray, draws: int) -> Iterator[IntArray]:
+    """The positions in portions whose draws make a micro-batch."""
+    size = max(1, session.classifier.micro_batch // draws)
+    for start in range(0, len(positions), size):
+        yield positions[start : start + size]
 
 
 def _small(images: Tensor, side: int) -> Tensor:

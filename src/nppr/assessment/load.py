@@ -19,12 +19,7 @@ def load_images(options: DataOptions, settings: RunSettings, classes: int | None
     """The data, with as many inputs in each split as the settings allow."""
     loaded = load_data(options.data, split=options.split, resize=options.resize)
     loaded = loaded if classes is None else loaded.with_classes(classes)
-    return limit_inputs(loaded, settings)
-
-
-def limit_inputs(data: Data, settings: RunSettings) -> Data:
-    """The data with as many inputs in each split as the settings allow."""
-    return data.limit(
+    return loaded.limit(
         inputs=settings.inputs,
         fit_inputs=settings.fit_inputs,
         select_inputs=settings.select_inputs,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from nppr.assessment.session import Session
 from nppr.blocks import Blocks, Store
@@ -80,7 +80,7 @@ def judge_round(
     confidence: float,
 ) -> Need:
     """The widths after a round, and what to measure next of `limit` inputs."""
-    z = float(ndtri((1 + confidence) / 2))
+    z = float(scipy.special.ndtri((1 + confidence) / 2))
     allowed = (precision / z) ** 2
     widths = {name: _width(tally, z) for name, tally in tallies.items()}
     counted = {name: len(tally.headline_rates) for name, tally in tallies.items()}

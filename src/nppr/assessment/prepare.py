@@ -6,7 +6,7 @@ import hashlib
 import math
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -35,7 +35,7 @@ from nppr.report.model import DataRecord, SettingsRecord, SourceRecord, SplitSiz
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
-from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord
+from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source, references
 
@@ -46,7 +46,7 @@ FIT_NUMBERS = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A classifier, data and a run folder, ready for work, and their records in the report."""
+    """A classifier, data and a run folder, ready for work, and their record in the report."""
 
     data: Data
     budget: Budget
@@ -54,7 +54,7 @@ class Setup:
     feature_model: Classifier | None
     settings: RunSettings
     folder: RunFolder | None
-    records: Records
+    record: RunRecord
 
     def search(
         self, settings: SearchSettings, progress: Callable[[FitProgress], None] | None = None
@@ -72,7 +72,7 @@ class Setup:
             classifier=fixed_form(self.classifier, self.data),
             data=self.data,
             budget=self.budget,
-            described=self.records.classifier,
+            described=self.record.classifier,
             seed=self.settings.seed,
             feature_model=self.feature_model,
             quantise=self.settings.quantise,
@@ -86,29 +86,18 @@ class Setup:
     def lacks_features(self, settings: SearchSettings | None) -> bool:
         """Whether joint noise is asked for and the model shows no features."""
         joint = settings is not None and settings.family.dependency is Dependency.JOINT
-        return joint and self.records.classifier.features is None
+        return joint and self.record.classifier.features is None
 
 
-@dataclass(frozen=True)
-class Records:
-    """The parts of a report that are known before anything is measured: the identity of a run."""
+class RunRecord(Record):
+    """The fields of a report that are known before anything is measured: the identity of a run."""
 
+    nppr_version: str
     classifier: ClassifierRecord
     data: DataRecord
     budget: BudgetRecord
     settings: SettingsRecord
     seed: int
-
-    def identity(self) -> dict[str, object]:
-        """What two runs must share to be the same run."""
-        return {
-            "classifier": self.classifier.model_dump(mode="json"),
-            "data": self.data.model_dump(mode="json"),
-            "budget": self.budget.model_dump(mode="json"),
-            "settings": self.settings.model_dump(mode="json"),
-            "seed": self.seed,
-            "nppr_version": version("nppr"),
-        }
 
 
 def prepare_run(
@@ -131,10 +120,6 @@ def prepare_run(
 
     A model that is prepared already runs as it is.
     """
-    prepared = model if isinstance(model, Prepared) else None
-    classifier = (
-        model.reference if isinstance(model, Prepared) else load_classifier(model, data=data)
-    )
     features = None if feature_model is None else load_classifier(feature_model, data=data)
     division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
     threads = division.threads or gathered(torch.get_num_threads())[0]
@@ -142,30 +127,35 @@ def prepare_run(
         torch.set_num_threads(threads)
     if batch_size is not None:
         division = replace(division, micro_batch=batch_size)
-    ready = prepared or _prepare_on_ranks(classifier, data, device, division)
-    records = Records(
+    if isinstance(model, Prepared):
+        ready, classifier = model, model.reference
+    else:
+        classifier = load_classifier(model, data=data)
+        ready = _prepare_on_ranks(classifier, data, device, division)
+    record = RunRecord(
+        nppr_version=version("nppr"),
         classifier=_describe_classifier(classifier, features, data),
         data=_describe_data(data),
-        budget=describe_budget(budget),
+        budget=BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
             search=search,
             distributions={each.source.name: each.checksum for each in distributions},
-            **{name: value for name, value in asdict(settings).items() if name != "seed"},
+            **{name: value for name, value in vars(settings).items() if name != "seed"},
         ),
         seed=settings.seed,
     )
-    _require_same_ranks(records, data)
+    _require_same_ranks(record, data)
     folder = None
     if out is not None:
-        identity = {**records.identity(), "device": ready.device.type}
+        identity = {**record.model_dump(mode="json"), "device": ready.device.type}
         used = Division(ready.micro_batch, ready.form, torch.get_num_threads())
         folder = first(
             lambda: RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
         )
         if not resume:
             folder.clear_rank()
-    return Setup(data, budget, ready, features, settings, folder, records)
+    return Setup(data, budget, ready, features, settings, folder, record)
 
 
 def fixed_form(classifier: Prepared, data: Data) -> Prepared:
@@ -192,8 +182,6 @@ def _prepare_on_ranks(
     prepared = partial(
         prepare, classifier, probe(data.evaluate), classes=data.classes, device=device
     )
-    if world().size == 1:
-        return prepared(micro_batch=division.micro_batch, form=division.form)
     found: list[Prepared] = []
 
     def search() -> tuple[int, tuple[str, ...]]:
@@ -211,7 +199,7 @@ def _smallest_micro_batch(ready: Prepared) -> Prepared:
     return replace(ready, micro_batch=min(gathered(ready.micro_batch)))
 
 
-def _require_same_ranks(records: Records, data: Data) -> None:
+def _require_same_ranks(record: RunRecord, data: Data) -> None:
     """Raise `InputError` where ranks were given different things or have different versions."""
     if world().size == 1:
         return
@@ -221,12 +209,7 @@ def _require_same_ranks(records: Records, data: Data) -> None:
         "torch": torch.__version__,
         "numpy": np.__version__,
     }
-    require_same({**records.identity(), **splits, "version of": versions})
-
-
-def describe_budget(budget: Budget) -> BudgetRecord:
-    """A budget in the report."""
-    return BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text)
+    require_same({**record.model_dump(mode="json"), **splits, "version of": versions})
 
 
 def _describe_source(source: Source, data: Data) -> SourceRecord:
@@ -242,21 +225,19 @@ def _describe_source(source: Source, data: Data) -> SourceRecord:
 def _describe_classifier(
     classifier: Classifier, feature_model: Classifier | None, data: Data
 ) -> ClassifierRecord:
+    fingerprint = classifier.fingerprint()
+    if fingerprint is None:  # a plain callable: its answers distinguish it, as far as they differ
+        with frozen(classifier) as model, torch.no_grad():
+            answers = model.logits(probe(data.evaluate).clone()).argmax(1)
+        fingerprint = "answers " + hashlib.sha256(answers.cpu().numpy().tobytes()).hexdigest()
     return ClassifierRecord(
         name=classifier.name,
         weights=classifier.weights,
         mean=classifier.mean,
         std=classifier.std,
-        fingerprint=classifier.fingerprint() or _hash_answers(classifier, data),
+        fingerprint=fingerprint,
         features=_describe_features(classifier, feature_model, data),
     )
-
-
-def _hash_answers(classifier: Classifier, data: Data) -> str:
-    """A hash of a plain callable's answers, which tells two of them apart as far as answers do."""
-    with frozen(classifier) as model, torch.no_grad():
-        answers = model.logits(probe(data.evaluate).clone()).argmax(1)
-    return "answers " + hashlib.sha256(answers.cpu().numpy().tobytes()).hexdigest()
 
 
 def _describe_features(
@@ -287,6 +268,6 @@ def _describe_data(data: Data) -> DataRecord:
         shape=tuple(data.shape),
         split=data.split,
         resize=data.resize,
-        inputs=SplitSizes(fit=len(data.fit), select=len(data.select), evaluate=len(data.evaluate)),
+        inputs=SplitSizes(**{each.kind.name: len(each) for each in data.splits}),
         fingerprint=data.evaluate.fingerprint(),
     )

@@ -1,4 +1,4 @@
-"""Splitting within a run: it takes over for inputs where plain draws saw no failure.
+"""Splitting within a run: it takes over for inputs without a failure among their draws.
 
 The sources share the calls evenly; what one leaves the next may use. Inputs are followed in a seeded
 order, as many as the calls allow to be followed down to RARE_FLOOR, in groups that are kept when they
@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.assessment.session import Session, result_of
@@ -57,7 +56,7 @@ class Followed:
             out_of_calls=rare.status.count(Status.OUT_OF_CALLS),
             particles=rare.particles,
             replicates=rare.replicates,
-            calls=int(rare.calls.sum()),
+            calls=_spent(rare),
             largest=float(rare.p.max()),
             median=float(np.median(rare.p)),
             added=self.combined.added(tally.clean_correct),
@@ -67,14 +66,14 @@ class Followed:
 def follow_rare_failures(
     session: Session, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> tuple[dict[str, Followed], list[Result]]:
-    """Splitting where plain draws saw no failure, for every source that it can move; and its rows."""
+    """What splitting finds for every source whose numbers it can move, and its rows."""
     found: dict[str, Followed] = {}
     rows: list[Result] = []
     calls = session.settings.rare_calls
     if calls is None:
         return found, rows
     moved = [each for each in sources if each.name in tallies and each.moved_by_splitting]
-    splitter = Splitter(session, calls, len(moved))
+    splitter = _Splitter(session, calls, len(moved))
     for source in moved:
         tally = tallies[source.name]
         try:
@@ -92,14 +91,14 @@ def follow_rare_failures(
 def _rows(
     source: Source, tally: Tally[Evaluate], seen: Followed, confidence: float
 ) -> list[Result]:
-    """Plain draws and splitting together: inputs that failed in some draw keep their share of failures.
+    """Draws and splitting together: inputs that failed in some draw keep their fraction of failures.
 
     The intervals, `mean -+ z e` with the standard error e of draws and splitting, are approximate and
     apply to this test set.
     """
     among = tally.clean_correct
     p, errors = seen.combined.failures[among], seen.combined.errors[among]
-    z = float(ndtri((1 + confidence) / 2))
+    z = float(scipy.special.ndtri((1 + confidence) / 2))
     bound, searched = source.metric is Metric.BOUND, source.metric is Metric.NPPR
     rows = []
     for c in source.density_ratios:
@@ -117,7 +116,7 @@ def _rows(
             direction=Direction.UPPER_BOUND if searched else Direction.ESTIMATE,
             inputs=len(correct),
             draws=tally.draws,
-            calls=tally.calls + int(seen.rare.calls.sum()),
+            calls=tally.calls + _spent(seen.rare),
             density_ratio=c if bound else None,
         )
         rows.append(result_of(source, estimate))
@@ -125,7 +124,7 @@ def _rows(
 
 
 @dataclass
-class Splitter:
+class _Splitter:
     """The calls that are left, and for how many sources."""
 
     session: Session
@@ -134,82 +133,61 @@ class Splitter:
 
     def follow(self, source: Source, tally: Tally[Evaluate]) -> Followed | None:
         """Follow inputs that are correct when clean and in all draws; None where there are none."""
-        moved = source.moved_by_splitting
-        assert moved is not None
         share, self.sources = self.calls // max(1, self.sources), self.sources - 1
         unbroken = np.flatnonzero(tally.clean_correct & tally.unbroken)
-        places = self._chosen(unbroken, share // RARE_CALLS_PER_INPUT)
+        split = self.session.data.evaluate
+        order = stratified_order(
+            split.labels[unbroken], split.indices[unbroken], self.session.settings.seed
+        )
+        places = np.sort(unbroken[order[: share // RARE_CALLS_PER_INPUT]])
         if not len(places):
             return None
-        parts = self._parts(source.name, moved, places, share)
-        rare = replace(joined(parts), source=source.name)
+        rare = replace(joined(self._groups(source, places, share)), source=source.name)
         self.calls -= _spent(rare)
         return Followed(rare, len(unbroken), combined(tally, rare))
 
-    def _chosen(self, unbroken: IntArray, most: int) -> IntArray:
-        order = stratified_order(
-            self.session.data.evaluate.labels[unbroken],
-            self.session.data.evaluate.indices[unbroken],
-            self.session.settings.seed,
-        )
-        chosen: IntArray = np.sort(unbroken[order[:most]])
-        return chosen
-
-    def _parts(self, name: str, moved: Source, places: IntArray, total: int) -> list[Rare]:
+    def _groups(self, source: Source, places: IntArray, total: int) -> list[Rare]:
         """The results of all groups, which several ranks divide."""
         groups = [places[start : start + GROUP] for start in range(0, len(places), GROUP)]
         each, own = total // len(places), list[Rare]()
         with together():
             for number in span(len(groups)):
                 before = sum(map(_spent, own))
-                own.append(self._group(name, moved, groups[number], each, before, total))
-            return [part for parts in gathered(own) for part in parts]
+                own.append(self._group(source, groups[number], each, before, total))
+            return [found for rank in gathered(own) for found in rank]
 
-    def _group(
-        self,
-        name: str,
-        moved: Source,
-        places: IntArray,
-        each: int,
-        before: int,
-        total: int,
-    ) -> Rare:
+    def _group(self, source: Source, places: IntArray, each: int, before: int, total: int) -> Rare:
         """The results of some inputs, from the file where they are kept already."""
-        kept = self._file(name, places)
-        known = None if kept is None else read_rare(kept, self._identity)
-        if known is not None:
-            return known
+        session, path, identity = self.session, None, ""
+        if session.folder is not None:
+            which = hashlib.sha256(f"{source.name} {places.tolist()}".encode()).hexdigest()[:16]
+            path = session.folder.place(f"rare/{which}.safetensors")
+            identity = session.folder.identity
+            if (known := read_rare(path, identity)) is not None:
+                return known
 
         def report(state: Progress) -> None:
-            if self.session.progress is not None and world().is_first:
-                here = f"rare {name}"
-                self.session.progress(Progress(here, before + state.done, total, state.correct))
+            if session.progress is not None and world().is_first:
+                name = f"rare {source.name}"
+                session.progress(Progress(name, before + state.done, total, state.correct))
 
+        moved = source.moved_by_splitting
+        assert moved is not None
         found = rare_failures(
             moved,
-            self.session.classifier,
-            self.session.data.evaluate,
+            session.classifier,
+            session.data.evaluate,
             places,
             calls=each * len(places),
-            seed=self.session.settings.seed,
-            confidence=self.session.settings.confidence,
+            seed=session.settings.seed,
+            confidence=session.settings.confidence,
             floor=RARE_FLOOR,
-            quantise=self.session.settings.quantise,
+            quantise=session.settings.quantise,
             progress=report,
         )
-        if kept is not None:
-            write_rare(kept, found, self._identity)
+        if path is not None:
+            write_rare(path, found, identity)
         return found
-
-    @property
-    def _identity(self) -> str:
-        return self.session.folder.identity if self.session.folder else ""
-
-    def _file(self, name: str, places: IntArray) -> Path | None:
-        if self.session.folder is None:
-            return None
-        which = hashlib.sha256(f"{name} {places.tolist()}".encode()).hexdigest()[:16]
-        return self.session.folder.place(f"rare/{which}.safetensors")
 
 
 def _spent(rare: Rare) -> int:

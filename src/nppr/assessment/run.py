@@ -6,7 +6,6 @@ import logging
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 
 import numpy as np
 import torch
@@ -60,7 +59,9 @@ def complete_run(
         learned, search = [*learned, *found], None
         drawn = [*sources, *(each.source for each in learned)]
         growth = grow(session, drawn, search_failed=bool(failed))
-    ordered = _in_order(sources, cheap_first=setup.settings.only_merged)
+    ordered = list(sources)
+    if setup.settings.only_merged:
+        ordered.sort(key=lambda source: source.cost)
     run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
     ready = [session.fitted(source) for source in ordered]
     for source in ready:
@@ -69,7 +70,7 @@ def complete_run(
     run.results += [*failed, *more]
     for each in [*learned, *found]:
         seen = each if each.source.feature_model else each.with_known(features)
-        run.add_learned(seen, setup.records.classifier.fingerprint)
+        run.add_learned(seen, setup.record.classifier.fingerprint)
     return _finish(setup, run, ordered, ready, flags, growth, show=examine)
 
 
@@ -77,13 +78,9 @@ def _examine(setup: Setup, search: Search | None) -> list[Flag]:
     """What is known of data and classifier before anything is measured."""
     reference, seed = setup.classifier.reference, setup.settings.seed
     flags = [*overlap_flags(setup.data), *check_model(reference, setup.data, seed=seed)]
-    if search is not None and setup.lacks_features(setup.records.settings.search):
+    if search is not None and setup.lacks_features(setup.record.settings.search):
         flags.append(flag(NO_FEATURES, source=NPPR))
     return flags
-
-
-def _in_order(sources: Sequence[Source], *, cheap_first: bool) -> list[Source]:
-    return sorted(sources, key=lambda source: source.cost) if cheap_first else list(sources)
 
 
 def _run_search(session: Session, search: Search | None) -> tuple[list[LearnedNoise], list[Result]]:
@@ -107,7 +104,7 @@ def _sees_features(setup: Setup, learned: Sequence[LearnedNoise], search: Search
     )
     if search is not None and search.feature_model is None:
         sees = sees or search.settings.family.dependency.sees_input
-    return sees and setup.records.classifier.features is not None
+    return sees and setup.record.classifier.features is not None
 
 
 def _measure_clean(
@@ -214,7 +211,9 @@ def _finish(
     show: bool,
 ) -> Report:
     """What is read off all measurements together, and the report, kept in the run's folder."""
-    session, records = run.session, setup.records
+    session, record = run.session, setup.record
+    if growth:
+        record = record.model_copy(update={"data": growth.described(record.data)})
     noises = [each.source for each in run.learned]
     sources = [*ready, *noises]
     run.merge()
@@ -234,12 +233,7 @@ def _finish(
     classifier = session.classifier
     report = Report(
         schema_version=SCHEMA_VERSION,
-        nppr_version=version("nppr"),
-        classifier=records.classifier,
-        data=growth.described(records.data) if growth else records.data,
-        budget=records.budget,
-        seed=records.seed,
-        settings=records.settings,
+        **dict(record),
         results=tuple(run.results),
         other_radii=tuple(_at_other_radii(session, [*given, *noises], run.clean, setup.budget)),
         distributions=tuple(learned),
@@ -332,23 +326,9 @@ def _collect_evidence(
     run: _Measurements, sources: Sequence[Source], budget: Budget
 ) -> Evidence | None:
     """What a page shows beside numbers; a failure here never costs the run."""
-    session = run.session
-    chosen = [each for each in run.learned if each.source.fit_seed is None]
-    plain = sorted(chosen, key=lambda each: each.source.floor != 0)
     try:
         return first(
-            lambda: collect(
-                session.classifier,
-                session.data,
-                run.tallies,
-                run.clean,
-                sources,
-                [each.source for each in chosen],
-                winner=plain[0].winner if plain else None,
-                budget=budget,
-                seed=session.settings.seed,
-                quantise=session.settings.quantise,
-            )
+            lambda: collect(run.session, run.tallies, run.clean, sources, run.learned, budget)
         )
     except Exception:
         logger.warning("nothing is collected to be shown", exc_info=True)

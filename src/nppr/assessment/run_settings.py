@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from nppr.budget import Budget, parse_radius
 from nppr.errors import BudgetError, SpecError
-
-DRAWS = 100
-"""Draws per input unless something else is asked for."""
+from nppr.random_draws import DRAWS
 
 PRECISION_DRAWS = 16
 """Draws per input that a run with a wanted precision begins with: one block."""
@@ -18,8 +16,6 @@ RARE_FLOOR = 1e-6
 
 RARE_CALLS_PER_INPUT = 5_500
 """Calls that reach the floor with the fewest particles, and one level to spare."""
-
-LEAST_CONFIDENCE = 0.0
 
 
 @dataclass(frozen=True)

@@ -104,33 +104,27 @@ class Session:
 
     def failed(self, source: Source | str, metric: Metric, error: Exception) -> Result:
         """The row of a source that could not be measured."""
-        name = source if isinstance(source, str) else source.name
-        logger.debug("%s failed", name, exc_info=error)
-        flags = tuple(flag for kind, flag in SKIPPED.items() if isinstance(error, kind))
+        fields = {"source": source} if isinstance(source, str) else _source_fields(source)
+        logger.debug("%s failed", fields["source"], exc_info=error)
         return Result(
-            source=source if isinstance(source, str) else source.row_source,
-            **({} if isinstance(source, str) else _facts(source)),
+            **fields,
             metric=metric,
             confidence=self.settings.confidence,
-            flags=flags,
+            flags=tuple(flag for kind, flag in SKIPPED.items() if isinstance(error, kind)),
             error=" ".join(str(error).split()) or type(error).__name__,
         )
 
 
 def result_of(source: Source, estimate: Estimate, *, with_references: bool = False) -> Result:
     """An estimate as a row of the report."""
-    return Result(
-        source=source.row_source,
-        **_facts(source),
-        **vars(estimate),
-        tally=source.name,
-        with_references=with_references,
-    )
+    fields = {**_source_fields(source), **vars(estimate)}
+    return Result(**fields, tally=source.name, with_references=with_references)
 
 
-def _facts(source: Source) -> dict[str, Any]:
-    """What a row states about its source in fields."""
+def _source_fields(source: Source) -> dict[str, Any]:
+    """The fields of a row that identify its source."""
     return {
+        "source": source.row_source,
         "radius": source.budget.radius if source.budget else None,
         "dependency": source.dependency,
         "floor": source.floor,

@@ -27,14 +27,13 @@ Model = nn.Module | Callable[[Tensor], Any]
 
 @dataclass(frozen=True)
 class Quirks:
-    """What a foreign model needs.
-
-    `in_place`: a copy of its input, which it overwrites. `needs_two`: at least two images, because it
-    drops dimensions of size one.
-    """
+    """The care that a foreign model needs."""
 
     in_place: bool = False
+    """It overwrites its input, and is given a copy."""
+
     needs_two: bool = False
+    """It drops dimensions of size one, and is given at least two images."""
 
 
 class Classifier:
@@ -69,7 +68,7 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.quirks = Quirks()
+        self.quirks: Quirks | None = None  # until the model was checked
         self.weights = weights
         self._fingerprint = fingerprint
 
@@ -87,7 +86,7 @@ class Classifier:
 
     @property
     def module(self) -> nn.Module | None:
-        """The model if it is a module, None if it is a plain callable."""
+        """The model, None if it is a plain callable."""
         return self.model if isinstance(self.model, nn.Module) else None
 
     @property
@@ -115,10 +114,11 @@ class Classifier:
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`."""
-        if len(x) == 1 and self.quirks.needs_two:
+        quirks = self.quirks or Quirks()
+        if len(x) == 1 and quirks.needs_two:
             return self.forward(x.expand(2, *x.shape[1:]))[:1]
         normalised = self._normalised(x)
-        logits = find_logits(self._run(normalised.clone() if self.quirks.in_place else normalised))
+        logits = find_logits(self._run(normalised.clone() if quirks.in_place else normalised))
         if logits.ndim != 2 or len(logits) != len(x):
             raise ClassifierError(
                 f"`model` must return logits of shape ({len(x)}, classes),"
@@ -220,22 +220,17 @@ def _recorded_features(module: nn.Module | None, layer: str | None) -> Iterator[
     """What forward passes of the module show: a linear layer's inputs, or a named layer's outputs."""
     seen: list[Tensor] = []
 
-    def keep_input(_: nn.Module, inputs: tuple[object, ...]) -> None:
-        if inputs and isinstance(inputs[0], Tensor):
-            seen.append(inputs[0])
-
-    def keep_output(_: nn.Module, __: tuple[object, ...], output: object) -> None:
-        if isinstance(output, Tensor):
-            seen.append(output)
+    def keep(*found: object) -> None:
+        seen.extend(each for each in found[:1] if isinstance(each, Tensor))
 
     layers = {} if module is None else dict(module.named_modules())
     if module is not None and layer is not None and not (layer and layer in layers):
         raise unknown("features", layer, [known for known in layers if known])
     if layer is None:
         linear = [each for each in layers.values() if isinstance(each, nn.Linear)]
-        hooks = [each.register_forward_pre_hook(keep_input) for each in linear]
+        hooks = [each.register_forward_pre_hook(lambda _, x: keep(*x)) for each in linear]
     else:
-        hooks = [layers[layer].register_forward_hook(keep_output)] if layers else []
+        hooks = [layers[layer].register_forward_hook(lambda _, __, y: keep(y))] if layers else []
     try:
         yield seen
     finally:
@@ -280,9 +275,9 @@ def check_finite(logits: Tensor, name: str) -> None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error reports that memory ran out, on any device."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    )
 
 
 def reason_of(error: BaseException) -> str:

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from nppr.classifiers.classifier import Classifier, Model
-from nppr.classifiers.formats.library_models import load_hugging_face, load_timm, load_torchvision
+from nppr.classifiers.classifier import Classifier
+from nppr.classifiers.formats.library_models import (
+    LoadedModel,
+    load_hugging_face,
+    load_timm,
+    load_torchvision,
+)
 from nppr.classifiers.formats.onnx_files import load_onnx
 from nppr.classifiers.formats.pt2_files import load_pt2
 from nppr.classifiers.formats.python_models import load_python
@@ -31,17 +36,6 @@ LIBRARIES = {"hf": load_hugging_face, "timm": load_timm, "torchvision": load_tor
 
 RANDOM = "random"
 """In place of a weights file: an untrained network."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A model with the normalisation that comes with it or with its weights."""
-
-    model: Model
-    name: str
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
-    fingerprint: str | None = None
 
 
 def load_classifier(
@@ -73,21 +67,29 @@ def load_classifier(
         return model
     if not isinstance(model, str):
         if weights is not None:
-            raise WeightsError("`weights` must be left out when `model` is an object already.")
+            raise WeightsError("`weights` must be left out when `model` is already an object.")
         return Classifier(model, mean=mean, std=std, features=features)
     if stem is not None and model not in ZOO:
         raise SpecError(f"`stem` must be left out for {model!r}, it is for networks of the zoo.")
     prefix, colon, rest = model.partition(":")
+    name, fingerprint = model, None
     if model in ZOO:
-        found = _from_zoo(model, weights, classes, stem, data)
+        found = _load_zoo(model, weights, classes, stem, data)
     elif (path := Path(model)).suffix in FILES:
-        found = _from_file(path, weights)
+        found, name = _load_file(path, weights), path.stem
+        fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()
     elif colon and prefix in LIBRARIES:
-        outputs = classes or (data.classes if data else None)
-        stated = mean is not None or std is not None
-        found = _from_library(prefix, rest, weights, outputs, stated)
+        # A library that is given a number of classes replaces the trained last layer by a random one.
+        outputs = None if weights is None else classes or (data.classes if data else None)
+        found, name = LIBRARIES[prefix](rest, weights is None, outputs), rest
+        if not found.states_normalisation and mean is None and std is None:
+            raise ClassifierError(
+                f"`mean` and `std` must be given: {model} does not state a normalisation."
+                " Give --mean 0 --std 1 for none."
+            )
+        found = _with_weights(found, weights, name)
     elif colon:
-        found = _with_weights(_Found(load_python(model), model), weights)
+        found = _with_weights(LoadedModel(load_python(model)), weights, name)
     else:
         raise SpecError(
             f"{unknown('model', model, ZOO)} It can also be a path/to/file.py:callable,"
@@ -98,23 +100,23 @@ def load_classifier(
         found.model,
         mean=mean if mean is not None else found.mean,
         std=std if std is not None else found.std,
-        name=found.name,
+        name=name,
         features=features,
-        fingerprint=found.fingerprint,
+        fingerprint=fingerprint,
         weights=None if weights is None else Path(weights).name,
     )
 
 
-def _from_zoo(
+def _load_zoo(
     name: str, path: str | Path | None, classes: int | None, stem: str | None, data: Data | None
-) -> _Found:
+) -> LoadedModel:
     if path is not None and str(path) == RANDOM:
         if data is None:
             raise SpecError("`data` must be given for random weights.")
         with torch.random.fork_rng():
             torch.manual_seed(0)
             network = ZOO[name].build(classes or data.classes, data.shape[0], stem)
-        return _Found(network.eval(), name)
+        return LoadedModel(network.eval())
     chosen = path if path is not None else shipped_weights(name)
     if chosen is None:
         raise WeightsError(
@@ -134,42 +136,24 @@ def _from_zoo(
     stem = stem if stem is not None else weights.metadata.get("stem")
     network = ZOO[name].build(classes, channels, stem)
     load_into(network, weights)
-    return _Found(network.eval(), name, weights.numbers("mean"), weights.numbers("std"))
+    return LoadedModel(network.eval(), weights.numbers("mean"), weights.numbers("std"))
 
 
-def _from_file(path: Path, weights: str | Path | None) -> _Found:
+def _load_file(path: Path, weights: str | Path | None) -> LoadedModel:
     if weights is not None:
-        raise WeightsError(f"`weights` must be left out for {str(path)!r}, it holds its own.")
+        raise WeightsError(f"`weights` must be left out for {str(path)!r}, which holds its own.")
     if not path.is_file():
         raise ClassifierError(f"`model` must be a file, got {str(path)!r}, which does not exist.")
-    model = FILES[path.suffix](path)
-    return _Found(model, path.stem, fingerprint=hashlib.sha256(path.read_bytes()).hexdigest())
+    return LoadedModel(FILES[path.suffix](path))
 
 
-def _from_library(
-    library: str, name: str, weights: str | Path | None, classes: int | None, stated: bool
-) -> _Found:
-    pretrained = weights is None
-    # A library that is given a number of classes replaces the trained last layer by a random one.
-    found = LIBRARIES[library](name, pretrained, None if pretrained else classes)
-    if not found.states_normalisation and not stated:
-        raise ClassifierError(
-            f"`mean` and `std` must be given: {library}:{name} does not state a normalisation."
-            " Give --mean 0 --std 1 for none."
-        )
-    return _with_weights(_Found(found.module, name, found.mean, found.std), weights)
-
-
-def _with_weights(found: _Found, path: str | Path | None) -> _Found:
+def _with_weights(found: LoadedModel, path: str | Path | None, name: str) -> LoadedModel:
     """With the weights of a file in the model, and their normalisation, where one is given."""
     if path is None:
         return found
     if not isinstance(found.model, nn.Module):
-        raise WeightsError(f"`weights` must be left out: {found.name!r} is no module to load into.")
+        raise WeightsError(f"`weights` must be left out: {name!r} is not a module to load into.")
     weights = read_weights(path)
     load_into(found.model, weights)
-    return replace(
-        found,
-        mean=weights.numbers("mean") or found.mean,
-        std=weights.numbers("std") or found.std,
-    )
+    mean, std = weights.numbers("mean") or found.mean, weights.numbers("std") or found.std
+    return replace(found, mean=mean, std=std)

@@ -44,8 +44,6 @@ FORMS = ("folded", "channels_last")
 
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
-TURN_SECONDS = 0.08
-
 
 @dataclass(frozen=True)
 class FrozenForms:
@@ -102,7 +100,8 @@ def prepare(
         # A copy, because the caller's model stays where it is.
         reference = classifier.with_model(copy.deepcopy(classifier.module).to(place))
     probe = probe.to(place)
-    reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
+    if reference.quirks is None:
+        reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
     size, _ = _fitting(reference, probe, micro_batch or 64)
     fast, found = _fastest(reference, _repeat(probe, size), form)
     size, speed = _best_micro_batch(fast, probe, micro_batch)
@@ -141,13 +140,15 @@ def _fastest(
     best, form = reference, tuple[str, ...]()
     if reference.module is None:
         return best, form
+    true: tuple[list[Tensor], list[Tensor]] | None = None
     for name, change in zip(FORMS, (_folded, _channels_last), strict=True):
         try:
             # A traced model that fails prints a trace of its own.
             with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
                 warnings.simplefilter("ignore")
                 candidate = change(best)
-                kept = _agree(candidate, reference, probe) and (
+                true = true or _answers(reference, probe)
+                kept = _agree(_answers(candidate, probe), true) and (
                     _faster(candidate, best, probe) if given is None else name in given
                 )
         except Exception as error:  # a foreign model may fail in any way: it then runs as it is
@@ -179,49 +180,56 @@ def _channels_last(classifier: Classifier) -> Classifier:
     return classifier.with_model(changed, channels_last=True)
 
 
-def _agree(candidate: Classifier, reference: Classifier, probe: Tensor) -> bool:
-    """Whether two forms agree on batches of two sizes and in their input gradients."""
-    for x in (probe, probe[: max(1, len(probe) // 3)]):
-        with frozen(candidate) as ours, frozen(reference) as theirs:
-            gradient, logits = ours.gradient(lambda logits: logits.logsumexp(1), x)
-            true_gradient, true_logits = theirs.gradient(lambda logits: logits.logsumexp(1), x)
-        if not _close(logits, true_logits):
-            return False
-        # Rounding can break a tie of a max-pool otherwise: a gradient moves to another pixel.
-        if not (gradient - true_gradient).norm() <= GRADIENT_AGREEMENT * true_gradient.norm():
-            return False
-    if reference.features is None:
-        return True
-    # Folding rebuilds the model from its innermost layers: a named layer may not run any more.
-    with frozen(candidate) as ours, frozen(reference) as theirs, torch.inference_mode():
-        return _close(ours.features(probe), theirs.features(probe))
+def _answers(classifier: Classifier, probe: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """Logits of batches of two sizes, with the features if a layer is named, and input gradients."""
+    with frozen(classifier) as model:
+        found = [
+            model.gradient(lambda logits: logits.logsumexp(1), x)
+            for x in (probe, probe[: max(1, len(probe) // 3)])
+        ]
+        values = [logits for _, logits in found]
+        if classifier.features is not None:
+            # Folding rebuilds the model from its innermost layers: this one may not run any more.
+            values.append(model.features(probe).detach())
+    return values, [gradient for gradient, _ in found]
 
 
-def _close(found: Tensor, true: Tensor) -> bool:
-    if found.shape != true.shape:
-        return False
-    return bool((found - true).abs().max() <= AGREEMENT * true.abs().max())
+def _agree(
+    ours: tuple[list[Tensor], list[Tensor]], true: tuple[list[Tensor], list[Tensor]]
+) -> bool:
+    """Whether the answers of two forms agree, `true` being those of the model as it was given."""
+    # Rounding can break a tie of a max-pool otherwise: a gradient moves to another pixel.
+    return all(
+        value.shape == other.shape
+        and bool((value - other).abs().max() <= AGREEMENT * other.abs().max())
+        for value, other in zip(ours[0], true[0], strict=True)
+    ) and all(
+        bool((gradient - other).norm() <= GRADIENT_AGREEMENT * other.norm())
+        for gradient, other in zip(ours[1], true[1], strict=True)
+    )
 
 
 def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
     """Whether a form is faster by more than the noise of the clock."""
-    ours, theirs = _seconds([candidate, best], x, turns=3)
+    ours, theirs = _seconds([candidate, best], x, least=3, most=20, enough=0.24)
     return ours * GAIN < theirs
 
 
-def _seconds(classifiers: Sequence[Classifier], x: Tensor, turns: int = 1) -> list[float]:
+def _seconds(
+    classifiers: Sequence[Classifier], x: Tensor, *, least: int, most: int, enough: float
+) -> list[float]:
     """Best time of a forward pass of each, taken in turns so that all run under the same load.
 
-    There are twice as many turns where those are quick: a small network takes milliseconds.
+    There are at least `least` turns, then up to `most` until the first has run for `enough` seconds.
     """
     times: list[list[float]] = [[] for _ in classifiers]
     with contextlib.ExitStack() as stack, torch.inference_mode():
         models = [stack.enter_context(frozen(each)) for each in classifiers]
         for model in models:
             model.logits(x)
-        while len(times[0]) < turns or (
-            len(times[0]) < 2 * turns and sum(times[0]) < turns * TURN_SECONDS
-        ):
+        for turn in range(most):
+            if turn >= least and sum(times[0]) > enough:
+                break
             for model, own in zip(models, times, strict=True):
                 start = time.perf_counter()
                 # Reading a number back waits for asynchronous devices.
@@ -270,7 +278,7 @@ def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, flo
 
 def _speed(classifier: Classifier, probe: Tensor, size: int) -> float:
     """Images per second in batches of this size."""
-    return size / _seconds([classifier], _repeat(probe, size))[0]
+    return size / _seconds([classifier], _repeat(probe, size), least=1, most=8, enough=0.02)[0]
 
 
 def _repeat(probe: Tensor, size: int) -> Tensor:

@@ -95,19 +95,22 @@ def fit(options: FitOptions) -> None:
     settings = options.run_settings()
     folder = options.out or _default_folder(options, "fit")
 
-    from nppr.assessment.assess import learn_with
+    from nppr.assessment.assess import learn
     from nppr.assessment.load import load_images, load_models
 
     loaded = load_images(options, settings, options.classes)
     classifier, feature_model = load_models(options, loaded, options)
     with console.progress_bars(quiet=options.quiet) as (_, on_search):
-        found = learn_with(
+        found = learn(
             classifier,
             loaded,
-            settings,
             budget=options.budget(),
             search=options.search_settings(len(loaded.fit)),
             feature_model=feature_model,
+            fit_inputs=settings.fit_inputs,
+            select_inputs=settings.select_inputs,
+            seed=settings.seed,
+            quantise=settings.quantise,
             batch_size=options.batch_size,
             device=options.device,
             out=folder,
@@ -226,7 +229,7 @@ def _measure(
     settings = options.run_settings()
     folder = options.out or _default_folder(options, sources)
 
-    from nppr.assessment.assess import assess_with
+    from nppr.assessment.assess import assess as assess_model
     from nppr.assessment.load import load_images, load_models
     from nppr.search.learned_noise import load_learned
 
@@ -236,10 +239,9 @@ def _measure(
     budget = options.budget()
     known = load_learned(distribution, budget, feature_model) if distribution is not None else []
     with console.progress_bars(quiet=options.quiet) as (progress, on_search):
-        report = assess_with(
+        report = assess_model(
             classifier,
             loaded,
-            settings,
             budget=budget or (known[0].source.budget if known else None),
             sources=sources,
             search=search.search_settings(len(loaded.fit)) if search else None,
@@ -253,6 +255,7 @@ def _measure(
             progress=progress,
             on_search=on_search,
             on_plan=None if options.quiet else console.show_plan,
+            **vars(settings),
         )
     _render(folder, options)
     return report, folder / "report.json"

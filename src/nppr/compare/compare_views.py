@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table as RichTable
 
+from nppr.compare.compare_settings import letter
 from nppr.compare.comparison import Compared, Comparison, Difference, Standing
 from nppr.errors import RunFolderError
 from nppr.manifest import Manifest
 from nppr.records import write_whole
+from nppr.report.model import MERGED
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.tally import Direction, Metric
@@ -19,11 +20,11 @@ from nppr.tally import Direction, Metric
 JSON = "compare.json"
 
 WHAT = {
-    Metric.ACCURACY: "clean inputs classified correctly",
-    Metric.AR: "inputs that {source} did not break",
-    Metric.NPPR: "draws classified correctly under the worst noise found ({source})",
-    Metric.PR: "draws classified correctly under {source} noise",
-    Metric.CORRUPTION: "inputs classified correctly under the corruption {source}",
+    Metric.ACCURACY: "Clean inputs classified correctly",
+    Metric.AR: "Inputs that {source} did not break",
+    Metric.NPPR: "Draws classified correctly under the worst noise found ({source})",
+    Metric.PR: "Draws classified correctly under {source} noise",
+    Metric.CORRUPTION: "Inputs classified correctly under the corruption {source}",
 }
 WHERE = {
     Metric.ACCURACY: "Without noise",
@@ -32,9 +33,6 @@ WHERE = {
     Metric.PR: "Under {source} noise",
     Metric.CORRUPTION: "Under the corruption {source}",
 }
-TOGETHER = "all sources of the budget together"
-"""What the source `merged` is."""
-
 ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.CORRUPTION, Metric.ACCURACY)
 """What the page opens with: the first that has a difference."""
 
@@ -45,21 +43,12 @@ METHODS = {
 }
 
 
-def letter(position: int) -> str:
-    """A short name of an entry: A to Z, then by number.
-
-    >>> letter(1), letter(30)
-    ('B', 'R31')
-    """
-    return chr(ord("A") + position) if position < 26 else f"R{position + 1}"
-
-
 def titled(comparison: Comparison, position: int) -> str:
     """An entry with its short name."""
     return f"{letter(position)}: {comparison.entries[position].name}"
 
 
-def percent(standing: Standing) -> str:
+def value_text(standing: Standing) -> str:
     """The value in %, with its spread over seeds and the sign of a bound."""
     assert standing.value is not None
     sign = "≤ " if standing.direction is Direction.UPPER_BOUND else ""
@@ -67,9 +56,12 @@ def percent(standing: Standing) -> str:
     return f"{sign}{100 * standing.value:.1f}{spread}"
 
 
-def share_range(low: float, high: float) -> str:
-    """An interval of a share in %."""
-    return f"{100 * low:.1f}-{100 * high:.1f}"
+def interval_text(standing: Standing) -> str:
+    """The interval in %, empty where there is none; a star where it is outside its tested regime."""
+    if standing.low is None or standing.high is None:
+        return ""
+    mark = "*" if standing.flags else ""
+    return f"({100 * standing.low:.1f}-{100 * standing.high:.1f}){mark}"
 
 
 def signed(value: float) -> str:
@@ -82,29 +74,22 @@ def signed(value: float) -> str:
     return "0.0" if text in ("+0.0", "-0.0") else text
 
 
-def points_range(low: float, high: float) -> str:
-    """An interval of a difference."""
-    return f"{signed(low)} to {signed(high)}"
-
-
-def short_method(method: str) -> str:
-    """How an interval was made, in a word or two."""
-    return METHODS.get(method, method)
-
-
-def legend(metric: Metric, source: str) -> str:
-    """What is counted."""
-    return WHAT[metric].format(source=_called(source))
-
-
 def answer(comparison: Comparison) -> str:
-    """The comparison in one sentence: NPPR if it was measured, and whether entries separate."""
+    """The comparison in one sentence: NPPR if it was measured, and whether entries separate.
+
+    Where different searches found that number, the sentence on that instead.
+    """
     for metric in ANSWERS:
         for result in comparison.results:
-            if result.metric is metric and result.differences:
-                return _sentence(result)
+            if result.metric is metric and (result.differences or result.incomparable):
+                return result.incomparable or _sentence(result)
     counted = f"{len(comparison.entries[0].runs)} seeds of {comparison.entries[0].name}"
     return f"{counted}: nothing to compare with."
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """The notes below the answer, without the one that is the answer."""
+    return [note for note in comparison.notes if note != answer(comparison)]
 
 
 def rule(comparison: Comparison) -> str:
@@ -120,7 +105,7 @@ def rule(comparison: Comparison) -> str:
 
 
 def _sentence(result: Compared) -> str:
-    where = WHERE[result.metric].format(source=_called(result.source))
+    where = _with_source(WHERE, result)
     verb = "is correct" if result.metric is Metric.ACCURACY else "stays correct"
     ranked = [s for s in result.standings if s.rank is not None and s.value is not None]
     ordered = sorted(ranked, key=lambda s: (s.rank or 0, -(s.value or 0)))
@@ -147,22 +132,19 @@ def _size(found: Difference) -> str:
     if found.flags and found.guaranteed_low is not None and found.guaranteed_high is not None:
         low, high, which = found.guaranteed_low, found.guaranteed_high, ", guaranteed"
     low, high = (low, high) if found.value > 0 else (-high, -low)
-    ends = " to ".join(_unsigned(end) for end in (low, high))
+    ends = " to ".join(signed(end).removeprefix("+") for end in (low, high))
     return f"{100 * abs(found.value):.1f} points ({ends}{which})"
 
 
-def _unsigned(points: float) -> str:
-    """A number of points, where a zero has no sign."""
-    return signed(points).removeprefix("+")
-
-
 def _amount(standing: Standing) -> str:
-    bound = standing.direction is Direction.UPPER_BOUND
-    return f"{'at most ' if bound else ''}{percent(standing).removeprefix('≤ ')}\u00a0%"
+    return f"{value_text(standing).replace('≤', 'at most')}\u00a0%"
 
 
-def _called(source: str) -> str:
-    return TOGETHER if source == "merged" else source
+def _with_source(words: Mapping[Metric, str], result: Compared) -> str:
+    together = "all sources of the budget together"
+    return words[result.metric].format(
+        source=together if result.source == MERGED else result.source
+    )
 
 
 def _listed(words: list[str]) -> str:
@@ -281,11 +263,9 @@ def long_table(comparison: Comparison) -> Table:
 
 def _value_cell(result: Compared, standing: Standing) -> Cell:
     if standing.value is None:
-        return Cell(None, short_error(standing))
-    text = percent(standing)
-    if standing.low is not None and standing.high is not None:
-        mark = "*" if standing.flags else ""
-        text += f" ({share_range(standing.low, standing.high)}){mark}"
+        missing = "not measured" in (standing.error or "")
+        return Cell(None, "not measured" if missing else "failed")
+    text = f"{value_text(standing)} {interval_text(standing)}".rstrip()
     return Cell(standing.value, text, strong=_leads(result, standing))
 
 
@@ -298,37 +278,31 @@ def _paper_cell(result: Compared, standing: Standing, *, normalised: bool) -> Ce
     return Cell(value, text, strong=not normalised and _leads(result, standing))
 
 
-def _difference_row(result: Compared, difference: Difference) -> tuple[Cell, ...]:
-    low, high = difference.guaranteed_low, difference.guaranteed_high
-    sure = Cell(None, "")
-    if low is not None and high is not None:
-        sure = Cell((low, high), points_range(low, high))
-    apart = (difference.unpaired_low, difference.unpaired_high)
-    mark = "*" if difference.flags else ""
+def _difference_row(result: Compared, found: Difference) -> tuple[Cell, ...]:
     return (
         Cell.of(result.metric.value),
         Cell.of(result.source),
-        Cell.of(f"{letter(difference.first)} - {letter(difference.second)}"),
-        Cell(difference.value, signed(difference.value), strong=difference.separated),
-        Cell(
-            (difference.low, difference.high),
-            points_range(difference.low, difference.high) + mark,
-        ),
-        sure,
-        Cell(apart, points_range(*apart) if difference.paired else ""),
-        Cell(difference.method, short_method(difference.method)),
-        Cell(difference.separated, "yes" if difference.separated else "no"),
+        Cell.of(f"{letter(found.first)} - {letter(found.second)}"),
+        Cell(found.value, signed(found.value), strong=found.separated),
+        _range_cell(found.low, found.high, "*" if found.flags else ""),
+        _range_cell(found.guaranteed_low, found.guaranteed_high),
+        _range_cell(found.unpaired_low, found.unpaired_high)
+        if found.paired
+        else Cell((found.unpaired_low, found.unpaired_high), ""),
+        Cell(found.method, METHODS.get(found.method, found.method)),
+        Cell(found.separated, "yes" if found.separated else "no"),
     )
+
+
+def _range_cell(low: float | None, high: float | None, mark: str = "") -> Cell:
+    if low is None or high is None:
+        return Cell(None, "")
+    return Cell((low, high), f"{signed(low)} to {signed(high)}{mark}")
 
 
 def _leads(result: Compared, standing: Standing) -> bool:
     ranks = {each.rank for each in result.standings if each.rank is not None}
     return standing.rank == 1 and len(ranks) > 1
-
-
-def short_error(standing: Standing) -> str:
-    """Why there is no number, in a word or two."""
-    return "not measured" if "not measured" in (standing.error or "") else "failed"
 
 
 def console_tables(comparison: Comparison) -> list[RichTable]:
@@ -341,7 +315,7 @@ def console_tables(comparison: Comparison) -> list[RichTable]:
 
 def summary(comparison: Comparison) -> str:
     """The answer and the notes."""
-    return "\n".join([answer(comparison), *comparison.notes])
+    return "\n".join([answer(comparison), *notes(comparison)])
 
 
 def write_comparison(
@@ -380,7 +354,7 @@ def to_md(comparison: Comparison) -> str:
     if any(result.differences for result in comparison.results):
         table = differences_table(comparison)
         parts += [table.to_md().rstrip(), md_text(table.caption), md_text(rule(comparison))]
-    parts += [f"- {md_text(note)}" for note in comparison.notes]
+    parts += [f"- {md_text(note)}" for note in notes(comparison)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -421,7 +395,14 @@ def page_of(comparison: Comparison) -> str:
         answer=answer(comparison),
         values=values_table(comparison, short=True),
         differences=differences_table(comparison) if compared else None,
-        plots=[_plot(comparison, result) for result in comparison.results],
+        notes=notes(comparison),
+        letter=letter,
+        colours=COLOURS,
+        counted=lambda result: _with_source(WHAT, result),
+        value_text=value_text,
+        interval_text=interval_text,
+        rank_text=_rank_text,
+        spoken=lambda result, standing: _spoken(comparison, result, standing),
         rule=rule(comparison),
         data=", ".join(dict.fromkeys(entry.data for entry in entries)),
         budgets=", ".join(dict.fromkeys(entry.budget for entry in entries)),
@@ -431,75 +412,19 @@ def page_of(comparison: Comparison) -> str:
     return page_shell(title, body)
 
 
-@dataclass(frozen=True)
-class Line:
-    """One entry in a figure; places are in % of the width."""
-
-    letter: str
-    error: str | None
-    number: str = ""
-    interval: str = ""
-    mark: str = ""
-    rank: str = ""
-    said: str = ""
-    at: str = ""
-    low: str = ""
-    width: str = ""
+def _spoken(comparison: Comparison, result: Compared, standing: Standing) -> str:
+    """A line of a figure in words."""
+    parts = [f"{titled(comparison, standing.entry)}: {value_text(standing)} %"]
+    if standing.low is not None:
+        parts.append(f"interval {interval_text(standing).strip('()*')} %")
+    return ", ".join([*parts, *filter(None, [_rank_text(result, standing)])])
 
 
-@dataclass(frozen=True)
-class Plot:
-    """The figure of one metric and source: a dot and a band for each entry on one axis."""
-
-    metric: str
-    source: str
-    what: str
-    colour: str
-    lines: tuple[Line, ...]
-
-
-def _plot(comparison: Comparison, result: Compared) -> Plot:
-    what = legend(result.metric, result.source)
-    ranks = [standing.rank for standing in result.standings]
-    return Plot(
-        metric=result.metric.value,
-        source=result.source,
-        what=what[0].upper() + what[1:],
-        colour=COLOURS.get(result.metric, "c-other"),
-        lines=tuple(
-            _line(comparison, standing, tied=ranks.count(standing.rank) > 1)
-            for standing in result.standings
-        ),
-    )
-
-
-def _line(comparison: Comparison, standing: Standing, *, tied: bool) -> Line:
-    if standing.value is None:
-        return Line(letter(standing.entry), standing.error or "not measured")
-    rank = f"rank {standing.rank}{', tied' if tied else ''}" if standing.rank else ""
-    interval = low = width = ""
-    if standing.low is not None and standing.high is not None:
-        interval = share_range(standing.low, standing.high)
-        low, width = _place(standing.low), _place(standing.high - standing.low)
-    number = f"{percent(standing)} %"
-    said = [f"{titled(comparison, standing.entry)}: {number}"]
-    said += [f"interval {interval} %"] if interval else []
-    return Line(
-        letter=letter(standing.entry),
-        error=None,
-        number=number,
-        interval=interval,
-        mark="*" if standing.flags else "",
-        rank=rank,
-        said=", ".join([*said, *([rank] if rank else [])]),
-        at=_place(standing.value),
-        low=low,
-        width=width,
-    )
-
-
-def _place(share: float) -> str:
-    return f"{100 * min(1.0, max(0.0, share)):.3f}%"
+def _rank_text(result: Compared, standing: Standing) -> str:
+    if standing.rank is None:
+        return ""
+    tied = [each.rank for each in result.standings].count(standing.rank) > 1
+    return f"rank {standing.rank}{', tied' if tied else ''}"
 
 
 FORMATS: Mapping[str, tuple[str, Callable[[Comparison], str]]] = {

@@ -78,13 +78,13 @@ class Difference(Record):
 class Compared(Record):
     """One metric of one row over all entries.
 
-    `comparable` is False where the numbers are upper bounds of searches with different settings: then
-    nothing is ranked or separated.
+    `incomparable` is the sentence on why there are neither differences nor ranks, where the numbers
+    are upper bounds of searches with different settings; else empty.
     """
 
     metric: Metric
     source: str
-    comparable: bool = True
+    incomparable: str = ""
     standings: tuple[Standing, ...]
     differences: tuple[Difference, ...]
 

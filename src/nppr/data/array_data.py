@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from nppr.data.data_set import Data, check_range
+from nppr.data.file_trees import reading
 from nppr.data.image_sets import TensorImages
 from nppr.data.splits import THREE_WAY, divide
 from nppr.errors import DataError
@@ -55,13 +58,16 @@ def load_digits() -> Data:
 
     Reference: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI, 1998.
     """
-    from sklearn import datasets  # slow to import
-
-    bunch = datasets.load_digits()
+    found = importlib.util.find_spec("sklearn")  # to import it would take as long as PyTorch
+    assert found is not None  # nppr depends on it
+    assert found.submodule_search_locations is not None
+    path = Path(found.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    with reading(str(path)):
+        table = np.loadtxt(path, delimiter=",")
     return from_arrays(
-        torch.from_numpy(bunch.images / 16.0).float()[:, None],
-        bunch.target.astype(np.int64),
+        torch.from_numpy(table[:, :-1].reshape(-1, 1, 8, 8) / 16.0).float(),
+        table[:, -1].astype(np.int64),
         name="digits",
-        class_names=tuple(str(name) for name in bunch.target_names),
+        class_names=tuple(map(str, range(10))),
         shares=(900 / 1797, 300 / 1797),
     )

@@ -218,7 +218,7 @@ def _check_program(content: bytes) -> None:
     for step, (opcode, argument, position) in enumerate(pickletools.genops(content)):
         end = position or 0
         if step >= MOST_STEPS:
-            raise OversizeError(f"it has more than {MOST_STEPS} steps. Fetch the data again.")
+            raise OversizeError(f"it has more than {MOST_STEPS} steps. Download the data again.")
         if opcode.name in MEMO_OPCODES and not 0 <= (argument or 0) <= len(content):
             raise ValueError("a memo entry is out of range")
     if end != len(content) - 1:

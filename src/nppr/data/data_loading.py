@@ -164,9 +164,9 @@ def _wrapper(names: tuple[str, ...]) -> str:
 def _check_shapes(data: Data) -> None:
     """Raise `DataError` unless the first images of all splits have one shape."""
     shapes = {
-        part.kind.name: tuple(part.batch(np.arange(1))[0].shape[1:])
-        for part in data.splits
-        if len(part)
+        split.kind.name: tuple(split.batch(np.arange(1))[0].shape[1:])
+        for split in data.splits
+        if len(split)
     }
     if len(set(shapes.values())) > 1:
         found = ", ".join(f"{shape} in {split}" for split, shape in shapes.items())

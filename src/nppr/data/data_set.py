@@ -92,8 +92,8 @@ class Data:
     def __post_init__(self) -> None:
         if len(self.class_names) < 2:
             raise DataError(f"`data` must have at least 2 classes, got {len(self.class_names)}.")
-        for part in self.splits:
-            check_labels(part.labels, self.classes, part.kind.name)
+        for split in self.splits:
+            check_labels(split.labels, self.classes, split.kind.name)
         if not len(self.evaluate):
             raise DataError("`data` must have at least one input to evaluate, got none.")
 
@@ -149,10 +149,10 @@ def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray
     >>> sorted(labels[stratified_order(labels, np.arange(6), seed=0)[:3]].tolist())
     [0, 0, 1]
     """
-    hashes = [
-        hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8) for index in indices.tolist()
-    ]
-    scores = np.array([int.from_bytes(each.digest(), "little") / 2.0**64 for each in hashes])
+    hashes = b"".join(
+        hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8).digest() for index in indices
+    )
+    scores = np.frombuffer(hashes, dtype="<u8") / 2.0**64
     place = np.empty(len(labels), dtype=np.float64)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
@@ -172,8 +172,8 @@ def overlaps(data: Data) -> dict[tuple[str, str], int]:
     {('fit', 'select'): 0, ('fit', 'evaluate'): 0, ('select', 'evaluate'): 0}
     """
     digests = {
-        part.kind.name: [part.images.digest(index) for index in part.indices.tolist()]
-        for part in data.splits
+        split.kind.name: [split.images.digest(index) for index in split.indices.tolist()]
+        for split in data.splits
     }
     return {
         (first, second): sum(map(set(digests[first]).__contains__, digests[second]))

@@ -32,7 +32,7 @@ from nppr.bounded import (
 )
 from nppr.errors import DataError, NpprError
 
-DAMAGED = "It is incomplete or damaged: fetch it again."
+DAMAGED = "It is incomplete or damaged: download it again."
 REASON_LENGTH = 200
 GZIP_MAGIC = b"\x1f\x8b"
 OPEN_ZIPS = 4
@@ -147,7 +147,9 @@ class TarFiles(Files):
                 for number, member in enumerate(archive):
                     last = f"member {member.name}"
                     if number >= MOST_MEMBERS:
-                        raise OversizeError(f"it has over {MOST_MEMBERS} members. Fetch it again.")
+                        raise OversizeError(
+                            f"it has over {MOST_MEMBERS} members. Download it again."
+                        )
                     if member.isfile() and PurePosixPath(member.name).name in wanted:
                         taken = sum(map(len, contents.values())) + member.size
                         CIFAR_ARCHIVE.require(taken, "the archive up to here")
@@ -178,7 +180,7 @@ class _BoundedGzip(gzip.GzipFile):
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= self.left:
-            raise OversizeError(f"its headers take over {HEADERS} bytes. Fetch it again.")
+            raise OversizeError(f"its headers take over {HEADERS} bytes. Download it again.")
         content = super().read(size)
         self.left -= len(content)
         return content

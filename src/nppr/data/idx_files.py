@@ -77,7 +77,7 @@ def _read_array(files: Files, name: str, dimensions: int, limit: Limit) -> NDArr
         if len(body) != size:
             raise DataError(
                 f"`data` announces {shape} = {size} bytes in {where}, which has fewer or more."
-                " The file is incomplete or damaged: fetch it again."
+                " The file is incomplete or damaged: download it again."
             )
         return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 

@@ -193,8 +193,8 @@ def resize_data(data: Data, size: int | None) -> Data:
     if size is None:
         return data
 
-    def resized(part: Split[S]) -> Split[S]:
-        return replace(part, images=ResizedImages(part.images, size))
+    def resized(split: Split[S]) -> Split[S]:
+        return replace(split, images=ResizedImages(split.images, size))
 
     return replace(
         data,
@@ -254,7 +254,7 @@ def decode(image: Image, channels: int) -> Tensor:
 
 
 def _open_image(content: bytes) -> Image:
-    """A complete image of bearable size, its pixels not decoded yet."""
+    """A complete image of acceptable size, its pixels not decoded yet."""
     import PIL.Image  # slow to import
 
     try:

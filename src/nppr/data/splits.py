@@ -71,7 +71,14 @@ def choose_splits(available: Iterable[str], split: str | None) -> tuple[str, ...
 def assemble(name: str, splits: Mapping[str, Labelled], resize: int | None = None) -> Data:
     """One split, to divide three ways, or the train split and then the split to evaluate."""
     for split, labelled in splits.items():
-        _check_counts(split, labelled)
+        counts = len(labelled.images), len(labelled.labels)
+        if counts[0] != counts[1]:
+            raise DataError(
+                f"`data` must have a label for every image, got {counts[0]} images and {counts[1]}"
+                f" labels in the {split} split."
+            )
+        if not counts[0]:
+            raise DataError(f"`data` must hold images, got none in the {split} split.")
     labels, class_names = _number_labels(splits)
     for split in splits:
         check_labels(labels[split], len(class_names), split)
@@ -113,17 +120,6 @@ def three_way(labels: IntArray, shares: tuple[float, float]) -> tuple[IntArray, 
     first = round(len(labels) * shares[0])
     second = first + round(len(labels) * shares[1])
     return np.sort(order[:first]), np.sort(order[first:second]), np.sort(order[second:])
-
-
-def _check_counts(name: str, split: Labelled) -> None:
-    images, labels = len(split.images), len(split.labels)
-    if images != labels:
-        raise DataError(
-            f"`data` must have a label for every image, got {images} images and {labels} labels"
-            f" in the {name} split."
-        )
-    if not labels:
-        raise DataError(f"`data` must hold images, got none in the {name} split.")
 
 
 def _number_labels(splits: Mapping[str, Labelled]) -> tuple[dict[str, IntArray], tuple[str, ...]]:

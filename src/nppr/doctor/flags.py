@@ -39,127 +39,75 @@ def _declare(name: str, severity: Severity, meaning: str) -> str:
 
 _I, _N, _W, _S = Severity
 
-ONE_COMPONENT = _declare(
-    "one-component", _I,
-    "nearly all noise of an input comes from one component of the mixture, which may differ"
-    " between inputs",
-)  # fmt: skip
-NEARLY_DETERMINISTIC = _declare(
-    "nearly-deterministic", _I,
-    "the noise is one pattern per input, close to an attack; a floor requires randomness",
-)  # fmt: skip
-ATTACK_PARTS = _declare(
-    "attack-parts", _I, "these parts of AutoAttack need more classes; the others ran"
-)
-_declare(
-    UNRESOLVED, _I,
+# fmt: off
+ONE_COMPONENT = _declare("one-component", _I,
+    "nearly all noise of an input comes from one component of the mixture, which may differ between"
+    " inputs")
+NEARLY_DETERMINISTIC = _declare("nearly-deterministic", _I,
+    "the noise is one pattern per input, close to an attack; a floor requires randomness")
+ATTACK_PARTS = _declare("attack-parts", _I,
+    "these parts of AutoAttack need more classes; the others ran")
+_declare(UNRESOLVED, _I,
     "too few draws to tell an input's own probability from 1 - gamma: prob_acc at that gamma"
-    " describes the draws, not the input",
-)  # fmt: skip
-_declare(
-    APPROXIMATE, _N,
+    " describes the draws, not the input")
+_declare(APPROXIMATE, _N,
     "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the approximate"
-    " interval is outside the regime it was tested in; quote a guaranteed one",
-)  # fmt: skip
+    " interval is outside the regime it was tested in; quote a guaranteed one")
 PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as shown")
-RARE_PARTLY = _declare(
-    "rare-partly", _N, "the others count as never failing; allow more --rare-calls"
-)
-NO_GRADIENTS = _declare(
-    "no-gradients", _N, "skipped: the source needs gradients and the model gives none"
-)
-NO_FEATURES = _declare(
-    "no-features", _N,
+RARE_PARTLY = _declare("rare-partly", _N, "the others count as never failing; allow more --rare-calls")
+NO_GRADIENTS = _declare("no-gradients", _N,
+    "skipped: the source needs gradients and the model gives none")
+NO_FEATURES = _declare("no-features", _N,
     "the model shows no features, so the learned noise may depend on the label only; name a layer"
-    " with --features or another model with --feature-model",
-)  # fmt: skip
-NO_FIT_DATA = _declare(
-    "no-fit-data", _N,
-    "skipped: NPPR is fitted and chosen on other inputs than those evaluated, and the data have none",
-)  # fmt: skip
-CLASS_IMBALANCE = _declare(
-    "class-imbalance", _N, "the numbers mostly describe the frequent classes"
-)
-TRAIN_MODE = _declare(
-    "train-mode", _N, "it is measured in eval mode, in which a classifier is used"
-)
-FEW_DRAWS = _declare(
-    "few-draws", _N,
+    " with --features or another model with --feature-model")
+NO_FIT_DATA = _declare("no-fit-data", _N,
+    "skipped: NPPR is fitted and chosen on other inputs than those evaluated, and the data have"
+    " none")
+CLASS_IMBALANCE = _declare("class-imbalance", _N, "the numbers mostly describe the frequent classes")
+TRAIN_MODE = _declare("train-mode", _N, "it is measured in eval mode, in which a classifier is used")
+FEW_DRAWS = _declare("few-draws", _N,
     "fewer than 10 draws per input: the mean holds, but little is known about single inputs and"
-    " rare failures",
-)  # fmt: skip
-FEW_INPUTS = _declare(
-    "few-inputs", _N, "with fewer than 30 a guaranteed interval may have a half-width of 19 points"
-)
-NOT_LOGITS = _declare(
-    "not-logits", _W,
+    " rare failures")
+FEW_INPUTS = _declare("few-inputs", _N,
+    "with fewer than 30 a guaranteed interval may have a half-width of 19 points")
+NOT_LOGITS = _declare("not-logits", _W,
     "attacks and searches climb a flat loss, so AR and NPPR may be too high; give the model without"
-    " its last activation",
-)  # fmt: skip
-ZERO_GRADIENTS = _declare(
-    "zero-gradients", _W,
-    "attacks and searches have no direction to follow, so AR and NPPR may be too high",
-)  # fmt: skip
-NAN_GRADIENTS = _declare(
-    "nan-gradients", _W, "attacks and searches stop there, so AR and NPPR may be too high"
-)
-EXPLODING_GRADIENTS = _declare(
-    "exploding-gradients",
-    _W,
-    "steps along them are mostly rounding, so AR and NPPR may be too high",
-)
-ATTACK_FAILS = _declare(
-    "attack-fails-at-huge-radius", _W,
-    "an attack that may reach any image should break nearly all, so AR and NPPR may be too high",
-)  # fmt: skip
-GRADIENT_MASKING = _declare(
-    "gradient-masking",
-    _W,
-    "gradients mislead the attack, so its AR is too high; read the merged row",
-)
-ATTACK_TOO_WEAK = _declare(
-    "attack-too-weak", _W,
-    "AR of the attack is too high; read the merged row, or allow more steps and restarts",
-)  # fmt: skip
-NPPR_ABOVE_PR = _declare(
-    "nppr-above-pr", _W,
-    "the search stopped early; read the row 'nppr or noise', or raise --fit-calls",
-)  # fmt: skip
-NPPR_ABOVE_PARENT = _declare(
-    "nppr-above-parent", _W,
+    " its last activation")
+ZERO_GRADIENTS = _declare("zero-gradients", _W,
+    "attacks and searches have no direction to follow, so AR and NPPR may be too high")
+NAN_GRADIENTS = _declare("nan-gradients", _W,
+    "attacks and searches stop there, so AR and NPPR may be too high")
+EXPLODING_GRADIENTS = _declare("exploding-gradients", _W,
+    "steps along them are mostly rounding, so AR and NPPR may be too high")
+ATTACK_FAILS = _declare("attack-fails-at-huge-radius", _W,
+    "an attack that may reach any image should break nearly all, so AR and NPPR may be too high")
+GRADIENT_MASKING = _declare("gradient-masking", _W,
+    "gradients mislead the attack, so its AR is too high; read the merged row")
+ATTACK_TOO_WEAK = _declare("attack-too-weak", _W,
+    "AR of the attack is too high; read the merged row, or allow more steps and restarts")
+NPPR_ABOVE_PR = _declare("nppr-above-pr", _W,
+    "the search stopped early; read the row 'nppr or noise', or raise --fit-calls")
+NPPR_ABOVE_PARENT = _declare("nppr-above-parent", _W,
     "less noise was admitted there, so the search stopped early; read the lower number for both, or"
-    " raise --fit-calls",
-)  # fmt: skip
-OVERLAP = _declare(
-    "overlapping-splits", _S,
-    "an input that was fitted or chosen on reveals too much about itself; remove the copies",
-)  # fmt: skip
-OUT_OF_RANGE = _declare(
-    "inputs-out-of-range", _S,
-    "pixels must lie in [0, 1]; give the normalisation as --mean and --std",
-)  # fmt: skip
-LOOK_SCALED = _declare(
-    "inputs-look-scaled", _S, "the images are almost black, apparently divided by 255 twice"
-)
-MODEL_CHANGED = _declare(
-    "model-changed", _S,
-    "calls in eval mode change the model, so its answers depend on earlier calls",
-)  # fmt: skip
-RANDOMISED = _declare(
-    "randomised", _S,
+    " raise --fit-calls")
+OVERLAP = _declare("overlapping-splits", _S,
+    "an input that was fitted or chosen on reveals too much about itself; remove the copies")
+OUT_OF_RANGE = _declare("inputs-out-of-range", _S,
+    "pixels must lie in [0, 1]; give the normalisation as --mean and --std")
+LOOK_SCALED = _declare("inputs-look-scaled", _S,
+    "the images are almost black, apparently divided by 255 twice")
+MODEL_CHANGED = _declare("model-changed", _S,
+    "calls in eval mode change the model, so its answers depend on earlier calls")
+RANDOMISED = _declare("randomised", _S,
     "two passes over the same images differ beyond rounding, so a wrong answer need not be caused"
-    " by the perturbation",
-)  # fmt: skip
-BATCH_DEPENDENT = _declare(
-    "batch-dependent", _S,
+    " by the perturbation")
+BATCH_DEPENDENT = _declare("batch-dependent", _S,
     "the answer for an image depends on the other images of the batch, so the numbers depend on the"
-    " batch size",
-)  # fmt: skip
-NEAR_CHANCE = _declare(
-    "near-chance", _S,
+    " batch size")
+NEAR_CHANCE = _declare("near-chance", _S,
     "a classifier that guesses cannot lose much to noise; check the weights, the normalisation and"
-    " the order of the classes",
-)  # fmt: skip
+    " the order of the classes")
+# fmt: on
 
 GRADES = {
     Severity.SERIOUS: ("D", "a number does not mean what it states"),

@@ -8,6 +8,7 @@ Gradients: do they lead anywhere?
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -46,6 +47,20 @@ from nppr.sources import PGD
 from nppr.sources.losses import cross_entropy, margin
 from nppr.tally import IntArray
 
+PROBES = 32  # inputs that are examined, at most
+ALONE = 4  # images that are examined one by one
+NOISE_IMAGES = 8
+DARK = 0.02  # a largest pixel below this is too dark: 1/255, divided by 255 twice, is
+IMBALANCE = 3.0  # the largest class over the mean of the others, from which on it dominates
+LARGE_CLASS = 30  # inputs of a class that dominates, at least: a few more of one class are chance
+INPUTS_PER_CLASS = 10  # on average, from which on no class may be missing
+SUM_TOLERANCE = 1e-3  # how far the outputs of a softmax may be from adding up to 1, by rounding
+EXPLODING = 1e6  # Euclidean length of the gradient of the cross-entropy in an image in [0, 1]
+ZERO_SHARE = 0.5  # of the inputs without any gradient, from which on it is flagged
+ATTACKED = 16  # inputs that are attacked, at most
+STEPS = 20
+UNBROKEN_SHARE = 0.1  # of the attacked inputs, which may survive although any image can be reached
+
 
 def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[Flag, ...]:
     """Flags of a classifier on at most 32 inputs spread over the evaluate split, in a few batches.
@@ -58,41 +73,17 @@ def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[F
         return flags
     place = classifier.device or torch.get_default_device()
     x, y = (each.to(place) for each in data.evaluate.batch(_probe_positions(data)))
+    module, generator = classifier.module, torch.Generator().manual_seed(seed)
+    flags += (*_check_mode(module),)
+    before = _hashes(module)
     # Whatever a model draws at random here must not change what is measured after it.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return (*flags, *_check(classifier, x, y, data.classes, seed))
-
-
-def _check(
-    classifier: Classifier, x: Tensor, y: Tensor, classes: int, seed: int
-) -> tuple[Flag, ...]:
-    module = classifier.module
-    mode = _check_mode(module)
-    before = _hashes(module)
-    classifier = classifier.with_quirks(check_classifier(classifier, x[:2], classes))
-    generator = torch.Generator().manual_seed(seed)
-    with frozen(classifier) as model:
-        answers = (*_check_answers(model, x, generator), *_check_gradients(model, x, y, seed))
-        kept = _check_kept(module, before)
-    return (*mode, *kept, *answers)
-
-
-PROBES = 32
-"""Inputs that are examined, at most."""
-
-
-DARK = 0.02
-"""Images whose largest pixel is below this are too dark: 1/255, divided by 255 twice, is."""
-
-IMBALANCE = 3.0
-"""The largest class over the mean of the others, from which on it dominates."""
-
-LARGE_CLASS = 30
-"""Inputs of a class that dominates, at least: a few more of one class are chance."""
-
-INPUTS_PER_CLASS = 10
-"""Inputs per class on average from which on no class may be missing."""
+        if classifier.quirks is None:
+            classifier = classifier.with_quirks(check_classifier(classifier, x[:2], data.classes))
+        with frozen(classifier) as model:
+            answers = (*_check_answers(model, x, generator), *_check_gradients(model, x, y, seed))
+            return (*flags, *_check_kept(module, before), *answers)
 
 
 def check_inputs(data: Data) -> tuple[Flag, ...]:
@@ -107,20 +98,19 @@ def _probe_positions(data: Data) -> IntArray:
     return np.unique(np.linspace(0, len(data.evaluate) - 1, PROBES).astype(np.int64))
 
 
-def _check_pixels(x: Tensor) -> tuple[Flag, ...]:
+def _check_pixels(x: Tensor) -> Iterator[Flag]:
     """Flags of images `(B, C, H, W)` as they were loaded."""
     low, high = (float(bound) for bound in torch.aminmax(x))  # NaN anywhere makes both NaN
     if not (low >= -RANGE_TOLERANCE and high <= 1 + RANGE_TOLERANCE):
-        found = f"pixels from {low:.3g} to {high:.3g}"
-        if _standardised(x):
-            found += ", apparently normalised already"
-        return (flag(OUT_OF_RANGE, found),)
-    if high < DARK:
-        return (flag(LOOK_SCALED, f"the largest pixel is {high:.2g}"),)
-    return ()
+        mean, std = float(x.mean()), float(x.std())
+        standardised = math.isfinite(mean) and low < 0 and abs(mean) < 1 and 0.5 < std < 2
+        hint = ", apparently normalised already" if standardised else ""
+        yield flag(OUT_OF_RANGE, f"pixels from {low:.3g} to {high:.3g}{hint}")
+    elif high < DARK:
+        yield flag(LOOK_SCALED, f"the largest pixel is {high:.2g}")
 
 
-def _check_balance(data: Data) -> tuple[Flag, ...]:
+def _check_balance(data: Data) -> Iterator[Flag]:
     """A class that dominates the evaluate split, or one that is missing there."""
     counts: IntArray = np.bincount(data.evaluate.labels, minlength=data.classes)
     largest = int(counts.argmax())
@@ -128,18 +118,11 @@ def _check_balance(data: Data) -> tuple[Flag, ...]:
     others = (int(counts.sum()) - most) / (data.classes - 1)
     missing = int((counts == 0).sum())
     if most >= LARGE_CLASS and most > IMBALANCE * others:
-        found = f"{most:,} inputs of class {data.class_names[largest]!r}, {others:.1f} of another"
+        name = data.class_names[largest]
+        found = f"{most:,} inputs of class {name!r}, {others:.1f} of another class on average"
+        yield flag(CLASS_IMBALANCE, found)
     elif missing and counts.mean() >= INPUTS_PER_CLASS:
-        found = f"{missing:,} of {data.classes:,} classes have no input"
-    else:
-        return ()
-    return (flag(CLASS_IMBALANCE, found),)
-
-
-def _standardised(x: Tensor) -> bool:
-    """Negative pixels, a mean near 0 and a standard deviation near 1."""
-    mean, std = float(x.mean()), float(x.std())
-    return math.isfinite(mean) and float(x.min()) < 0 and abs(mean) < 1 and 0.5 < std < 2
+        yield flag(CLASS_IMBALANCE, f"{missing:,} of {data.classes:,} classes have no input")
 
 
 def _hashes(module: nn.Module | None) -> dict[str, bytes]:
@@ -155,16 +138,15 @@ def _hashes(module: nn.Module | None) -> dict[str, bytes]:
     }
 
 
-def _check_mode(module: nn.Module | None) -> tuple[Flag, ...]:
+def _check_mode(module: nn.Module | None) -> Iterator[Flag]:
     """Whether the model, or a layer of it, was given in training mode."""
     layers = [] if module is None else list(module.modules())
     training = sum(layer.training for layer in layers)
-    if not training:
-        return ()
-    return (flag(TRAIN_MODE, f"{training:,} of {len(layers):,} layers are in training mode"),)
+    if training:
+        yield flag(TRAIN_MODE, f"{training:,} of {len(layers):,} layers are in training mode")
 
 
-def _check_kept(module: nn.Module | None, before: dict[str, bytes]) -> tuple[Flag, ...]:
+def _check_kept(module: nn.Module | None, before: dict[str, bytes]) -> Iterator[Flag]:
     """What calls in eval mode have changed, mode included."""
     after = _hashes(module)
     changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -174,52 +156,38 @@ def _check_kept(module: nn.Module | None, before: dict[str, bytes]) -> tuple[Fla
         found.append(f"{', '.join(changed[:3])}{' and others' * (len(changed) > 3)} changed")
     if switched:
         found.append(f"{len(switched):,} layers went into training mode")
-    return (flag(MODEL_CHANGED, ", ".join(found)),) if found else ()
+    if found:
+        yield flag(MODEL_CHANGED, ", ".join(found))
 
 
-ALONE = 4
-"""Images that are examined one by one."""
-
-NOISE_IMAGES = 8
-
-SUM_TOLERANCE = 1e-3
-"""How far the outputs of an image may be from adding up to 1, as rounding of a softmax."""
-
-
+@torch.no_grad()
 def _check_answers(
     model: FrozenClassifier, x: Tensor, generator: torch.Generator
-) -> tuple[Flag, ...]:
-    """Flags of the outputs for images `(B, C, H, W)`; `generator` draws images of noise."""
-    with torch.no_grad():
-        logits = model.logits(x)
-        again = model.logits(x)
-        if not _agree(logits, again):
-            unstable: tuple[Flag, ...] = (flag(RANDOMISED, _difference(logits, again)),)
-        else:
-            unstable = _check_batch(model, x, logits)
-        strange = model.logits(_strange(x, generator))
-    return (*unstable, *_check_logits(torch.cat([logits, strange])))
+) -> Iterator[Flag]:
+    """Flags of the outputs for images `(B, C, H, W)`; `generator` draws images of noise.
+
+    An image alone, or twice for a model that needs two, must have the logits it has in a batch.
+    """
+    logits = model.logits(x)
+    again = model.logits(x)
+    if not _agree(logits, again):
+        yield flag(RANDOMISED, _difference(logits, again))
+    else:
+        alone = torch.cat([model.logits(image) for image in x[:ALONE].split(1)])
+        if not _agree(logits[:ALONE], alone):
+            yield flag(BATCH_DEPENDENT, _difference(logits[:ALONE], alone))
+    yield from _check_logits(torch.cat([logits, model.logits(_strange(x, generator))]))
 
 
-def _check_batch(model: FrozenClassifier, x: Tensor, logits: Tensor) -> tuple[Flag, ...]:
-    """Whether an image alone (or twice, for a model that needs two) has other logits."""
-    some = x[:ALONE]
-    alone = torch.cat([model.logits(image) for image in some.split(1)])
-    if _agree(logits[: len(some)], alone):
-        return ()
-    return (flag(BATCH_DEPENDENT, _difference(logits[: len(some)], alone)),)
-
-
-def _check_logits(outputs: Tensor) -> tuple[Flag, ...]:
+def _check_logits(outputs: Tensor) -> Iterator[Flag]:
     """Whether outputs `(N, classes)` for many kinds of image are probabilities."""
     inside = bool(((outputs >= 0) & (outputs <= 1 + SUM_TOLERANCE)).all())
     if not inside or bool((outputs == outputs[0]).all()):
-        return ()
+        return
     if bool(((outputs.sum(1) - 1).abs() <= SUM_TOLERANCE).all()):
-        found = "the outputs lie in [0, 1] and add up to 1, as those of a softmax"
+        yield flag(NOT_LOGITS, "the outputs lie in [0, 1] and add up to 1, as those of a softmax")
     else:
-        found = "the outputs lie in [0, 1], as those of a sigmoid"
-    return (flag(NOT_LOGITS, found),)
+        yield flag(NOT_LOGITS, "the outputs lie in [0, 1], as those of a sigmoid")
 
 
 def _strange(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -238,18 +206,6 @@ def _agree(first: Tensor, second: Tensor) -> bool:
 def _difference(first: Tensor, second: Tensor) -> str:
     largest, difference = float(first.abs().max()), float((first - second).abs().max())
     return f"logits of at most {largest:.3g} differ by {difference:.3g}"
-
-
-EXPLODING = 1e6
-"""Euclidean length of the gradient of the cross-entropy in an image in [0, 1] that is too long."""
-
-ZERO_SHARE = 0.5
-"""Share of the inputs without any gradient from which on it is flagged."""
-
-ATTACKED = 16
-STEPS = 20
-UNBROKEN_SHARE = 0.1
-"""Share of the attacked inputs that may survive although any image can be reached."""
 
 
 def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -> tuple[Flag, ...]:
@@ -271,7 +227,7 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
         return (Flag(id=NO_GRADIENTS, source=None, message=message),)
 
 
-def _check_sizes(steepness: Tensor, slope: Tensor) -> tuple[Flag, ...]:
+def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:
     """Gradients of the cross-entropy and of the margin, both `(B, D)`.
 
     The cross-entropy of an input that is classified with certainty has an honest gradient of 0; that of
@@ -279,33 +235,31 @@ def _check_sizes(steepness: Tensor, slope: Tensor) -> tuple[Flag, ...]:
     """
     broken = ~(torch.isfinite(steepness) & torch.isfinite(slope)).all(1)
     if bool(broken.any()):
-        return (flag(NAN_GRADIENTS, f"{_share(broken)} have gradients that are NaN or Inf"),)
-    flags = []
+        yield flag(NAN_GRADIENTS, f"{_share(broken)} have gradients that are NaN or infinite")
+        return
     nothing = (steepness == 0).all(1) & (slope == 0).all(1)
     if float(nothing.float().mean()) >= ZERO_SHARE:
-        flags.append(flag(ZERO_GRADIENTS, f"{_share(nothing)} have a gradient of exactly 0"))
+        yield flag(ZERO_GRADIENTS, f"{_share(nothing)} have a gradient of exactly 0")
     longest = float(steepness.double().norm(dim=1).max())
     if longest > EXPLODING:
-        flags.append(flag(EXPLODING_GRADIENTS, f"a gradient has length {longest:.2g}"))
-    return tuple(flags)
+        yield flag(EXPLODING_GRADIENTS, f"a gradient has length {longest:.2g}")
 
 
 def _check_attack(
     model: FrozenClassifier, x: Tensor, y: Tensor, correct: Tensor, seed: int
-) -> tuple[Flag, ...]:
+) -> Iterator[Flag]:
     """PGD that may reach any image, from the image itself: only gradients can lead it away."""
     rows = correct.nonzero().flatten()[:ATTACKED]
     if not len(rows):
-        return ()
+        return
     x, y = x[rows], y[rows]
     draws = DrawBlock(seed, "check", tuple(range(len(x))), 0, 1, x.device, 1)
     attack = PGD(Budget.linf(1.0), steps=STEPS, random_start=False)
     found = perturbed(x, attack.perturb(model, x, y, draws)[:, 0])
     with torch.no_grad():
         survived = model.logits(found).argmax(1) == y
-    if float(survived.float().mean()) <= UNBROKEN_SHARE:
-        return ()
-    return (flag(ATTACK_FAILS, f"{_share(survived)} withstand {STEPS} steps of PGD of radius 1"),)
+    if float(survived.float().mean()) > UNBROKEN_SHARE:
+        yield flag(ATTACK_FAILS, f"{_share(survived)} withstand {STEPS} steps of PGD of radius 1")
 
 
 def _share(chosen: Tensor) -> str:

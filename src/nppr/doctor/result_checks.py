@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 
@@ -32,17 +31,14 @@ from nppr.report.model import Flag, Result
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import accuracy
-from nppr.tally import BoolArray, Evaluate, Metric, Tally
+from nppr.tally import Evaluate, Metric, Tally
 
-FEWEST_DRAWS = 10
-"""With 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)."""
-
-FEWEST_INPUTS = 30
-"""With 30 inputs, half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)."""
-
+FEWEST_DRAWS = 10  # with 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)
+FEWEST_INPUTS = 30  # half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)
+FEWEST_BROKEN = 3  # in spite of the attack: at the border of a ball some inputs break by chance
 ONE_WEIGHT = 0.99
-LEAST_SPREAD = 0.1
-"""Standard deviation of a pixel over the radius; that of Uniform noise is 0.58."""
+LEAST_SPREAD = 0.1  # standard deviation of a pixel over the radius; that of Uniform noise is 0.58
+CRITICAL = 1.645  # standard errors that a normal variable exceeds with a probability of 5 %
 
 
 def check_results(
@@ -115,13 +111,6 @@ def _check_distributions(distributions: Sequence[DistributionRecord]) -> Iterato
             yield flag(NEARLY_DETERMINISTIC, spread, each.name)
 
 
-FEWEST_BROKEN = 3
-"""Inputs that must be broken in spite of the attack: at the border of a ball some are by chance."""
-
-CRITICAL = 1.645
-"""Standard errors that a normal variable exceeds with a probability of 5 %."""
-
-
 def _check_attacks(
     sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> Iterator[Flag]:
@@ -137,7 +126,7 @@ def _check_attacks(
         if not (learned or masked):
             continue
         attacks = [
-            tallies[each.name]
+            tallies[each.name].unbroken
             for each in measured
             if each.metric is Metric.AR
             and each.budget == source.budget
@@ -145,22 +134,14 @@ def _check_attacks(
         ]
         if not attacks:
             continue
-        unbroken = _unbroken(attacks)
-        broken = int((unbroken & ~tallies[source.name].unbroken).sum())
+        tally = tallies[source.name]
+        broken = int((tally.clean_correct & np.all(attacks, axis=0) & ~tally.unbroken).sum())
         if broken >= (1 if learned else FEWEST_BROKEN):
             what = "a learned draw" if learned else source.name
             inputs = "1 input" if broken == 1 else f"{broken:,} inputs"
             which = "attack" if learned else "gradient attack"
             name = ATTACK_TOO_WEAK if learned else GRADIENT_MASKING
             yield flag(name, f"{what} breaks {inputs} that no {which} broke", source.name)
-
-
-def _unbroken(attacks: Sequence[Tally[Evaluate]]) -> BoolArray:
-    """Clean-correct inputs that none of the attacks broke."""
-    found: BoolArray = attacks[0].clean_correct & reduce(
-        np.logical_and, (tally.unbroken for tally in attacks)
-    )
-    return found
 
 
 def _check_nesting(

@@ -17,15 +17,13 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.errors import SpecError
 from nppr.noise.covariance import make_covariance
-from nppr.noise.family import Family, Rule, Temperatures
+from nppr.noise.family import FLOOR_NOISE, Family, Rule, Temperatures
 from nppr.noise.mixture import Context, Given, Mixture
 from nppr.noise.upsample import make_upsampler
 from nppr.random_draws import DrawBlock
 
 NOISE = "learned"
 COMPONENT = "learned/component"
-FLOOR = "uniform"
-"""The stream of the source `uniform`: with rho = 1 both are the same noise, draw by draw."""
 
 FULL_SCALE = -8.0
 """Start of the scale: s = exp(-softplus(-8)) = 0.9997."""
@@ -34,7 +32,7 @@ FULL_SCALE = -8.0
 class Distribution(nn.Module):
     """Perturbations of images of `shape` (C, H, W).
 
-    `rule` says how components are chosen: by the weights, the one of the largest weight in each
+    `rule` is how components are chosen: by the weights, the one of the largest weight in each
     context, or the one `chosen` for each class (one in all for noise that does not see the label).
     """
 
@@ -87,7 +85,7 @@ class Distribution(nn.Module):
     def exact(self, context: Context, draws: DrawBlock, budget: Budget) -> Tensor:
         """Perturbations as they are measured, `(B, S, C, H, W)`."""
         if self.family.floor == 1:
-            return budget.uniform(draws, FLOOR, self.shape)
+            return budget.uniform(draws, FLOOR_NOISE, self.shape)
         given = self.mixture(context)
         size = self.mixture.covariance.noise_size(1)
         latent = given.exact(self.choose(given, context, draws), draws.normal(NOISE, (size,)))
@@ -138,4 +136,4 @@ class Distribution(nn.Module):
         rho = self.family.floor
         if rho == 0:
             return delta
-        return (1 - rho) * delta + rho * budget.uniform(draws, FLOOR, self.shape)
+        return (1 - rho) * delta + rho * budget.uniform(draws, FLOOR_NOISE, self.shape)

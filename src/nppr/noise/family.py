@@ -13,6 +13,9 @@ from typing import Any
 from nppr.errors import SpecError, unknown
 from nppr.noise.covariance import check_covariance
 
+FLOOR_NOISE = "uniform"
+"""The source that the floor mixes in, whose stream it draws from: with rho = 1 both are the same."""
+
 UPSAMPLERS = ("none", "bicubic", "trainable", "multiscale")
 
 KEYS_KERNEL = -0.5

@@ -72,7 +72,7 @@ def route_by_label(distribution: Distribution) -> None:
 
 @torch.no_grad()
 def route_by_features(distribution: Distribution, features: Tensor, labels: Tensor) -> None:
-    """The same by the feature head: features `(N, F)` tell the class of most inputs."""
+    """The same by the feature head: features `(N, F)` reveal the class of most inputs."""
     mixture = distribution.mixture
     seen = mixture.shared((features - mixture.feature_mean) * mixture.feature_scale)
     mixture.input_weights.weight.copy_(_ridge(seen, _wanted(distribution, labels)).T)

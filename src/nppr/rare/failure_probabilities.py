@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.special import logsumexp
 
 from nppr.classifiers import Prepared
 from nppr.data import Split
@@ -194,7 +194,7 @@ def _combine_runs(rows: Sequence[Sequence[Levels]]) -> tuple[FloatArray, FloatAr
     each = np.array([[run.log_p for run in row] for row in rows])
     ideal = np.array([[run.variance for run in row] for row in rows]).mean(1)
     replicates = each.shape[1]
-    log_p = logsumexp(each, axis=1) - math.log(replicates)
+    log_p = scipy.special.logsumexp(each, axis=1) - math.log(replicates)
     return log_p, np.sqrt(np.maximum(each.var(1, ddof=1), ideal) / replicates)
 
 

@@ -8,12 +8,12 @@ from nppr.report.per_input import PerInput, per_input_of
 from nppr.report.report import Report
 from nppr.report.results_table import bounds_table, spectrum_table, table_of
 from nppr.report.run_files import RunFiles, read_model, read_report, read_run, write_rendered
-from nppr.report.tables import FORMATS, Cell, Column, Table, formats_of, md_text
+from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
 
 __all__ = [
     "FORMATS", "SHARES", "Cell", "Column", "Draws", "Evidence", "Flag", "Key", "PerInput",
     "Report", "ReportRecord", "Result", "RunFiles", "Table", "Worst", "bounds_table",
-    "formats_of", "headlines", "lines_of", "md_text", "per_input_of", "read_model",
+    "headlines", "lines_of", "md_text", "per_input_of", "read_model",
     "read_report", "read_run", "shares_of", "spectrum_table", "table_of", "write_evidence",
     "write_rendered", "write_whole",
 ]  # fmt: skip

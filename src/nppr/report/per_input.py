@@ -6,12 +6,12 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nppr.data import require
 from nppr.errors import DataError, RunFolderError
 from nppr.records import write_whole
 from nppr.statistics import per_input as intervals
@@ -63,8 +63,8 @@ class PerInput:
     def to_parquet(self, path: str | Path) -> None:
         """Write the columns at full precision as parquet; needs the extra `parquet`."""
         try:
-            arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
-        except DataError as error:
+            arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        except ImportError as error:
             raise DataError(
                 "`per_input` as parquet needs the package pyarrow, which cannot be imported."
                 " Install it: pip install 'nppr[parquet]'"

@@ -7,7 +7,6 @@ from pydantic import PrivateAttr
 from nppr.errors import RunFolderError
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
-from nppr.report.page import fragment_of, page_of
 from nppr.report.per_input import PerInput
 from nppr.report.results_table import as_text
 
@@ -40,7 +39,11 @@ class Report(ReportRecord):
 
     def to_html(self) -> str:
         """The page for readers: one HTML file that needs no network."""
+        from nppr.report.page import page_of  # most runs show no page
+
         return page_of(self, self._per_input, self._evidence)
 
     def _repr_html_(self) -> str:
+        from nppr.report.page import fragment_of
+
         return fragment_of(self)

@@ -29,8 +29,8 @@ _SIGNS = {Direction.UPPER_BOUND: "≤ ", Direction.LOWER_BOUND: "≥ "}
 _EMPTY = Cell(None, "")
 _BAR = 20
 
-_SHORT = {Metric.CORRUPTION: "corrupted"}
-"""Names that would not leave room for the others on a line of 80 letters."""
+_NAMES = {metric: metric.value for metric in Metric} | {Metric.CORRUPTION: "corrupted"}
+"""Metrics in a table; a longer name would not leave room for the others on a line of 80 letters."""
 
 _LEGEND = {
     Metric.PR: "fraction of correct draws, mean over the clean-correct inputs",
@@ -40,11 +40,6 @@ _LEGEND = {
     Metric.BOUND: "lower bound, noise of density up to c times {reference}; test set",
     Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: by the clean loss",
 }
-
-
-def label_of(metric: Metric) -> str:
-    """The name of a metric in a table."""
-    return _SHORT.get(metric, metric.value)
 
 
 def sign_of(row: Result) -> str:
@@ -125,7 +120,7 @@ def _bar(_: Numbers, row: Result) -> Cell:
 
 
 RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
-    (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, label_of(row.metric))),
+    (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
     (Column("source", "source"), lambda _, row: Cell.of(row.name)),
     (Column("value", "value{unit}", number=True), _value),
     (Column("interval", "{level} interval", number=True, interval=True), _interval),
@@ -268,7 +263,7 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
     named = " or ".join(dict.fromkeys(row.reference for row in bounds_of(report) if row.reference))
     reference = f"that of {named} noise" if named else "the reference's"
     return {
-        label_of(metric): words.format(reference=reference)
+        _NAMES[metric]: words.format(reference=reference)
         for metric, words in _LEGEND.items()
         if metric in present
     }

@@ -18,7 +18,6 @@ from nppr.records import write_whole
 from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
 from nppr.report.model import SCHEMA_VERSION, ReportRecord, Result
-from nppr.report.page import page_figures, render
 from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
 from nppr.report.report import Report
 
@@ -160,8 +159,9 @@ def write_rendered(
         manifest.add(files.path / PAGE, *images)
     written = []
     if page:
+        from nppr.report.page import render  # most runs show no page
+
         path = out or files.path / PAGE
-        text = render(files.report, files.per_input, files.evidence, page_figures(drawn))
-        write_whole(path, text)
+        write_whole(path, render(files.report, files.per_input, files.evidence, drawn))
         written.append(path)
     return written + (save(drawn, folder, figures) if figures else [])

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,8 +18,6 @@ from markupsafe import Markup
 from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
-
-from nppr.errors import unknown
 
 Value = str | int | float | bool | tuple[float, float] | None
 
@@ -140,13 +138,12 @@ class Table:
     def to_html(self, label: str, name: str = "") -> Markup:
         """The table in a region that scrolls; `label` describes it, `name` is its id."""
         shown = self._with([column.page for column in self.columns]).printed
-        head = _joined(
-            Markup('<th scope="col"{}>{}</th>').format(
-                Markup(' class="n"') if column.number else "", column.heading
-            )
-            for column in shown.columns
+        number = Markup(' class="n"')
+        head = Markup("").join(
+            Markup('<th scope="col"{}>{}</th>').format(number if c.number else "", c.heading)
+            for c in shown.columns
         )
-        rows = _joined(shown._html_row(number) for number in range(len(shown.rows)))
+        rows = Markup("").join(shown._html_row(at) for at in range(len(shown.rows)))
         return Markup(
             '<div class="scroll" role="region" aria-label="{}" tabindex="0">\n'
             '<table class="sortable"{}>\n<thead><tr>{}</tr></thead>\n'
@@ -166,19 +163,16 @@ class Table:
         shown = self._in_files().printed
         aligned = "".join("r" if column.number else "l" for column in shown.columns)
         head = [latex_text(column.heading) for column in shown.columns]
-        rows = [
-            [_latex_cell(*pair) for pair in zip(shown.columns, row, strict=True)]
-            for row in shown.rows
-        ]
+        rows = [map(_latex_cell, shown.columns, row) for row in shown.rows]
         lines = [
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{latex_text(self.caption)}}}",
             rf"\begin{{tabular}}{{{aligned}}}",
             r"\toprule",
-            _latex_row(head),
+            " & ".join(head) + r" \\",
             r"\midrule",
-            *(_latex_row(row) for row in rows),
+            *(" & ".join(row) + r" \\" for row in rows),
             r"\bottomrule",
             r"\end{tabular}",
             r"\end{table}",
@@ -191,7 +185,7 @@ class Table:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self._names())
         for record in self._records():
-            writer.writerow([_csv_cell(value) for value in record.values()])
+            writer.writerow(str(v).lower() if isinstance(v, bool) else v for v in record.values())
         return text.getvalue()
 
     def to_json(self) -> str:
@@ -216,7 +210,7 @@ class Table:
 
     def _html_row(self, number: int) -> Markup:
         classes = ["first"] * self._starts_group(number) + ["headline"] * (number == self.marked)
-        cells = _joined(map(_html_cell, self.columns, self.rows[number]))
+        cells = Markup("").join(map(_html_cell, self.columns, self.rows[number]))
         return Markup('<tr class="{}">{}</tr>\n').format(" ".join(classes), cells)
 
     def _names(self) -> list[str]:
@@ -248,16 +242,6 @@ FORMATS: Mapping[str, Callable[[Table], str]] = {
 """The renderings of a table in files, by the names of the command line."""
 
 
-def formats_of(text: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Names of formats separated by commas, each once and in the order given."""
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    known = tuple(known)
-    for name in names:
-        if name not in known:
-            raise unknown("format", name, known)
-    return names
-
-
 def latex_text(text: str) -> str:
     r"""Plain text as LaTeX.
 
@@ -280,10 +264,6 @@ def _one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def _joined(parts: Iterable[Markup]) -> Markup:
-    return Markup("").join(parts)
-
-
 def _html_cell(column: Column, cell: Cell) -> Markup:
     """A cell sorts by its value, an interval by its upper end."""
     if not column.number:
@@ -299,16 +279,6 @@ def _latex_cell(column: Column, cell: Cell) -> str:
     return _RANGE.sub("--", _MINUS.sub("$-$", text)) if column.number else text
 
 
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
 def _marked(escape: Callable[[str], str], cell: Cell, before: str, after: str) -> str:
     text = escape(cell.text)
     return f"{before}{text}{after}" if cell.strong and text else text
-
-
-def _csv_cell(value: Value) -> str:
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -112,7 +112,7 @@ class StateFile:
     """Where the state of one fit is kept, on a timer and when it is interrupted.
 
     It holds no clock times, and a continued fit takes the same steps, so that it ends in the same
-    bytes. `identity` is that of the fit: the state of another one is not used.
+    bytes. `identity` is that of the run: the state of another one is not used.
     """
 
     path: Path
@@ -128,19 +128,23 @@ class StateFile:
         if state.snapshot is not None:
             tensors |= add_prefix("snapshot/", state.snapshot.state_dict())
         tensors |= add_prefix("optimiser/", optimiser_tensors(state.optimiser))
-        record = {"identity": self.identity, "loss": state.loss, "pr": state.pr}
+        record = {"identity": self._whole_identity, "loss": state.loss, "pr": state.pr}
         write_record(self.path, tensors, record)
         self._saved = time.monotonic()
 
     def restore(self, state: FitState) -> None:
         """Bring a fresh state to where the file is, if there is one of this fit."""
         found = read_stage(self.path)
-        if found is None or found[1].get("identity") != self.identity:
+        if found is None or found[1].get("identity") != self._whole_identity:
             return
         try:
             _restore(state, *found)
         except UNREADABLE as error:
             raise unreadable_stage(self.path, error) from error
+
+    @property
+    def _whole_identity(self) -> str:
+        return f"{self.identity} {self.path.name}"
 
 
 def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:

@@ -163,12 +163,10 @@ class Search:
         path = self.folder / f"{slug}.done.safetensors" if self.folder else None
         done = load_finished(path, self.identity, self.classifier.device) if path else None
         if done is None:
-            file = None
-            if self.folder:
-                name = f"{slug}.state.safetensors"
-                file = StateFile(self.folder / name, f"{self.identity} {name}")
-                if self.before_write and world().is_first:
-                    self.before_write(file.path, path)
+            state_path = path.with_name(f"{slug}.state.safetensors") if path else None
+            file = StateFile(state_path, self.identity) if state_path else None
+            if self.before_write and file and world().is_first:
+                self.before_write(file.path, path)
             state = self._fit(stage, parents, seed, file)
             done = self._choose(stage, state, parents)
             if path and file and world().is_first:

@@ -76,21 +76,24 @@ class AutoAttack(Source, kind="autoattack"):
         """A perturbation that breaks each input, or none where nothing did, `(B, 1, C, H, W)`."""
         with torch.no_grad():
             classes = model.logits(x[:2]).shape[1]
-        with _quietly(x.device):
-            attack = self._standard(model, classes, draws.seed, x.device)
+        from nppr.sources.custom import AsModule  # not before PyTorch is needed
+
+        module = AsModule(model)
+        with _quietly(x.device), module.kept():
+            attack = self._standard(module, classes, draws.seed, x.device)
             found: Tensor = attack.run_standard_evaluation(
                 x.contiguous(), y, batch_size=self.batch
             )[0]
         return (found - x).unsqueeze(1)
 
-    def _standard(self, model: FrozenModel, classes: int, seed: int, device: torch.device) -> Any:
+    def _standard(
+        self, module: torch.nn.Module, classes: int, seed: int, device: torch.device
+    ) -> Any:
         """Pyautoattack's standard version, aimed at the classes there are."""
         import pyautoattack
 
-        from nppr.sources.custom import AsModule
-
         made = pyautoattack.AutoAttack(
-            AsModule(model),
+            module,
             norm={"linf": "Linf", "l2": "L2"}[self.budget.norm.name],
             eps=self.budget.radius,
             seed=seed,

@@ -33,7 +33,7 @@ SMALLEST = 2.0**-25
 class Noise(Source, ABC):
     """Noise that sees neither the input nor the classifier."""
 
-    is_fixed_noise = is_reference = default = True
+    is_fixed_noise = True
 
     budget: Budget
     scale: float = 1.0
@@ -63,6 +63,8 @@ class Noise(Source, ABC):
 class Gaussian(Noise, kind="gaussian"):
     """Independent normal noise in every pixel."""
 
+    is_reference = default = True
+
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
         return draws.normal("gaussian", shape).mul_(self.pixel_scale(shape))
 
@@ -70,6 +72,8 @@ class Gaussian(Noise, kind="gaussian"):
 @dataclass(frozen=True)
 class Uniform(Noise, kind="uniform"):
     """Uniform noise in the ball, shrunk or stretched by `scale`."""
+
+    is_reference = default = True
 
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
         noise = self.budget.uniform(draws, "uniform", shape)
@@ -80,7 +84,7 @@ class Uniform(Noise, kind="uniform"):
 class Laplace(Noise, kind="laplace"):
     """Independent Laplace noise in every pixel: `-b sign(u) log|u|` with u uniform in [-1, 1)."""
 
-    folds_uniform = True
+    is_reference = default = folds_uniform = True
 
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
         u = draws.uniform("laplace", shape).mul_(2).sub_(1)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import special
+import scipy
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting_lower
@@ -153,7 +153,7 @@ def conservative_scores(draws: int, c: float) -> FloatArray:
     held = min(math.ceil(c) - 1, draws // 2)
     rest = draws - held
     k = np.arange(draws + 1)
-    log = special.gammaln
+    log = scipy.special.gammaln
     with np.errstate(invalid="ignore"):
         kept = log(rest + 1) - log(rest - k + 1) - log(draws + 1) + log(draws - k + 1)
     return np.where(k <= rest, np.exp(kept), 0.0) * (1 - c * k / rest)

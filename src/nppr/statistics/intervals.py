@@ -3,7 +3,8 @@
 `x` holds one number in [0, 1] per input, drawn independently: inputs are the sampling unit. Draws of
 one input are not independent of each other, so they are never pooled with those of other inputs.
 
-Quantiles come from `scipy.special`: importing `scipy.stats` would take longer than most intervals.
+Quantiles come from `scipy.special`, which SciPy imports at its first use: importing `scipy.stats` would
+take longer than most intervals.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from nppr.errors import SpecError
 from nppr.tally import BoolArray, FloatArray, IntArray
@@ -47,8 +48,8 @@ def clopper_pearson(successes: IntArray, draws: IntArray | int, confidence: floa
     tail = (1 - confidence) / 2
     failures = draws - successes
     with np.errstate(invalid="ignore"):
-        low = special.betaincinv(successes, failures + 1, tail)
-        high = special.betaincinv(successes + 1, failures, 1 - tail)
+        low = scipy.special.betaincinv(successes, failures + 1, tail)
+        high = scipy.special.betaincinv(successes + 1, failures, 1 - tail)
     return np.stack([np.where(successes == 0, 0.0, low), np.where(failures == 0, 1.0, high)])
 
 
@@ -88,14 +89,14 @@ def simultaneous_upper(count: IntArray, draws: IntArray | int, confidence: float
 def exact_upper(count: IntArray, draws: IntArray | int, error: float) -> FloatArray:
     """`clopper_pearson_upper` by its error, which keeps its digits where it is tiny."""
     with np.errstate(invalid="ignore"):
-        high = special.betainccinv(count + 1, draws - count, error)
+        high = scipy.special.betainccinv(count + 1, draws - count, error)
     return np.where(count == draws, 1.0, np.minimum(high, 1.0))
 
 
 def exact_lower(count: IntArray, draws: IntArray | int, error: float) -> FloatArray:
     """`clopper_pearson_lower` by its error, which keeps its digits where it is tiny."""
     with np.errstate(invalid="ignore"):
-        low = special.betaincinv(count, draws - count + 1, error)
+        low = scipy.special.betaincinv(count, draws - count + 1, error)
     return np.where(count == 0, 0.0, np.maximum(low, 0.0))
 
 
@@ -110,7 +111,7 @@ def wilson(successes: IntArray, draws: IntArray | int, confidence: float) -> Flo
     >>> wilson(np.array([5]), 10, 0.95).round(4).tolist()
     [[0.2366], [0.7634]]
     """
-    z = -float(special.ndtri(check_confidence(confidence) / 2))
+    z = -float(scipy.special.ndtri(check_confidence(confidence) / 2))
     draws = np.asarray(draws)
     p = successes / draws
     centre = (p + z**2 / (2 * draws)) / (1 + z**2 / draws)
@@ -139,7 +140,7 @@ def half_width(x: FloatArray, confidence: float) -> float:
 
 def student_quantile(confidence: float, freedom: float) -> float:
     """The t for which `[-t, t]` has probability `confidence`, with `freedom` degrees of freedom."""
-    return float(special.stdtrit(freedom, (1 + confidence) / 2))
+    return float(scipy.special.stdtrit(freedom, (1 + confidence) / 2))
 
 
 def empirical_bernstein(x: FloatArray, confidence: float) -> Interval:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import (
@@ -208,7 +208,7 @@ def exceeds_approximately(a: FloatArray, b: FloatArray) -> float:
     if spread == 0:
         return 0.0 if difference[0] > 0 else 1.0
     t = float(difference.mean()) * math.sqrt(len(difference)) / spread
-    return float(special.stdtr(len(difference) - 1, -t))
+    return float(scipy.special.stdtr(len(difference) - 1, -t))
 
 
 def binomial_pvalues(wrong: IntArray, draws: IntArray | int, gamma: float) -> FloatArray:

@@ -10,7 +10,7 @@ import math
 from enum import StrEnum
 
 import numpy as np
-from scipy import special
+import scipy
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import (
@@ -59,10 +59,10 @@ def mixture_sequence(
     successes, draws = np.broadcast_arrays(successes, draws)
     failures = draws - successes
     needed = math.log(1 / check_confidence(confidence)) + _COUNT_MARGIN
-    mixed = special.betaln(a + successes, b + failures) - special.betaln(a, b)
+    mixed = scipy.special.betaln(a + successes, b + failures) - scipy.special.betaln(a, b)
 
     def excluded(p: FloatArray) -> BoolArray:
-        likelihood = special.xlogy(successes, p) + special.xlog1py(failures, -p)
+        likelihood = scipy.special.xlogy(successes, p) + scipy.special.xlog1py(failures, -p)
         return np.asarray(mixed - likelihood >= needed)
 
     share = np.where(draws == 0, 0.5, successes / np.maximum(draws, 1))
@@ -94,10 +94,10 @@ def one_sided_evidence(
     is linear in p, 1 at p = t, and rises in p because q >= t; so it is at most 1 for p <= t. The same
     holds below, with p >= t. Means of supermartingales over q are supermartingales.
     """
-    part = special.betaincc if above else special.betainc
+    part = scipy.special.betaincc if above else scipy.special.betainc
     with np.errstate(divide="ignore"):
         inside = np.log(part(a + successes, b + failures, at_least)) - np.log(part(a, b, at_least))
-    ratio = special.betaln(a + successes, b + failures) - special.betaln(a, b)
+    ratio = scipy.special.betaln(a + successes, b + failures) - scipy.special.betaln(a, b)
     boundary = successes * math.log(at_least) + failures * math.log1p(-at_least)
     return np.asarray(ratio + inside - boundary)
 
@@ -110,7 +110,7 @@ class BernoulliTest:
     VIOLATED. A verdict is final. The evidence is `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
-    >>> print(test.update(correct=10, draws=10), test.update(correct=90, draws=90))
+    >>> print(test.update(10, draws=10), test.update(90, draws=90))
     undecided holds
     """
 

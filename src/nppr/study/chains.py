@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nppr.noise.family import Dependency, Family
@@ -15,7 +15,6 @@ from nppr.search.search_settings import (
     paper_settings,
     walk,
 )
-from nppr.study.graph import digest_of
 from nppr.study.study_file import FitEntry
 
 PAPER_EPOCHS = 50
@@ -85,18 +84,13 @@ class Chain:
     seed: int
     fit: FitEntry
 
-    def digest(self, draws: int) -> str:
-        """A hash of all its settings and of the draws that it is measured with."""
-        known = {each.name: getattr(self, each.name) for each in fields(self)}
-        return digest_of({**known, "fit": self.fit.model_dump(mode="json"), "draws": draws})
-
     def family(self, member: Member) -> Family:
         """The family of a member."""
         return self.fit.family(
             member.dependency, member.components, self.covariance, self.upsampler, member.floor
         )
 
-    def settings(self, member: Member, inputs: int) -> SearchSettings:
+    def _settings(self, member: Member, inputs: int) -> SearchSettings:
         """The settings of a search up to a member, on a fit split of this many inputs."""
         given: dict[str, Any] = {"kappa": self.fit.kappa, "loss": self.loss}
         if self.fit.draws is not None:
@@ -110,7 +104,7 @@ class Chain:
         epochs = self.epochs or self.fit.epochs
         if epochs is None and self.fit.calls is None and self.fit.is_paper:
             epochs = PAPER_EPOCHS
-        calls = made.calls if self.fit.calls is None else self.fit.calls
+        calls = self.fit.calls or made.calls
         if epochs is not None:
             calls = epochs * max(recipe.inputs, inputs) * recipe.draws
         return replace(made, recipe=recipe, calls=max(calls, recipe.inputs * recipe.draws))
@@ -121,7 +115,7 @@ class Chain:
         Every family takes its share of the calls of a walk up to joint noise, whatever else is in the
         study, so that its fit does not change when the study grows.
         """
-        settings = self.settings(member, inputs)
+        settings = self._settings(member, inputs)
         if self.fit.is_paper:
             return settings, walk(settings)[0]
         share = SHARES[Dependency.JOINT][member.dependency]

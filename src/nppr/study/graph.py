@@ -2,72 +2,97 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
+from typing import ClassVar
 
-KINDS = ("train", "fit", "measure")
+from nppr.assessment.run_settings import RunSettings
+from nppr.budget import Budget
+from nppr.classifiers.training import TrainSettings
+from nppr.search.search_settings import SearchSettings, Stage
+from nppr.study.chains import Chain
+from nppr.study.resources import ClassifierSource, DataSource, digest_of
+from nppr.study.study_file import Place
 
 ALGORITHM = {"train": 1, "fit": 3, "measure": 2}
 """The version of what each kind of node computes: a change of it makes old results unused."""
 
 
-def digest_of(content: object) -> str:
-    """A hash of plain values; the order of keys does not matter.
+@dataclass(frozen=True)
+class Task:
+    """What a process needs to do a node, paths included."""
 
-    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
-    True
-    """
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """A hash of a file's bytes; a file that did not change is read once."""
-    state = path.stat()
-    return _digest_bytes(path, state.st_size, state.st_mtime_ns)
+    kind: ClassVar[str]
+    data: DataSource
+    classifier: ClassifierSource
+    device: str
+    threads: int
 
 
-@lru_cache(maxsize=256)
-def _digest_bytes(path: Path, size: int, changed: int) -> str:  # noqa: ARG001
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+@dataclass(frozen=True)
+class TrainTask(Task):
+    """Train a classifier."""
+
+    kind = "train"
+    model: str
+    settings: TrainSettings
+
+
+@dataclass(frozen=True)
+class FitTask(Task):
+    """Fit one family; `features` is the model that gives features, if it is another one."""
+
+    kind = "fit"
+    features: ClassifierSource | None
+    budget: Budget
+    seed: int
+    quantise: bool
+    search: SearchSettings
+    stage: Stage
+    fit_inputs: int
+
+
+@dataclass(frozen=True)
+class MeasureTask(Task):
+    """Measure a source, or what was fitted where `source` is None."""
+
+    kind = "measure"
+    features: ClassifierSource | None
+    budget: Budget
+    settings: RunSettings
+    source: str | None
 
 
 @dataclass(frozen=True)
 class Node:
     """One run.
 
-    `determined_by` and the hashes in `needs` (by role) make the `hash`; `task` is what a process needs
-    to do the work, paths included. `passes` are forward passes, a backward pass counted as two and a
-    half; `calls` are forward and backward passes of a fit.
+    `determined_by` and the hashes in `needs` (by role) make the `hash`. `passes` are forward passes, a
+    backward pass counted as two and a half; `calls` are forward and backward passes of a fit.
     """
 
-    kind: str
     label: str
     determined_by: Mapping[str, object]
-    needs: dict[str, str]
-    task: object = field(compare=False)
+    needs: Mapping[str, str]
+    task: Task = field(compare=False)
     passes: float = 0.0
     calls: int = 0
     speed: float | None = None
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hash", digest_of(self.key))
-
-    @property
-    def key(self) -> dict[str, object]:
-        """Everything that determines the result."""
-        return {
+        key = {
             "kind": self.kind,
             "version": ALGORITHM[self.kind],
             "determined_by": self.determined_by,
             "needs": self.needs,
         }
+        object.__setattr__(self, "hash", digest_of(key))
+
+    @property
+    def kind(self) -> str:
+        """`train`, `fit` or `measure`."""
+        return self.task.kind
 
     @property
     def seconds(self) -> float | None:
@@ -75,23 +100,26 @@ class Node:
         return None if self.speed is None else self.passes / self.speed + 0.05
 
 
-Place = Mapping[str, str | int | float]
-"""Where a measurement is on every axis."""
-
-
 @dataclass(frozen=True)
 class Cell:
-    """A measurement that tables may show: its place on every axis, its seeds and its nodes.
+    """A measurement that tables may show: its place on every axis, its seed and its nodes.
 
-    `chain` is a hash of all that nested families must share, draws and settings of the fit included.
+    `clean` is a hash of what determines the clean accuracy. Families of one `chain` that are measured
+    with the same number of draws may be nested.
     """
 
     place: Place
     seed: int
-    fit_seed: int | None
     measure: str
-    fit: str | None
-    chain: str = ""
+    clean: str
+    draws: int
+    fit: str | None = None
+    chain: Chain | None = None
+
+    @property
+    def fit_seed(self) -> int | None:
+        """The seed of the fit, if it is of learned noise."""
+        return None if self.chain is None else self.chain.seed
 
 
 @dataclass
@@ -102,13 +130,9 @@ class Graph:
     cells: list[Cell] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
-    def add(self, node: Node) -> Node:
-        """The node, or the one of the same hash that is there already."""
-        return self.nodes.setdefault(node.hash, node)
-
     def by_kind(self) -> dict[str, list[Node]]:
         """Nodes of each kind."""
-        found: dict[str, list[Node]] = {kind: [] for kind in KINDS}
+        found: dict[str, list[Node]] = {kind: [] for kind in ALGORITHM}
         for node in self.nodes.values():
             found[node.kind].append(node)
         return found

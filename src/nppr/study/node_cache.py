@@ -20,12 +20,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nppr.records import write_whole
-from nppr.study.graph import Node, digest_of, file_digest
+from nppr.study.graph import Node
+from nppr.study.resources import digest_of, file_digest
 
 RECORD = "node.json"
 LOG = "log.jsonl"
 LOCK = "lock"
-PLACE = (LOCK,)
 
 
 class Finished(BaseModel):
@@ -107,7 +107,7 @@ class NodeCache:
 
     def _clear(self, folder: Path, kept: set[Path]) -> None:
         for path in folder.iterdir():
-            if path.name in PLACE:
+            if path.name == LOCK:
                 continue
             if path.is_symlink() or not path.is_dir():
                 if path not in kept:

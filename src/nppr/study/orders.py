@@ -8,36 +8,32 @@ over all pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
 
 from nppr.noise.family import Dependency
-from nppr.search.search_settings import SearchSettings
-from nppr.sources import NPPR
 from nppr.statistics import exceeds_approximately, holm
-from nppr.study.graph import Graph, Place
-from nppr.study.plan import Task
 from nppr.study.study_records import StudyRecord
 
 ALPHA = 0.05
-POINT = 0.001
+LARGE = 0.1
+"""Percentage points above which a difference in the wrong direction is counted, chance or not."""
+
 SAME = (
     "data", "classifier", "group", "covariance", "upsampler", "loss", "feature_model", "floor",
     "epochs", "norm", "fit_radius",
 )  # fmt: skip
 
-APART = "families that are fitted one by one (preset paper) are kept in order by nothing"
-
-Member = tuple[Dependency, int]
-Members = dict[Member, StudyRecord]
+Family = tuple[Dependency, int]
+Families = dict[Family, StudyRecord]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two nested families: how much more robust the larger one came out, in points."""
+    """Two nested families: how much more robust the larger one came out, in percentage points."""
 
     kind: str
     place: dict[str, str | int | float | None]
@@ -63,7 +59,7 @@ class Orders:
     @property
     def raw(self) -> int:
         """Pairs in which the larger family is more than 0.1 point more robust, chance or not."""
-        return sum(pair.points > 100 * POINT for pair in self.pairs)
+        return sum(pair.points > LARGE for pair in self.pairs)
 
     def summary(self) -> str:
         """One sentence."""
@@ -73,96 +69,88 @@ class Orders:
             f"{sum(pair.kind == kind for pair in self.pairs)} of {kind}"
             for kind in ("dependency", "components")
         ]
-        apart = f"; {APART}" if self.apart else ""
+        apart = "; nothing keeps families in order that are fitted one by one (preset paper)"
         return (
             f"{len(self.pairs)} nested pairs ({', '.join(kinds)}): {self.wrong} in the wrong order"
             f" (paired one-sided 95 % test, Holm over all pairs); {self.raw} raw differences above"
-            f" 0.1 point, the largest {max(pair.points for pair in self.pairs):.2f} points" + apart
+            f" 0.1 point, the largest {max(pair.points for pair in self.pairs):.2f} points"
+            + apart
+            * self.apart
         )
 
 
-def check_orders(records: Sequence[StudyRecord], graph: Graph) -> Orders:
+def check_orders(records: Sequence[StudyRecord]) -> Orders:
     """Test all nested pairs among the records."""
     found = []
-    for kind, small, large in _pairs(records, graph):
+    for kind, small, large in nested_pairs(records):
         lower, higher = small.rates(), large.rates()
         excess = 100 * float((higher - lower).mean()) if len(lower) else 0.0
         found.append((kind, small, large, excess, exceeds_approximately(higher, lower)))
-    apart = any(not _search_of(large, graph).walks for _, _, large, *_ in found)
     wrong = holm(np.array([each[-1] for each in found], dtype=np.float64), ALPHA)
-    return Orders(
-        tuple(
-            Pair(
-                kind,
-                {**{axis: small.place[axis] for axis in SAME}, "fit_seed": small.cell.fit_seed},
-                _name(small),
-                _name(large),
-                excess,
-                p,
-                bool(rejected),
-            )
-            for (kind, small, large, excess, p), rejected in zip(found, wrong, strict=True)
-        ),
-        apart,
+    pairs = (
+        Pair(
+            kind=kind,
+            place={axis: getattr(small.place, axis) for axis in SAME}
+            | {"fit_seed": small.cell.fit_seed},
+            small=_name(small),
+            large=_name(large),
+            points=excess,
+            p_value=p,
+            wrong=bool(rejected),
+        )
+        for (kind, small, large, excess, p), rejected in zip(found, wrong, strict=True)
     )
+    return Orders(tuple(pairs), any(_is_paper(large) for _, _, large, *_ in found))
 
 
-def _pairs(
-    records: Sequence[StudyRecord], graph: Graph
+def nested_pairs(
+    records: Sequence[StudyRecord],
 ) -> Iterator[tuple[str, StudyRecord, StudyRecord]]:
-    """Nested pairs within each chain, each once, on the first evaluation seed that has both."""
-    chains: dict[tuple[object, ...], dict[int, Members]] = {}
+    """Nested pairs within each chain, each once, on the first evaluation seed that has both.
+
+    Only measurements on what was fitted on, at the radius of the fit: elsewhere families need not be in
+    order.
+    """
+    chains: dict[Hashable, dict[int, Families]] = {}
     for record in records:
         place, cell = record.place, record.cell
-        if place["source"] == NPPR and _as_fitted(place):
-            chain = (*(place[axis] for axis in SAME), cell.fit_seed, cell.chain)
-            member = (Dependency(str(place["dependency"])), int(place["components"]))
-            seeds = chains.setdefault(chain, {})
-            seeds.setdefault(cell.seed, {}).setdefault(member, record)
+        here = place.radius == place.fit_radius and place.target == place.classifier
+        if cell.chain is not None and here:
+            seeds = chains.setdefault((cell.chain, cell.draws, place.floor, place.group), {})
+            family = Dependency(place.dependency), int(place.components)
+            seeds.setdefault(cell.seed, {}).setdefault(family, record)
     measured: set[tuple[str, str]] = set()
     for seeds in chains.values():
-        families: set[tuple[Member, Member]] = set()
-        for members in seeds.values():
-            for kind, small, large in _nested(members, graph):
-                both = members[small].cell.measure, members[large].cell.measure
-                if (small, large) not in families and both not in measured:
-                    yield kind, members[small], members[large]
-                families.add((small, large))
+        seen: set[tuple[Family, Family]] = set()
+        for families in seeds.values():
+            for kind, small, large in _nested(families):
+                both = families[small].cell.measure, families[large].cell.measure
+                if (small, large) not in seen and both not in measured:
+                    yield kind, families[small], families[large]
+                seen.add((small, large))
                 measured.add(both)
 
 
-def _as_fitted(place: Place) -> bool:
-    """Whether it was measured on what it was fitted on: elsewhere families need not be in order."""
-    return bool(place["radius"] == place["fit_radius"] and place["target"] == place["classifier"])
+def _nested(families: Families) -> Iterator[tuple[str, Family, Family]]:
+    """The pairs of one chain and seed that differ in one step.
 
-
-def _nested(members: Members, graph: Graph) -> Iterator[tuple[str, Member, Member]]:
-    """The pairs of one chain and seed that differ in one step."""
-    counts = sorted({components for _, components in members})
+    In the preset paper the weights of joint noise see the label only: input noise is not inside it.
+    """
+    counts = sorted({components for _, components in families})
     for components, less, more in product(counts, Dependency, Dependency):
         small, large = (less, components), (more, components)
-        nested = {small, large} <= members.keys() and less is not more and more.contains(less)
-        if nested and (less is not Dependency.INPUT or _sees_all(members[large], graph)):
+        nested = {small, large} <= families.keys() and less is not more and more.contains(less)
+        if nested and not (less is Dependency.INPUT and _is_paper(families[large])):
             yield "dependency", small, large
     for dependency in Dependency:
-        own = [each for each in counts if (dependency, each) in members]
+        own = [each for each in counts if (dependency, each) in families]
         for few, many in pairwise(own):
             yield "components", (dependency, few), (dependency, many)
 
 
-def _sees_all(record: StudyRecord, graph: Graph) -> bool:
-    """Whether input noise lies inside this joint noise: not where its weights see the label only."""
-    return not _search_of(record, graph).family.label_only
-
-
-def _search_of(record: StudyRecord, graph: Graph) -> SearchSettings:
-    """The settings that learned noise was fitted with."""
-    assert record.cell.fit is not None
-    task = graph.nodes[record.cell.fit].task
-    assert isinstance(task, Task)
-    assert task.search is not None
-    return task.search
+def _is_paper(record: StudyRecord) -> bool:
+    return record.cell.chain is not None and record.cell.chain.fit.is_paper
 
 
 def _name(record: StudyRecord) -> str:
-    return f"{record.place['dependency']}, K = {record.place['components']}"
+    return f"{record.place.dependency}, K = {record.place.components}"

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from typing import Any
 
 from nppr.assessment.load import train_settings
+from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import usable_device
-from nppr.classifiers.training import TrainSettings, image_shape
+from nppr.classifiers.training import image_shape
 from nppr.errors import NpprError, SpecError
 from nppr.noise.family import Dependency
-from nppr.search.search_settings import SearchSettings, Stage
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, closed, nearest
-from nppr.study.graph import Cell, Graph, Node
+from nppr.study.graph import Cell, FitTask, Graph, MeasureTask, Node, TrainTask
 from nppr.study.resources import (
     ClassifierSource,
     DataSource,
+    digest_of,
     identify_classifier,
     identify_data,
     load_source,
@@ -27,37 +29,18 @@ from nppr.study.resources import (
     names_code,
     speed_of,
 )
-from nppr.study.study_file import AXES, OWN, ClassifierEntry, DataEntry, Grid, Study
+from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study
 
 MOST_NODES = 10_000
 PASSES_PER_CALL = 3.5
 """Forward passes that a forward and backward pass takes, with the selection that comes with it."""
 
 PASSES_PER_TRAINING_STEP = 3.0
-ABSENT = "absent"
 ABSENT_SHAPE = (3, 32, 32)
 """Of images that are not here."""
 
-
-@dataclass(frozen=True)
-class Task:
-    """What a process needs to do a node; a kind of node uses what it needs."""
-
-    data: DataSource
-    classifier: ClassifierSource
-    device: str | None
-    threads: int
-    quantise: bool
-    confidence: float
-    seed: int = 0
-    draws: int = 0
-    budget: tuple[str, float] | None = None
-    source: str | None = None
-    features: ClassifierSource | None = None
-    search: SearchSettings | None = None
-    stage: Stage | None = None
-    fit_inputs: int = 0
-    training: tuple[str, TrainSettings] | None = None
+NO_BUDGET = Budget.linf(1.0)
+"""For corruptions, which ignore it."""
 
 
 def plan(
@@ -72,7 +55,10 @@ def plan(
     Models that are made by Python code are loaded only with `run_code`.
     """
     planner = _Planner(study, device, most, run_code)
-    planner.build()
+    planner.add_fits()
+    for grid in study.grids:
+        planner.add_learned_cells(grid)
+        planner.add_source_cells(grid)
     return planner.graph
 
 
@@ -88,31 +74,41 @@ def require_code_allowed(study: Study, *, run_code: bool) -> None:
 
 @dataclass(frozen=True)
 class _Model:
-    """A classifier with its data: what determines it, how to load it, how large the splits are."""
+    """A classifier with its data.
+
+    `known` and `needs` are what it contributes to the identity of each of its nodes; `inputs` are the
+    sizes of the splits.
+    """
 
     entry: ClassifierEntry
     data: DataSource
     inputs: Mapping[str, int]
-    determined_by: Mapping[str, object]
     source: ClassifierSource
-    train: Node | None
+    known: Mapping[str, object]
+    needs: Mapping[str, str]
     speed: float | None
+
+    @property
+    def label(self) -> str:
+        return self.entry.label or self.entry.name
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return load_source(self.data).shape if self.data.identity else ABSENT_SHAPE
 
 
 class _Planner:
     def __init__(self, study: Study, device: str | None, most: int | None, run_code: bool) -> None:
         self.study, self.most, self.run_code = study, most, run_code
         self.graph = Graph()
-        place = usable_device(device).type
-        self.device = device or place
-        measure = study.measure
-        self.common = {"device": place, "quantise": measure.quantise, "threads": measure.threads}
+        self.device_type = usable_device(device).type
+        self.device = device or self.device_type
         self.data = {each.name: self._find_data(each) for each in study.data}
         self.models = {each.name: self._find_model(each) for each in study.classifiers}
         self.fitted: dict[tuple[Chain, Member], Node] = {}
 
-    def build(self) -> None:
-        """All nodes and cells, grid by grid."""
+    def add_fits(self) -> None:
+        """The fits of all grids, each once, smaller families first."""
         chains: dict[Chain, set[Member]] = {}
         for grid in self.study.grids:
             for chain, member in self._wishes(grid):
@@ -121,14 +117,42 @@ class _Planner:
             members = sorted(wanted) if chain.fit.is_paper else closed(wanted)
             for member in members:
                 parents = [] if chain.fit.is_paper else nearest(member, members)
-                before = [self.fitted[chain, parent] for parent in parents]
+                before = [self.fitted[chain, parent].hash for parent in parents]
                 self.fitted[chain, member] = self._fit(chain, member, before)
-        for grid in self.study.grids:
-            self._learned_cells(grid)
-            self._source_cells(grid)
+
+    def add_learned_cells(self, grid: Grid) -> None:
+        """Measurements of what is fitted, at every radius, on every target, with every seed."""
+        for chain, member in self._wishes(grid):
+            radii = grid.radii if grid.fit_radii and grid.radii else [chain.radius]
+            family = chain.family(member)
+            place = Place(
+                source=NPPR,
+                dependency=member.dependency.value,
+                components=member.components,
+                covariance=family.covariance,
+                upsampler=family.upsampler,
+                loss=chain.loss,
+                feature_model=self.models[chain.feature_model].label,
+                floor=member.floor,
+                epochs="" if chain.epochs is None else chain.epochs,
+                fit_radius=Budget.parse(chain.norm, chain.radius).radius_text,
+            )
+            targets = self._targets(grid, chain.classifier)
+            for target, radius, seed in product(targets, radii, grid.seeds):
+                budget = Budget.parse(chain.norm, radius)
+                self._measure(grid, target, budget, seed, place, (chain, member))
+
+    def add_source_cells(self, grid: Grid) -> None:
+        """Measurements of the sources that are not learned."""
+        radii = grid.radii or grid.fit_radii or []
+        for name, text, norm, radius, seed in product(
+            self._names(grid), grid.sources, grid.norms, radii, grid.seeds
+        ):
+            self._measure(grid, name, Budget.parse(norm, radius), seed, Place(source=text))
 
     def _add(self, node: Node) -> Node:
-        added = self.graph.add(node)
+        """The node, or the one of the same hash that is there already."""
+        added = self.graph.nodes.setdefault(node.hash, node)
         if self.most is not None and len(self.graph.nodes) > self.most:
             raise SpecError(
                 f"`grids` must make at most {self.most:,} nodes, got more. Add --yes to run them"
@@ -148,114 +172,85 @@ class _Planner:
         absent = missing_classifier(entry)
         if absent is not None:
             self.graph.missing.append(absent)
-        known: Mapping[str, object] = {"classifier": f"{ABSENT} {entry.name}"}
+        measure = self.study.measure
+        known: dict[str, object] = {
+            "device": self.device_type,
+            "quantise": measure.quantise,
+            "threads": measure.threads,
+            "classifier": f"absent {entry.name}",
+            "data": data.identity or f"absent {data.entry.name}",
+        }
+        speed = None if data.identity is None else speed_of(entry, data)
         source = ClassifierSource(entry.load_options())
-        inputs, speed, train = self._sizes(data), None, None
-        if data.identity is not None:
-            speed = speed_of(entry, data)
+        model = _Model(entry, data, _sizes(data), source, known, {}, speed)
         if entry.training is not None:
-            train = self._train(entry, data, inputs, speed)
-            known = source.options.model_dump(mode="json", exclude={"weights"})
-            source = ClassifierSource(source.options, trained=train.hash)
-        elif absent is None and data.identity is not None:
-            known, source = identify_classifier(entry, data, run_code=self.run_code)
-        return _Model(entry, data, inputs, known, source, train, speed)
+            train = self._train(model).hash
+            known["classifier"] = source.options.model_dump(mode="json", exclude={"weights"})
+            return replace(model, source=replace(source, trained=train), needs={"train": train})
+        if absent is None and data.identity is not None:
+            known["classifier"], source = identify_classifier(entry, data, run_code=self.run_code)
+        return replace(model, source=source)
 
-    def _sizes(self, data: DataSource) -> dict[str, int]:
-        """Inputs of every split; where the data are not here, those expected."""
-        if data.identity is not None:
-            loaded = load_source(data)
-            return {
-                each.kind.name: len(each) for each in (loaded.fit, loaded.select, loaded.evaluate)
-            }
-        entry = data.entry
-        known = entry.expected.model_dump() if entry.expected else {}
-        limits = {
-            "fit": entry.fit_inputs,
-            "select": entry.select_inputs,
-            "evaluate": entry.inputs,
-        }
-        return {
-            split: min(known.get(split, limit or 1), limit or known.get(split, 1))
-            for split, limit in limits.items()
-        }
-
-    def _train(
-        self,
-        entry: ClassifierEntry,
-        data: DataSource,
-        inputs: Mapping[str, int],
-        speed: float | None,
-    ) -> Node:
+    def _train(self, model: _Model) -> Node:
+        entry, data = model.entry, model.data
         assert entry.training is not None
         shape = image_shape(load_source(data)) if data.identity else ABSENT_SHAPE
+        threads = self.study.measure.threads
         try:
             settings = train_settings(
-                entry.model, shape, entry.training,
-                stem=entry.stem, threads=self.study.measure.threads,
-            )  # fmt: skip
+                entry.model, shape, entry.training, stem=entry.stem, threads=threads
+            )
         except NpprError as error:
             raise SpecError(f"{error} (In the training of {entry.name!r}.)") from error
-        images = settings.epochs * (inputs["fit"] + inputs["select"])
+        images = settings.epochs * (model.inputs["fit"] + model.inputs["select"])
         steps = settings.adversary.steps if settings.adversary else 0
-        task = self._task(data, ClassifierSource(entry.load_options()))
         return self._add(
             Node(
-                kind="train",
                 label=f"train {entry.name}",
                 determined_by={
-                    "device": self.common["device"],
+                    "device": self.device_type,
                     "model": entry.model,
                     "training": settings.described(),
-                    "data": data.identity or f"{ABSENT} {data.entry.name}",
+                    "data": model.known["data"],
                 },
                 needs={},
-                task=replace(task, training=(entry.model, settings)),
+                task=TrainTask(data, model.source, self.device, threads, entry.model, settings),
                 passes=images * PASSES_PER_TRAINING_STEP * (1 + steps),
                 calls=images * (1 + steps),
-                speed=speed,
+                speed=model.speed,
             )
         )
-
-    def _task(self, data: DataSource, classifier: ClassifierSource) -> Task:
-        measure = self.study.measure
-        return Task(
-            data, classifier, self.device, measure.threads, measure.quantise, measure.confidence
-        )
-
-    def _label(self, name: str) -> str:
-        return self.models[name].entry.label or name
 
     def _names(self, grid: Grid) -> list[str]:
         return grid.classifiers or list(self.models)
 
-    def _wishes(self, grid: Grid) -> Iterator[tuple[Chain, Member]]:
-        members = [
-            Member(floor, components, Dependency(dependency))
-            for floor, dependency, components in product(
-                grid.floors, grid.dependencies, grid.components
-            )
-        ]
-        for chain in self._chains(grid) if members else ():
-            yield from ((chain, member) for member in members)
+    def _targets(self, grid: Grid, name: str) -> list[str]:
+        """The classifiers that a fit on this one is measured on."""
+        targets = [name if each == OWN else each for each in grid.targets or [OWN]]
+        for target in targets:
+            if self.models[target].data != self.models[name].data:
+                raise SpecError(
+                    f"`targets` must have the data of what is fitted on, got {target!r} for {name!r}."
+                    " Give each data set a grid of its own."
+                )
+        return list(dict.fromkeys(targets))
 
-    def _chains(self, grid: Grid) -> Iterator[Chain]:
-        covariances: Sequence[str | None] = grid.covariances or [None]
-        upsamplers: Sequence[str | None] = grid.upsamplers or [None]
-        passes: Sequence[int | None] = grid.epochs or [None]
+    def _wishes(self, grid: Grid) -> Iterator[tuple[Chain, Member]]:
+        """What a grid asks to be fitted."""
+        none: list[Any] = [None]
         for name, features, norm, radius, covariance, upsampler, loss, epochs, seed in product(
-            self._names(grid),
+            self._names(grid) if grid.dependencies else (),
             grid.feature_models or [OWN],
             grid.norms,
             grid.fit_radii or grid.radii or [],
-            covariances,
-            upsamplers,
+            grid.covariances or none,
+            grid.upsamplers or none,
             grid.losses,
-            passes,
+            grid.epochs or none,
             grid.fit_seeds,
         ):
             own = self.models[name].entry.feature_model or name
-            yield Chain(
+            chain = Chain(
                 classifier=name,
                 feature_model=own if features == OWN else features,
                 norm=norm,
@@ -267,43 +262,34 @@ class _Planner:
                 seed=seed,
                 fit=grid.fit or self.study.fit,
             )
+            for floor, dependency, components in product(
+                grid.floors, grid.dependencies, grid.components
+            ):
+                yield chain, Member(floor, components, Dependency(dependency))
 
-    def _classifier_part(self, name: str) -> tuple[dict[str, object], dict[str, str]]:
-        """What of a node is determined by a classifier and its data, and the node that trains it."""
-        model = self.models[name]
-        identity = model.data.identity or f"{ABSENT} {model.data.entry.name}"
-        known = {**self.common, "classifier": model.determined_by, "data": identity}
-        return known, {} if model.train is None else {"train": model.train.hash}
+    def _features(self, chain: Chain, member: Member, target: str) -> _Model | None:
+        """The model whose features the noise sees on a target, if it is another one.
 
-    def _fit(self, chain: Chain, member: Member, parents: list[Node]) -> Node:
+        Noise sees the features that it was fitted with, whatever it is measured on.
+        """
+        own = chain.feature_model == chain.classifier == target
+        return (
+            self.models[chain.feature_model] if member.dependency.sees_input and not own else None
+        )
+
+    def _fit(self, chain: Chain, member: Member, parents: list[str]) -> Node:
         model = self.models[chain.classifier]
         settings, stage = chain.stage(member, model.inputs["fit"], first=not parents)
-        known, needs = self._classifier_part(chain.classifier)
-        features = None
-        if member.dependency.sees_input and chain.feature_model != chain.classifier:
-            features = self.models[chain.feature_model].source
-            seen, trained = self._classifier_part(chain.feature_model)
-            known["features"] = seen["classifier"]
-            needs |= {f"features-{role}": hash_ for role, hash_ in trained.items()}
-        needs |= {f"parent-{number}": each.hash for number, each in enumerate(parents)}
-        calls = stage.steps * stage.recipe.inputs * stage.recipe.draws
+        features = self._features(chain, member, chain.classifier)
         budget = Budget.parse(chain.norm, chain.radius)
-        task = replace(
-            self._task(model.data, model.source),
-            budget=(chain.norm, chain.radius),
-            seed=chain.seed,
-            search=settings,
-            stage=stage,
-            fit_inputs=model.inputs["fit"],
-            features=features,
-        )
+        measure = self.study.measure
         return self._add(
             Node(
-                kind="fit",
                 label=f"fit {chain.classifier}, {budget}, {stage.family.upsampler}, {stage.name}"
                 + (f", seed {chain.seed}" if chain.seed else ""),
                 determined_by={
-                    **known,
+                    **model.known,
+                    **({"features": features.known["classifier"]} if features else {}),
                     "budget": [chain.norm, chain.radius],
                     "family": asdict(stage.family),
                     "recipe": asdict(stage.recipe),
@@ -312,131 +298,122 @@ class _Planner:
                     "walks": settings.walks,
                     "seed": chain.seed,
                 },
-                needs=needs,
-                task=task,
-                passes=calls * PASSES_PER_CALL,
-                calls=calls,
+                needs={
+                    **_needs(model, features),
+                    **{f"parent-{number}": parent for number, parent in enumerate(parents)},
+                },
+                task=FitTask(
+                    model.data,
+                    model.source,
+                    self.device,
+                    measure.threads,
+                    features=features.source if features else None,
+                    budget=budget,
+                    seed=chain.seed,
+                    quantise=measure.quantise,
+                    search=settings,
+                    stage=stage,
+                    fit_inputs=model.inputs["fit"],
+                ),
+                passes=stage.calls * PASSES_PER_CALL,
+                calls=stage.calls,
                 speed=model.speed,
             )
         )
 
-    def _learned_cells(self, grid: Grid) -> None:
-        for chain, member in self._wishes(grid):
-            fitted = self.fitted[chain, member]
-            radii = grid.radii if grid.fit_radii and grid.radii else [chain.radius]
-            family = chain.family(member)
-            place: dict[str, str | int | float] = {
-                "source": NPPR,
-                "dependency": member.dependency.value,
-                "components": member.components,
-                "covariance": family.covariance,
-                "upsampler": family.upsampler,
-                "loss": chain.loss,
-                "feature_model": self._label(chain.feature_model),
-                "floor": member.floor,
-                "epochs": chain.epochs if chain.epochs is not None else "",
-                "fit_radius": Budget.parse(chain.norm, chain.radius).radius_text,
-            }
-            targets = self._targets(grid, chain.classifier)
-            for target, radius, seed in product(targets, radii, grid.seeds):
-                budget = Budget.parse(chain.norm, radius)
-                node = self._measure(grid, target, budget, seed, NPPR, fitted)
-                self._cell(grid, target, budget, place, seed, node, fitted, chain)
-
-    def _targets(self, grid: Grid, name: str) -> list[str]:
-        """The classifiers that a fit on this one is measured on."""
-        targets = [name if each == OWN else each for each in grid.targets or [OWN]]
-        for target in targets:
-            if self.models[target].data.entry.name != self.models[name].data.entry.name:
-                raise SpecError(
-                    f"`targets` must have the data of what is fitted on, got {target!r} for {name!r}."
-                    " Give each data set a grid of its own."
-                )
-        return list(dict.fromkeys(targets))
-
-    def _source_cells(self, grid: Grid) -> None:
-        radii = grid.radii or grid.fit_radii or []
-        for name, text, norm, radius, seed in product(
-            self._names(grid), grid.sources, grid.norms, radii, grid.seeds
-        ):
-            budget = Budget.parse(norm, radius)
-            node = self._measure(grid, name, budget, seed, text, None)
-            self._cell(grid, name, budget, {"source": text}, seed, node)
-
-    def _cell(
+    def _measure(
         self,
         grid: Grid,
         name: str,
         budget: Budget,
-        place: Mapping[str, str | int | float],
         seed: int,
-        node: Node,
-        fitted: Node | None = None,
-        chain: Chain | None = None,
+        place: Place,
+        learned: tuple[Chain, Member] | None = None,
     ) -> None:
-        model = self.models[name]
-        known = {
-            **dict.fromkeys(AXES, ""),
-            **place,
-            "grid": grid.name,
-            "data": model.data.entry.name,
-            "classifier": self._label(name if chain is None else chain.classifier),
-            "target": self._label(name),
-            "group": model.entry.group,
-            "norm": budget.norm.name,
-            "radius": budget.radius_text,
-        }
-        assert isinstance(node.task, Task)
-        shared = "" if chain is None else chain.digest(node.task.draws)
-        fit, fit_seed = fitted.hash if fitted else None, chain.seed if chain else None
-        self.graph.cells.append(Cell(known, seed, fit_seed, node.hash, fit, shared))
-
-    def _measure(
-        self, grid: Grid, name: str, budget: Budget, seed: int, text: str, fitted: Node | None
-    ) -> Node:
-        model = self.models[name]
-        known, needs = self._classifier_part(name)
-        draws, inputs = grid.draws or self.study.measure.draws, model.inputs["evaluate"]
-        cost, more = 1.0, 0.0
-        place: tuple[str, float] | None = (budget.norm.name, budget.radius)
-        features = None
-        if fitted is not None:
-            assert isinstance(fitted.task, Task)
-            features = fitted.task.features
-            needs["fit"] = fitted.hash
-            needs |= {role: at for role, at in fitted.needs.items() if role.startswith("features")}
-            known["source"] = NPPR
+        """Add a measurement and its cell; `place` states what is measured, `learned` of which fit."""
+        model, measure = self.models[name], self.study.measure
+        chain, fitted, features = None, None, None
+        draws, cost, more = grid.draws or measure.draws, 1.0, 0.0
+        known: dict[str, object] = {"source": NPPR}
+        ball: Budget | None = budget
+        if learned is not None:
+            chain, fitted = learned[0], self.fitted[learned]
+            features = self._features(*learned, name)
         else:
-            (source,) = parse_sources(text, budget)
-            shape = load_source(model.data).shape if model.data.identity else ABSENT_SHAPE
-            known |= {"source": source.kind, "options": source.options(shape)}
-            place = place if source.budget is not None else None
+            (source,) = parse_sources(place.source, budget)
+            known = {"source": source.kind, "options": source.options(model.shape)}
+            ball = budget if source.budget is not None else None
             draws, cost = source.fixed_draws or draws, source.cost
             more = source.fit_passes(model.inputs["fit"])
-        confidence = self.study.measure.confidence
-        task = replace(
-            self._task(model.data, model.source),
-            budget=place,
-            seed=seed,
-            draws=draws,
-            source=None if fitted else text,
-            features=features,
-        )
-        return self._add(
+        node = self._add(
             Node(
-                kind="measure",
-                label=f"measure {name}, {text}, {budget}, seed {seed}"
+                label=f"measure {name}, {place.source}, {budget}, seed {seed}"
                 + (f" of {fitted.label}" if fitted else ""),
                 determined_by={
+                    **model.known,
                     **known,
-                    "budget": list(place) if place else None,
+                    "budget": [ball.norm.name, ball.radius] if ball else None,
                     "draws": draws,
                     "seed": seed,
-                    "confidence": confidence,
+                    "confidence": measure.confidence,
                 },
-                needs=needs,
-                task=task,
-                passes=inputs * draws * cost + more,
+                needs=_needs(model, features) | ({"fit": fitted.hash} if fitted else {}),
+                task=MeasureTask(
+                    model.data,
+                    model.source,
+                    self.device,
+                    measure.threads,
+                    features=features.source if features else None,
+                    budget=ball or NO_BUDGET,
+                    settings=RunSettings(
+                        draws=draws,
+                        seed=seed,
+                        confidence=measure.confidence,
+                        quantise=measure.quantise,
+                    ),
+                    source=None if fitted else place.source,
+                ),
+                passes=model.inputs["evaluate"] * draws * cost + more,
                 speed=model.speed,
             )
         )
+        self.graph.cells.append(
+            Cell(
+                place=replace(
+                    place,
+                    grid=grid.name,
+                    data=model.data.entry.name,
+                    classifier=self.models[chain.classifier if chain else name].label,
+                    target=model.label,
+                    group=model.entry.group,
+                    norm=budget.norm.name,
+                    radius=budget.radius_text,
+                ),
+                seed=seed,
+                measure=node.hash,
+                clean=digest_of([model.known, model.needs]),
+                draws=draws,
+                fit=fitted.hash if fitted else None,
+                chain=chain,
+            )
+        )
+
+
+def _needs(model: _Model, features: _Model | None) -> dict[str, str]:
+    """The nodes that train a classifier and the model that gives features."""
+    of_features = features.needs if features else {}
+    return {**model.needs, **{f"features-{role}": each for role, each in of_features.items()}}
+
+
+def _sizes(data: DataSource) -> dict[str, int]:
+    """Inputs of every split; where the data are not here, those expected."""
+    if data.identity is not None:
+        loaded = load_source(data)
+        return {each.kind.name: len(each) for each in (loaded.fit, loaded.select, loaded.evaluate)}
+    entry = data.entry
+    expected = entry.expected.model_dump() if entry.expected else {}
+    limits = {"fit": entry.fit_inputs, "select": entry.select_inputs, "evaluate": entry.inputs}
+    return {
+        split: min((each for each in (expected.get(split), limit) if each is not None), default=1)
+        for split, limit in limits.items()
+    }

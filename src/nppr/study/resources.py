@@ -6,6 +6,8 @@ the study was planned, or differs on another machine, is an error and never a re
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,10 +20,31 @@ from nppr.data import DATA, HUB, Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measurement import probe
 from nppr.options import ModelOptions
-from nppr.study.graph import digest_of, file_digest
 from nppr.study.study_file import ClassifierEntry, DataEntry
 
 CHANGED = "changed since the study was planned. Run the same command again."
+
+
+def digest_of(content: object) -> str:
+    """A hash of plain values; the order of keys does not matter.
+
+    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    True
+    """
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """A hash of a file's bytes; a file that did not change is read once."""
+    state = path.stat()
+    return _digest_bytes(path, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest_bytes(path: Path, size: int, changed: int) -> str:  # noqa: ARG001
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

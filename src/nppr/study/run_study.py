@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,26 +24,29 @@ from nppr.study.graph import Graph
 from nppr.study.node_cache import NodeCache, is_full_disk
 from nppr.study.orders import Orders, check_orders
 from nppr.study.plan import require_code_allowed
-from nppr.study.schedule import Progressed, StudyProgress, execute
+from nppr.study.schedule import Executed, ProgressCallback, execute
 from nppr.study.study_file import Study
 from nppr.study.study_records import read_records
 from nppr.study.table_layout import StudyTable, make_table, require_tables
 
-ORDERS = "orders"
 ENDS = {"md": "md", "csv": "csv", "latex": "tex", "json": "json"}
 """The formats of every table, and the endings of their files."""
 
-LOCAL_CLUSTER = "local"
-"""As a Ray address: start a cluster on this machine."""
-
 MOST_NAMED = 30
 """Missing files that an error names."""
+
+NOTE = (
+    "Ours: mean ± standard deviation over evaluation seeds of the first fit; in brackets the lowest"
+    " and highest over fit seeds, where there are several. Learned noise gives an upper bound on the"
+    " infimum over its family."
+)
 
 
 @dataclass(frozen=True)
 class Ended:
     """A study that has ended: its tables, its orders, and what failed."""
 
+    study: Study
     tables: tuple[StudyTable, ...]
     orders: Orders
     failures: tuple[str, ...]
@@ -76,7 +78,7 @@ def run_study(
     workers: int | None = None,
     ray: str | None = None,
     run_code: bool = False,
-    progress: Callable[[StudyProgress], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Ended:
     """Run what is not cached, then write the tables to `out` (runs/studies/NAME by default).
 
@@ -93,8 +95,9 @@ def run_study(
     _require_writable("out", folder)
     Manifest(folder, "study").require_ours()
     try:
-        state = execute(graph, place, _engine(place, workers, ray), progress)
-        return _end(study, graph, place, folder, state)
+        executed = execute(graph, place, _engine(str(place.path), workers, ray), progress)
+        ended = _gather(study, graph, place, executed, folder)
+        write_study(ended)
     except OSError as error:
         if not is_full_disk(error):
             raise
@@ -102,52 +105,34 @@ def run_study(
             f"`out` must have space, the disk of {str(folder)!r} is full. What is finished is kept:"
             " make space and run the same command again."
         ) from error
+    return ended
 
 
-def _engine(cache: NodeCache, workers: int | None, ray: str | None) -> Engine:
-    path = str(cache.path)
+def _engine(cache: str, workers: int | None, ray: str | None) -> Engine:
     if ray is not None:
-        return RayCluster(path, None if ray == LOCAL_CLUSTER else ray, workers)
-    return Inline(path) if workers in (None, 1) else Workers(path, workers or 1)
+        return RayCluster(cache, ray, workers)
+    return Inline(cache) if workers in (None, 1) else Workers(cache, workers or 1)
 
 
-def _end(study: Study, graph: Graph, cache: NodeCache, out: Path, state: Progressed) -> Ended:
-    records = read_records(graph, cache, state)
+def _gather(study: Study, graph: Graph, cache: NodeCache, executed: Executed, out: Path) -> Ended:
+    records = read_records(graph, cache, executed.finished)
     places = [cell.place for cell in graph.cells]
-    tables = tuple(make_table(entry, places, records) for entry in study.tables)
-    orders = check_orders(records, graph)
-    failures = _failures(graph, state)
-    write_study(out, Written(study, tables, orders, failures, _machine()))
-    return Ended(tables, orders, failures, tuple(state.notes), state.ran, state.cached, out)
-
-
-def _failures(graph: Graph, state: Progressed) -> tuple[str, ...]:
-    failed = [f"{graph.nodes[hash_].label}: {why}" for hash_, why in state.failed.items()]
-    skipped = [
-        f"{graph.nodes[hash_].label}: skipped, it needs {graph.nodes[cause].label}"
-        for hash_, cause in state.skipped.items()
+    label = {node.hash: node.label for node in graph.nodes.values()}
+    failures = [f"{label[hash_]}: {why}" for hash_, why in executed.failed.items()]
+    failures += [
+        f"{label[hash_]}: skipped, it needs {label[cause]}"
+        for hash_, cause in executed.skipped.items()
     ]
-    return (*failed, *skipped)
-
-
-def _machine() -> dict[str, str | int]:
-    return {
-        "nppr": version("nppr"),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "platform": platform.platform(),
-        "processor": _processor(),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} x {names[0]}" if names else platform.machine()
+    return Ended(
+        study=study,
+        tables=tuple(make_table(entry, places, records) for entry in study.tables),
+        orders=check_orders(records),
+        failures=tuple(failures),
+        notes=tuple(executed.notes),
+        ran=executed.ran,
+        cached=executed.cached,
+        out=out,
+    )
 
 
 def _require_writable(argument: str, path: Path) -> None:
@@ -162,42 +147,26 @@ def _require_writable(argument: str, path: Path) -> None:
         ) from error
 
 
-NOTE = (
-    "Ours: mean ± standard deviation over evaluation seeds of the first fit; in brackets the lowest"
-    " and highest over fit seeds, where there are several. Learned noise gives an upper bound on the"
-    " infimum over its family."
-)
-
-
-@dataclass(frozen=True)
-class Written:
-    """What a study reports in the end."""
-
-    study: Study
-    tables: tuple[StudyTable, ...]
-    orders: Orders
-    failures: tuple[str, ...]
-    machine: dict[str, str | int]
-
-
-def write_study(out: Path, written: Written) -> None:
+def write_study(ended: Ended) -> None:
     """Write all files; the page and study.json last."""
-    exports = {table.entry.name: table.as_table() for table in written.tables}
-    if written.orders.pairs:
-        exports[ORDERS] = orders_table(written.orders)
+    tables = {table.entry.name: table.as_table() for table in ended.tables}
+    if ended.orders.pairs:
+        tables["orders"] = orders_table(ended.orders)
     texts = {
         f"{name}.{end}": FORMATS[kind](table)
-        for name, table in exports.items()
+        for name, table in tables.items()
         for kind, end in ENDS.items()
     }
+    machine = _machine()
+    listed = ", ".join(f"{name} {value}" for name, value in machine.items())
     texts |= {
-        "study.md": _markdown(written, exports),
-        "study.html": _page(written, exports),
-        "study.json": _json(written),
+        "study.md": _markdown(ended, tables, listed),
+        "study.html": _page(ended, tables, listed),
+        "study.json": _json(ended, machine),
     }
-    Manifest(out, "study").replace(*(out / name for name in texts))
+    Manifest(ended.out, "study").replace(*(ended.out / name for name in texts))
     for name, text in texts.items():
-        write_whole(out / name, text)
+        write_whole(ended.out / name, text)
 
 
 def orders_table(orders: Orders) -> Table:
@@ -232,61 +201,71 @@ def _where(place: dict[str, str | int | float | None]) -> str:
     return ", ".join(str(each) for each in [*shown, *more])
 
 
-def _markdown(written: Written, exports: dict[str, Table]) -> str:
-    lines = [f"# {md_text(_title(written.study))}", "", NOTE, ""]
-    for table in exports.values():
+def _markdown(ended: Ended, tables: dict[str, Table], machine: str) -> str:
+    lines = [f"# {md_text(ended.study.title or ended.study.name)}", "", NOTE, ""]
+    for table in tables.values():
         lines += [f"**{md_text(table.caption)}**", "", table.to_md()]
-    lines += [f"Orders: {written.orders.summary()}.", ""]
-    if written.failures:
-        lines += ["Failed:", "", *(f"- {md_text(each)}" for each in written.failures), ""]
-    lines += [f"Machine: {md_text(_machine_text(written))}.", ""]
+    lines += [f"Orders: {ended.orders.summary()}.", ""]
+    if ended.failures:
+        lines += ["Failed:", "", *(f"- {md_text(each)}" for each in ended.failures), ""]
+    lines += [f"Machine: {md_text(machine)}.", ""]
     return "\n".join(lines)
 
 
-def _page(written: Written, exports: dict[str, Table]) -> str:
-    title = _title(written.study)
+def _page(ended: Ended, tables: dict[str, Table], machine: str) -> str:
+    title = ended.study.title or ended.study.name
     body = [Markup('<main id="main"><h1>{}</h1><p>{}</p>').format(title, NOTE)]
     body += [
         Markup("<section><h2>{}</h2>{}</section>").format(
             table.caption, table.to_html(table.caption)
         )
-        for table in exports.values()
+        for table in tables.values()
     ]
-    body.append(Markup("<h2>Orders</h2><p>{}.</p>").format(written.orders.summary()))
-    if written.failures:
-        listed = _joined(Markup("<li>{}</li>").format(each) for each in written.failures)
-        body.append(Markup("<h2>Failed</h2><ul>{}</ul>").format(listed))
-    body.append(Markup("<p>Machine: {}.</p></main>").format(_machine_text(written)))
-    return page_shell(title, _joined(body))
+    body.append(Markup("<h2>Orders</h2><p>{}.</p>").format(ended.orders.summary()))
+    if ended.failures:
+        body.append(Markup("<h2>Failed</h2><ul>"))
+        body += [Markup("<li>{}</li>").format(each) for each in ended.failures]
+        body.append(Markup("</ul>"))
+    body.append(Markup("<p>Machine: {}.</p></main>").format(machine))
+    return page_shell(title, Markup("").join(body))
 
 
-def _machine_text(written: Written) -> str:
-    return ", ".join(f"{name} {value}" for name, value in written.machine.items())
-
-
-def _joined(parts: Iterable[Markup]) -> Markup:
-    return Markup("").join(parts)
-
-
-def _json(written: Written) -> str:
+def _json(ended: Ended, machine: dict[str, str]) -> str:
+    orders = ended.orders
     content = {
-        "name": written.study.name,
-        "title": written.study.title,
+        "name": ended.study.name,
+        "title": ended.study.title,
         "note": NOTE,
-        "spec": written.study.model_dump(mode="json", exclude={"paths", "tables"}),
-        "tables": [table.as_dict() for table in written.tables],
+        "spec": ended.study.model_dump(mode="json", exclude={"paths", "tables"}),
+        "tables": [table.as_dict() for table in ended.tables],
         "orders": {
-            "pairs": [asdict(pair) for pair in written.orders.pairs],
-            "wrong": written.orders.wrong,
-            "raw_above_0.1_point": written.orders.raw,
-            "fitted_apart": written.orders.apart,
-            "summary": written.orders.summary(),
+            "pairs": [asdict(pair) for pair in orders.pairs],
+            "wrong": orders.wrong,
+            "raw_above_0.1_point": orders.raw,
+            "fitted_apart": orders.apart,
+            "summary": orders.summary(),
         },
-        "failures": list(written.failures),
-        "machine": written.machine,
+        "failures": ended.failures,
+        "machine": machine,
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _title(study: Study) -> str:
-    return study.title or study.name
+def _machine() -> dict[str, str]:
+    return {
+        "nppr": version("nppr"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "processor": _processor(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.machine()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
 from nppr.errors import RunFolderError
-from nppr.study.engines import Engine
+from nppr.records import one_line
+from nppr.study.engines import MOST_ATTEMPTS, Engine
 from nppr.study.graph import Graph, Node
 from nppr.study.node_cache import Finished, NodeCache
-from nppr.study.node_work import DONE, FULL, Outcome
+from nppr.study.node_work import Outcome
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,11 @@ class StudyProgress:
     ended: str = ""
 
 
+ProgressCallback = Callable[[StudyProgress], None]
+
+
 @dataclass
-class Progressed:
+class Executed:
     """What came out: finished nodes by hash, errors of those that failed, what those took along."""
 
     finished: dict[str, Finished] = field(default_factory=dict)
@@ -42,116 +47,109 @@ class Progressed:
     notes: list[str] = field(default_factory=list)
 
 
-def nodes_to_run(graph: Graph, cache: NodeCache, state: Progressed) -> list[Node]:
-    """The nodes that must run: those whose results are wanted and not there, and what they need.
-
-    What is damaged is left to the process that runs the node, which holds its lock.
-    """
-    wanted = {hash_ for cell in graph.cells for hash_ in (cell.measure, cell.fit) if hash_}
-    todo: list[Node] = []
-    for node in reversed(graph.nodes.values()):
-        if node.hash not in wanted:
-            continue
-        found = cache.look_up(node)
-        if found.finished is not None:
-            state.finished[node.hash] = found.finished
-            state.cached += 1
-            continue
-        wanted |= set(node.needs.values())
-        todo.append(node)
-    return todo[::-1]
-
-
 def execute(
-    graph: Graph,
-    cache: NodeCache,
-    engine: Engine,
-    progress: Callable[[StudyProgress], None] | None = None,
-) -> Progressed:
+    graph: Graph, cache: NodeCache, engine: Engine, progress: ProgressCallback | None = None
+) -> Executed:
     """Run what is not cached; a node that fails is reported and the others go on."""
-    state = Progressed()
-    todo = {node.hash: node for node in nodes_to_run(graph, cache, state)}
     interrupted = True
     try:
-        _Loop(graph, engine, state, todo, progress).run()
+        loop = _Loop(graph, cache, engine, progress)
+        loop.run()
         interrupted = False
     finally:
         engine.close(interrupted=interrupted)
-    return state
+    return loop.result
 
 
 class _Loop:
     def __init__(
-        self,
-        graph: Graph,
-        engine: Engine,
-        state: Progressed,
-        todo: dict[str, Node],
-        progress: Callable[[StudyProgress], None] | None,
+        self, graph: Graph, cache: NodeCache, engine: Engine, progress: ProgressCallback | None
     ) -> None:
-        self.graph, self.engine, self.state, self.progress = graph, engine, state, progress
-        self.todo = todo
+        self.graph, self.engine, self.progress = graph, engine, progress
+        self.result = Executed()
+        self.todo = self._find_work(cache)
         self.ready: list[Node] = []
         self.running: dict[str, Node] = {}
-        self.total = len(todo) + state.cached
-        self.weight = graph.critical_path()
+        self.futures: dict[Future[Outcome], Node] = {}
+        self.total = len(self.todo) + self.result.cached
         self.passes = self.expected = 0.0
         self.start = time.perf_counter()
-        needs = {name: set(node.needs.values()) & todo.keys() for name, node in todo.items()}
-        self.sorter = TopologicalSorter(needs)
-        self.sorter.prepare()
+
+    def _find_work(self, cache: NodeCache) -> dict[str, Node]:
+        """The nodes that must run: those whose results are wanted and not there, and what they need.
+
+        What is damaged is left to the process that runs the node, which holds its lock.
+        """
+        wanted = {hash_ for cell in self.graph.cells for hash_ in (cell.measure, cell.fit) if hash_}
+        todo: list[Node] = []
+        for node in reversed(self.graph.nodes.values()):
+            if node.hash not in wanted:
+                continue
+            finished = cache.look_up(node).finished
+            if finished is not None:
+                self.result.finished[node.hash] = finished
+                self.result.cached += 1
+            else:
+                wanted |= set(node.needs.values())
+                todo.append(node)
+        return {node.hash: node for node in reversed(todo)}
 
     def run(self) -> None:
         """Until nothing is left that can run."""
+        needs = {
+            name: set(node.needs.values()) & set(self.todo) for name, node in self.todo.items()
+        }
+        sorter = TopologicalSorter(needs)
+        sorter.prepare()
+        weight = self.graph.critical_path()
         self._report()
-        while self.sorter.is_active():
-            self.ready += [self.todo[name] for name in self.sorter.get_ready() if name in self.todo]
-            self._submit()
+        while sorter.is_active():
+            self.ready += [self.todo[name] for name in sorter.get_ready() if name in self.todo]
+            self.ready.sort(key=lambda node: -weight[node.hash])
+            while self.ready and len(self.running) < self.engine.slots:
+                self._submit(self.ready.pop(0))
             if not self.running:
                 break
-            self._report()
-            for outcome in self.engine.wait():
-                label = self.running[outcome.hash].label
-                self._take(outcome)
-                failure = f"{label}: {outcome.error}" if outcome.error else ""
-                self._report(failure or outcome.note, label)
+            for future in wait(self.futures, return_when=FIRST_COMPLETED).done:
+                node = self.futures.pop(future)
+                outcome = _outcome_of(future)
+                self._take(node, outcome)
+                if outcome.finished is not None:  # else nothing above it becomes ready
+                    sorter.done(node.hash)
+                failure = f"{node.label}: {outcome.error}" if outcome.error else ""
+                self._report(failure or outcome.note, node.label)
 
-    def _submit(self) -> None:
-        self.ready.sort(key=lambda node: -self.weight[node.hash])
-        while self.ready and len(self.running) < self.engine.slots:
-            node = self.ready.pop(0)
-            self.running[node.hash] = node
-            self.engine.submit(node)
+    def _submit(self, node: Node) -> None:
+        self.running[node.hash] = node
+        self._report()
+        self.futures[self.engine.submit(node)] = node
 
-    def _take(self, outcome: Outcome) -> None:
-        node = self.running.pop(outcome.hash)
-        if outcome.status == FULL:
+    def _take(self, node: Node, outcome: Outcome) -> None:
+        if outcome.is_full_disk:
             raise RunFolderError(
                 f"`cache` must have space, {outcome.error}. What is finished is kept: make space and"
                 " run the same command again."
             )
+        del self.running[node.hash], self.todo[node.hash]
         self.passes += node.passes
         self.expected += node.seconds or 0.0
         if outcome.note:
-            self.state.notes.append(outcome.note)
-        del self.todo[node.hash]
-        if outcome.status == DONE:
-            assert outcome.finished is not None
-            self.state.ran += 1
-            self.state.finished[node.hash] = outcome.finished
-            self.sorter.done(node.hash)
+            self.result.notes.append(outcome.note)
+        if outcome.finished is not None:
+            self.result.ran += 1
+            self.result.finished[node.hash] = outcome.finished
             return
-        self.state.failed[node.hash] = outcome.error  # never done: nothing above it becomes ready
+        self.result.failed[node.hash] = outcome.error
         for above in self.graph.above(node.hash):
             if self.todo.pop(above.hash, None) is not None:
-                self.state.skipped[above.hash] = node.hash
+                self.result.skipped[above.hash] = node.hash
 
     def _report(self, note: str = "", ended: str = "") -> None:
-        if self.progress is None:
-            return
-        labels = tuple(node.label for node in self.running.values())
-        done = self.total - len(self.todo)
-        self.progress(StudyProgress(done, self.total, labels, self._seconds_left(), note, ended))
+        if self.progress is not None:
+            labels = tuple(node.label for node in self.running.values())
+            done = self.total - len(self.todo)
+            left = self._seconds_left()
+            self.progress(StudyProgress(done, self.total, labels, left, note, ended))
 
     def _seconds_left(self) -> float | None:
         """What the rest is expected to take, at the pace so far."""
@@ -162,3 +160,12 @@ class _Loop:
             pace = elapsed / self.expected if self.expected else 1 / self.engine.slots
             return pace * sum(known)
         return elapsed / self.passes * sum(node.passes for node in rest) if self.passes else None
+
+
+def _outcome_of(future: Future[Outcome]) -> Outcome:
+    """What a node gave, or what its engine reports of the process that was to do it."""
+    try:
+        return future.result()
+    except Exception as error:
+        lost = f"its process was lost {MOST_ATTEMPTS} times, perhaps for want of memory"
+        return Outcome(error=f"{lost}: {one_line(error)}")

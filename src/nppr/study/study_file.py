@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 import tomllib
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -26,40 +28,85 @@ from pydantic import (
 from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import NpprError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
-from nppr.options import FamilyOptions, ModelOptions, Options, TrainOptions
+from nppr.options import (
+    FamilyOptions,
+    ModelOptions,
+    Options,
+    TrainOptions,
+    require_one_of,
+)
+from nppr.random_draws import DRAWS
 from nppr.search.search_settings import LOSSES
 from nppr.sources import ALL, NPPR, parse_sources
 
 OWN = "own"
 """As a feature model or target: the classifier itself."""
 
-AXES = (
-    "grid", "data", "classifier", "target", "group", "source", "dependency", "components",
-    "covariance", "upsampler", "loss", "feature_model", "floor", "epochs", "norm", "fit_radius",
-    "radius",
-)  # fmt: skip
-"""What distinguishes two measurements, but for seeds, over which tables take the mean."""
+
+@dataclass(frozen=True)
+class Place:
+    """Where a measurement is on every axis: all that distinguishes two but for seeds."""
+
+    grid: str = ""
+    data: str = ""
+    classifier: str = ""
+    target: str = ""
+    group: str = ""
+    source: str = ""
+    dependency: str = ""
+    components: int | str = ""
+    covariance: str = ""
+    upsampler: str = ""
+    loss: str = ""
+    feature_model: str = ""
+    floor: float | str = ""
+    epochs: int | str = ""
+    norm: str = ""
+    fit_radius: str = ""
+    radius: str = ""
+
+    def texts(self, axes: Iterable[str]) -> tuple[str, ...]:
+        """The values on these axes, as tables show them."""
+        values = (getattr(self, axis) for axis in axes)
+        return tuple(f"{each:g}" if isinstance(each, float) else str(each) for each in values)
+
+
+AXES = tuple(field.name for field in fields(Place))
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a table can show.
+
+    It is `of` a measurement, a fit, or the clean answers of a classifier; a `fraction` is shown in
+    percent, and of a `seeded` value the standard deviation over evaluation seeds is shown.
+    """
+
+    of: Literal["measure", "fit", "clean"] = "measure"
+    fraction: bool = False
+    seeded: bool = False
+
 
 VALUES = {
-    "accuracy": "fraction of inputs classified correctly without noise",
-    "normalised": "accuracy under the source over all inputs / clean accuracy",
-    "robustness": "PR, NPPR or AR: over the clean-correct inputs",
-    "stress": "mean over inputs of the stress",
-    "normalised_stress": "the same divided by the clean loss",
-    "entropy_ratio": "entropy of the weights / log K, before sharpening",
-    "max_weight": "largest weight, before sharpening",
-    "min_weight": "smallest weight, before sharpening",
-    "std_weight": "standard deviation of the weights, before sharpening",
-    "realised_std": "standard deviation of the perturbation / radius",
-    "fit_loss": "loss of the fit, mean of the last tenth of its steps",
-    "fit_pr": "fraction of correct answers in the fit, mean of the last tenth of its steps",
-    "fit_calls": "classifier calls of this family's own fit",
-    "fit_seconds": "seconds of this family's own fit",
-    "fit_seconds_per_epoch": "the same for one pass over the fit inputs",
-    "seconds": "seconds of the measurement",
-    "calls": "classifier calls of the measurement",
+    "accuracy": Value("clean", fraction=True),
+    "normalised": Value(fraction=True, seeded=True),
+    "robustness": Value(fraction=True, seeded=True),
+    "stress": Value(seeded=True),
+    "normalised_stress": Value(seeded=True),
+    "entropy_ratio": Value("fit", fraction=True),
+    "max_weight": Value("fit", fraction=True),
+    "min_weight": Value("fit", fraction=True),
+    "std_weight": Value("fit", fraction=True),
+    "realised_std": Value("fit"),
+    "fit_loss": Value("fit"),
+    "fit_pr": Value("fit", fraction=True),
+    "fit_calls": Value("fit"),
+    "fit_seconds": Value("fit"),
+    "fit_seconds_per_epoch": Value("fit"),
+    "seconds": Value(seeded=True),
+    "calls": Value(),
 }
-"""What a table can show."""
+"""By name; docs/studies.md states what each is."""
 
 TAKEN = ("study", "orders", "manifest")
 """Names of files that a study writes beside its tables."""
@@ -67,21 +114,9 @@ TAKEN = ("study", "orders", "manifest")
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Filter = dict[str, str | int | float | list[str | int | float]]
 
 
-def _one_of(argument: str, valid: Sequence[str]) -> AfterValidator:
-    """A text that must be one of these; the error names the nearest."""
-
-    def check(value: str) -> str:
-        if value not in valid:
-            raise ValueError(str(unknown(argument, value, list(valid))))
-        return value
-
-    return AfterValidator(check)
-
-
-def _accepted_by(check: Any) -> BeforeValidator:
+def _accepted_by(check: Callable[[Any], object]) -> AfterValidator:
     """A value that a function of the library accepts; its error is the mistake."""
 
     def validate(value: Any) -> Any:
@@ -91,28 +126,75 @@ def _accepted_by(check: Any) -> BeforeValidator:
             raise ValueError(str(error)) from None
         return value
 
-    return BeforeValidator(validate)
+    return AfterValidator(validate)
 
 
-def _check_filter(value: Filter) -> None:
-    for name in value:
-        if name not in AXES:
-            raise unknown("where", name, AXES)
+def _one_of(argument: str, valid: Collection[str]) -> AfterValidator:
+    return _accepted_by(lambda value: require_one_of(argument, value, valid))
+
+
+def _check_axes(where: dict[str, object]) -> None:
+    for name in where:
+        require_one_of("where", name, AXES)
+
+
+def _check_source(text: str) -> None:
+    if text.split(":")[0] in (NPPR, ALL):
+        raise SpecError(
+            f"`sources` of a grid must be named one by one and without nppr, got {text!r}."
+            " Learned noise comes from `dependencies`."
+        )
+    if len(parse_sources(text, Budget.linf(0.1))) != 1:
+        raise SpecError(f"`sources` must name one source in each text, got {text!r}.")
+
+
+def _fill(text: str | None, info: ValidationInfo) -> str | None:
+    """A text with every `{name}` replaced by its path in the context of the validation."""
+    paths: dict[str, str] = info.context or {}
+
+    def path(found: re.Match[str]) -> str:
+        if found[1] not in paths:
+            raise unknown("paths", found[1], paths or ["(none)"])
+        return str(paths[found[1]])
+
+    return None if text is None else re.sub(r"\{([A-Za-z0-9_-]+)\}", path, text)
+
+
+def _name_place(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Options that the library checks: their mistakes are reported with their place in the file."""
+    try:
+        return handler(value)
+    except NpprError as error:
+        raise ValueError(str(error)) from None
 
 
 Radius = Annotated[float | str, _accepted_by(parse_radius)]
-NormName = Annotated[str, _one_of("norms", list(NORMS))]
+NormName = Annotated[str, _one_of("norms", NORMS)]
 DependencyName = Annotated[str, _one_of("dependencies", [each.value for each in Dependency])]
 CovarianceName = Annotated[str, _accepted_by(lambda value: Family(covariance=value))]
 UpsamplerName = Annotated[str, _accepted_by(lambda value: Family(upsampler=value))]
-LossName = Annotated[str, _one_of("losses", list(LOSSES))]
+SourceText = Annotated[str, _accepted_by(_check_source)]
+LossName = Annotated[str, _one_of("losses", LOSSES)]
 AxisName = Annotated[str, _one_of("axis", AXES)]
-ValueName = Annotated[str, _one_of("value", list(VALUES))]
-Where = Annotated[Filter, _accepted_by(_check_filter)]
+ValueName = Annotated[str, _one_of("value", VALUES)]
+Where = Annotated[dict[str, str | int | float | list[str | int | float]], _accepted_by(_check_axes)]
+PathText = Annotated[str, AfterValidator(_fill)]
 Floor = Annotated[float, Field(ge=0, le=1)]
 
 
-class Expected(Options):
+class Entry(BaseModel):
+    """A table of the file: a key that is not known is reported before one that is missing."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        for key in value if isinstance(value, dict) else ():
+            if key not in cls.model_fields:
+                raise ValueError(str(unknown("key", key, sorted(cls.model_fields))))
+        return value
+
+
+class Expected(Entry, Options):
     """How many inputs data have that are not here, for a plan."""
 
     fit: int = 0
@@ -120,11 +202,11 @@ class Expected(Options):
     evaluate: int = 1
 
 
-class DataEntry(Options):
+class DataEntry(Entry, Options):
     """A data set and how much of each split is used; `spec` is a name or path (docs/data.md)."""
 
     name: str
-    spec: str
+    spec: PathText
     split: str | None = None
     resize: Whole | None = None
     classes: Whole | None = None
@@ -135,16 +217,21 @@ class DataEntry(Options):
     expected: Expected | None = None
 
 
-class ClassifierEntry(ModelOptions):
+class Training(Entry, TrainOptions):
+    """A recipe that a classifier is trained with."""
+
+
+class ClassifierEntry(Entry, ModelOptions):
     """A classifier: a model with weights, or a training; `feature_model` names another classifier."""
 
     name: str
-    model: str
+    model: PathText
+    weights: Annotated[str | None, AfterValidator(_fill)] = None
     data: str | None = None
     feature_model: str | None = None
     group: str = ""
     label: str = ""
-    training: TrainOptions | None = None
+    training: Annotated[Training | None, WrapValidator(_name_place)] = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> ClassifierEntry:
@@ -156,10 +243,10 @@ class ClassifierEntry(ModelOptions):
 
     def load_options(self) -> ModelOptions:
         """What states how to load it."""
-        return ModelOptions(**{name: getattr(self, name) for name in ModelOptions.model_fields})
+        return ModelOptions(**self.model_dump(include=set(ModelOptions.model_fields)))
 
 
-class FitEntry(FamilyOptions):
+class FitEntry(Entry, FamilyOptions):
     """How noise is learned.
 
     `calls` is the budget of a walk up to joint noise with one number of components; every family takes
@@ -178,16 +265,16 @@ class FitEntry(FamilyOptions):
         return self
 
 
-class MeasureEntry(Options):
+class MeasureEntry(Entry, Options):
     """How sources are measured."""
 
-    draws: Whole = 100
+    draws: Whole = DRAWS
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
     quantise: bool = False
     threads: Whole = 1
 
 
-class Grid(Options):
+class Grid(Entry, Options):
     """Everything that is combined with everything: a product of its lists."""
 
     name: str = ""
@@ -204,11 +291,11 @@ class Grid(Options):
     feature_models: list[str] | None = None
     targets: list[str] | None = None
     epochs: list[Whole] | None = None
-    sources: list[str] = []
+    sources: list[SourceText] = []
     seeds: list[Seed] = [0]
     fit_seeds: list[Seed] = [0]
     draws: Whole | None = None
-    fit: FitEntry | None = None
+    fit: Annotated[FitEntry | None, WrapValidator(_name_place)] = None
 
     @field_validator("*")
     @classmethod
@@ -236,7 +323,7 @@ class Grid(Options):
         return self
 
 
-class Column(Options):
+class Column(Entry, Options):
     """One column, or one for every value of the axes in `by`."""
 
     header: str = ""
@@ -245,14 +332,14 @@ class Column(Options):
     by: list[AxisName] = []
 
 
-class Paper(Options):
+class Paper(Entry, Options):
     """Numbers of the paper: each row has the labels of a row of ours, then one entry per column."""
 
     citation: str
     rows: list[list[str | float]]
 
 
-class TableEntry(Options):
+class TableEntry(Entry, Options):
     """What a table has in its rows and columns."""
 
     name: Slug
@@ -274,7 +361,7 @@ class TableEntry(Options):
         return value
 
 
-class Study(Options):
+class Study(Entry, Options):
     """A whole study."""
 
     name: Slug
@@ -284,7 +371,7 @@ class Study(Options):
     classifiers: Annotated[list[ClassifierEntry], Field(min_length=1)]
     grids: Annotated[list[Grid], Field(min_length=1)]
     tables: list[TableEntry] = []
-    fit: FitEntry = FitEntry()
+    fit: Annotated[FitEntry, WrapValidator(_name_place)] = FitEntry()
     measure: MeasureEntry = MeasureEntry()
 
 
@@ -304,114 +391,53 @@ def read_study(path: str | Path, paths: Mapping[str, str] | None = None) -> Stud
 
 def study_from(content: Mapping[str, Any], paths: Mapping[str, str] | None = None) -> Study:
     """A study from plain values."""
+    own = content.get("paths")
+    known = own if isinstance(own, dict) else {}
+    for name in paths or {}:
+        if name not in known:
+            raise unknown("set", name, known or ["(this study has no paths)"])
+    known = {**known, **(paths or {})}
     try:
-        study = Study.model_validate(content)
+        filled = {**content, "paths": known} if known else content
+        study = Study.model_validate(filled, context=known)
     except ValidationError as error:
         raise SpecError(_first_mistake(error)) from error
-    for name in paths or {}:
-        if name not in study.paths:
-            raise unknown("set", name, study.paths or ["(this study has no paths)"])
-    known = {**study.paths, **(paths or {})}
-    filled = Study.model_validate(_filled(study.model_dump(exclude={"paths"}), known))
-    _check_names(filled)
-    return filled.model_copy(update={"paths": known})
-
-
-def _filled(content: Any, paths: Mapping[str, str]) -> Any:
-    """Every `{name}` in a path replaced by what `[paths]` states."""
-    if isinstance(content, dict):
-        return {
-            key: _replaced(value, paths)
-            if key in ("spec", "weights", "model") and isinstance(value, str)
-            else _filled(value, paths)
-            for key, value in content.items()
-        }
-    if isinstance(content, list):
-        return [_filled(each, paths) for each in content]
-    return content
-
-
-def _replaced(text: str, paths: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in paths:
-            raise unknown("paths", found[1], paths or ["(none)"])
-        return paths[found[1]]
-
-    return re.sub(r"\{([A-Za-z0-9_-]+)\}", value, text)
+    _check_names(study)
+    return study
 
 
 def _check_names(study: Study) -> None:
     """Names that refer to something else in the file must be there, once."""
-    data = _unique("data", [each.name for each in study.data])
-    names = _unique("classifiers", [each.name for each in study.classifiers])
-    _unique("tables", [each.name for each in study.tables])
+    data = [each.name for each in study.data]
+    names = [each.name for each in study.classifiers]
+    tables = [each.name for each in study.tables]
+    for argument, given in {"data": data, "classifiers": names, "tables": tables}.items():
+        for name in given:
+            if given.count(name) > 1:
+                raise SpecError(f"`{argument}` must have different names, got {name!r} twice.")
     for classifier in study.classifiers:
         if classifier.data is None and len(data) > 1:
             raise SpecError(
                 f"`data` of classifier {classifier.name!r} must be one of {', '.join(data)}, got"
                 " nothing."
             )
-        if classifier.data is not None and classifier.data not in data:
-            raise unknown(f"data of classifier {classifier.name}", classifier.data, data)
-        if classifier.feature_model not in (None, *names):
-            raise unknown("feature_model", str(classifier.feature_model), names)
+        require_one_of(f"data of classifier {classifier.name}", classifier.data or data[0], data)
+        require_one_of("feature_model", classifier.feature_model or names[0], names)
     for grid in study.grids:
-        for argument, own in (("classifiers", False), ("feature_models", True), ("targets", True)):
-            valid = [OWN, *names] if own else names
+        for argument in ("classifiers", "feature_models", "targets"):
+            valid = names if argument == "classifiers" else [OWN, *names]
             for name in getattr(grid, argument) or ():
-                if name not in valid:
-                    raise unknown(argument, name, valid)
-        _check_sources(grid.sources)
-
-
-def _check_sources(sources: Sequence[str]) -> None:
-    for text in sources:
-        if text.split(":")[0] in (NPPR, ALL):
-            raise SpecError(
-                f"`sources` of a grid must be named one by one and without nppr, got {text!r}."
-                " Learned noise comes from `dependencies`."
-            )
-        if len(parse_sources(text, Budget.linf(0.1))) != 1:
-            raise SpecError(f"`sources` must name one source in each text, got {text!r}.")
-
-
-def _unique(argument: str, names: list[str]) -> list[str]:
-    for name in names:
-        if names.count(name) > 1:
-            raise SpecError(f"`{argument}` must have different names, got {name!r} twice.")
-    return names
+                require_one_of(argument, name, valid)
 
 
 def _first_mistake(error: ValidationError) -> str:
-    """The first mistake as one line; a key that is not known explains one that is missing."""
-    mistakes = error.errors()
-    found = next((each for each in mistakes if each["type"] == "extra_forbidden"), mistakes[0])
-    place = [each for each in found["loc"] if isinstance(each, int) or "-" not in str(each)]
-    where = ".".join(str(part) for part in place if not str(part).startswith("function"))
-    if found["type"] == "extra_forbidden":
-        key = str(found["loc"][-1])
-        table = where.rpartition(".")[0] or "of the study"
-        return str(unknown(f"key {table}", key, _keys_at(found["loc"][:-1])))
+    """The first mistake as one line with its place in the file."""
+    found = error.errors()[0]
+    names = [str(each) for each in found["loc"] if "-" not in str(each)]  # pydantic's own have one
+    where = ".".join(name for name in names if not name.startswith("function"))
     message = found["msg"].removeprefix("Value error, ").rstrip(".")
     if found["type"] == "missing":
         return f"`{where}` must be given in the study, got nothing."
     if found["type"] == "value_error":
-        return f"{message}." if where in ("", "study") else f"{message} (in {where})."
+        return f"{message} (in {where})." if where else message + "." * (message[-1] != "?")
     return f"`{where}` of the study is wrong: {message}, got {found['input']!r}."
-
-
-def _keys_at(place: Sequence[int | str]) -> list[str]:
-    """The keys that are known at a place of the file."""
-    model: type[BaseModel] = Study
-    for part in place:
-        if isinstance(part, str) and part in model.model_fields:
-            model = _model_in(model.model_fields[part].annotation) or model
-    return sorted(model.model_fields)
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in (list, Union, types.UnionType):
-        return next(filter(None, map(_model_in, get_args(annotation))), None)
-    return None

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache as remember
 from pathlib import Path
 
 import numpy as np
 
 from nppr.records import read_record
-from nppr.report.model import Result
 from nppr.report.run_files import read_run
 from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
-from nppr.study.graph import Cell, Graph, Place
-from nppr.study.node_cache import NodeCache
-from nppr.study.plan import Task
-from nppr.study.schedule import Progressed
+from nppr.study.graph import Cell, FitTask, Graph
+from nppr.study.node_cache import Finished, NodeCache
+from nppr.study.study_file import Place
 from nppr.tally import FloatArray, Metric
 
-WEIGHTS = ("entropy_ratio", "max_weight", "min_weight", "std_weight", "realised_std")
+DIAGNOSTICS = ("entropy_ratio", "max_weight", "min_weight", "std_weight", "realised_std")
 NAMES = {
+    Metric.ACCURACY: "accuracy",
     Metric.NORMALISED_ACCURACY: "normalised",
     Metric.STRESS: "stress",
     Metric.NORMALISED_STRESS: "normalised_stress",
 }
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class StudyRecord:
     cell: Cell
     folder: Path
     values: Mapping[str, float]
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
@@ -41,42 +42,45 @@ class StudyRecord:
         return self.cell.place
 
     def rates(self) -> FloatArray:
-        """Fraction of correct draws of the clean-correct inputs, `(N,)`."""
+        """Fraction of draws classified correctly, of each clean-correct input, `(N,)`."""
         lines = read_run(self.folder).report.per_input
         correct = lines["clean_correct"] == 1
         rates: FloatArray = np.asarray(lines["correct"] / lines["draws"], np.float64)[correct]
         return rates
 
 
-def read_records(graph: Graph, cache: NodeCache, state: Progressed) -> list[StudyRecord]:
+def read_records(
+    graph: Graph, cache: NodeCache, finished: Mapping[str, Finished]
+) -> list[StudyRecord]:
     """A record for every cell whose nodes are all finished."""
-    known: dict[str, tuple[dict[str, float], dict[str, tuple[float, float]]]] = {}
-    fits: dict[str, dict[str, float]] = {}
+
+    @remember
+    def measured(node: str) -> tuple[dict[str, float], dict[str, Interval]]:
+        return _measured(cache.folder(node) / "run", finished[node].seconds)
+
+    @remember
+    def fitted(node: str) -> dict[str, float]:
+        task = graph.nodes[node].task
+        assert isinstance(task, FitTask)
+        return _fitted(cache.folder(node), task, finished[node].seconds)
+
     records = []
     for cell in graph.cells:
-        if cell.measure not in state.finished or (cell.fit and cell.fit not in state.finished):
-            continue
-        folder = cache.folder(cell.measure) / "run"
-        if cell.measure not in known:
-            known[cell.measure] = _measured(folder, state.finished[cell.measure].seconds)
-        if cell.fit and cell.fit not in fits:
-            fits[cell.fit] = _fitted(graph, cell.fit, cache, state.finished[cell.fit].seconds)
-        values, intervals = known[cell.measure]
-        fit = fits[cell.fit] if cell.fit else {}
-        records.append(StudyRecord(cell, folder, {**values, **fit}, intervals))
+        if cell.measure in finished and (cell.fit is None or cell.fit in finished):
+            values, intervals = measured(cell.measure)
+            values = {**values, **fitted(cell.fit)} if cell.fit else values
+            records.append(StudyRecord(cell, cache.folder(cell.measure) / "run", values, intervals))
     return records
 
 
-def _measured(
-    folder: Path, seconds: float
-) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+def _measured(folder: Path, seconds: float) -> tuple[dict[str, float], dict[str, Interval]]:
     """The first value of each kind in a report, with its interval."""
     values: dict[str, float] = {"seconds": seconds}
-    intervals: dict[str, tuple[float, float]] = {}
+    intervals: dict[str, Interval] = {}
     for row in read_run(folder).report.results:
-        name = _name_of(row)
-        if name is None or row.value is None:
+        if row.value is None or row.metric is Metric.PROB_ACC or row.with_references:
             continue
+        name = NAMES.get(row.metric, "robustness")
         if name not in values:
             values[name] = row.value
             if row.low is not None and row.high is not None:
@@ -86,33 +90,21 @@ def _measured(
     return values, intervals
 
 
-def _name_of(row: Result) -> str | None:
-    if row.metric is Metric.ACCURACY:
-        return "accuracy"
-    if row.metric is Metric.PROB_ACC or row.with_references:
-        return None
-    return NAMES.get(row.metric, "robustness")
-
-
-def _fitted(graph: Graph, hash_: str, cache: NodeCache, seconds: float) -> dict[str, float]:
-    """What is known of a fit."""
-    folder = cache.folder(hash_)
+def _fitted(folder: Path, task: FitTask, seconds: float) -> dict[str, float]:
+    """What is known of a fit; of its loss the mean of the last tenth of its steps."""
     (learned,) = (folder / "distributions").glob("*.safetensors")
     (finished,) = (folder / "fit").glob("*.done.safetensors")
-    record = LearnedNoiseRecord.model_validate(read_record(learned)[1])
+    diagnostics = LearnedNoiseRecord.model_validate(read_record(learned)[1]).diagnostics
     stage = FinishedStageRecord.model_validate(read_record(finished)[1]).stage
-    task = graph.nodes[hash_].task
-    assert isinstance(task, Task)
-    assert task.search is not None
-    last = max(1, len(stage.loss) // 10)
-    found = {name: float(getattr(record.diagnostics, name)) for name in WEIGHTS}
     epochs = stage.fit_calls / max(1, task.fit_inputs * task.search.recipe.draws)
+    found = {name: float(getattr(diagnostics, name)) for name in DIAGNOSTICS}
     found |= {
         "fit_calls": float(stage.fit_calls),
         "fit_seconds": seconds,
         "fit_seconds_per_epoch": seconds / epochs if epochs else 0.0,
     }
     if stage.loss:
+        last = max(1, len(stage.loss) // 10)
         found["fit_loss"] = sum(stage.loss[-last:]) / last
         found["fit_pr"] = sum(stage.running_pr[-last:]) / last
     return found

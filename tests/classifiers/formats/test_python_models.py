@@ -6,7 +6,7 @@ from torch import nn
 
 from nppr.classifiers import load_classifier
 from nppr.errors import ClassifierError, WeightsError
-from nppr.tensor_files import write_tensors
+from nppr.records import write_tensors
 
 CODE = """
 from torch import nn
@@ -80,7 +80,7 @@ def test_weights_go_into_a_module(file: Path, tmp_path: Path) -> None:
     classifier = load_classifier(f"{file}:make", weights=tmp_path / "w.safetensors")
     x = torch.rand(2, 1, 8, 8)
     assert torch.equal(classifier.forward(x), network(x - 0.25))
-    with pytest.raises(WeightsError, match="no module to load into"):
+    with pytest.raises(WeightsError, match="not a module to load into"):
         load_classifier(f"{file}:function", weights=tmp_path / "w.safetensors")
 
 

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from nppr.classifiers.training import EpochResult, Optimiser, Outputs, TrainSettings
+from nppr.classifiers.training.train_network import build_optimiser
 from nppr.classifiers.training.training_files import Checkpoint, Standing
 from nppr.classifiers.training.training_settings import Value
-from nppr.classifiers.training.training_updates import build_optimiser
 from nppr.errors import RunFolderError
-from nppr.tensor_files import optimiser_tensors, write_tensors
+from nppr.records import add_prefix, optimiser_tensors, write_record, write_tensors
 
 SETTINGS: dict[str, Value] = {"epochs": 3, "seed": 0}
 
@@ -28,14 +28,14 @@ def stepped(optimiser: Optimiser, steps: int) -> tuple[nn.Module, torch.optim.Op
 
 def checkpoint_of(module: nn.Module, optimiser: torch.optim.Optimizer) -> Checkpoint:
     finished = [EpochResult(1, 1 / 3, 0.9)]
-    tensors = {f"model/{name}": tensor for name, tensor in module.state_dict().items()}
+    model, memory = module.state_dict(), optimiser_tensors(optimiser)
     return Checkpoint(
         settings=SETTINGS,
         threads=1,
         mean=(0.1,),
         std=(0.3,),
         standing=Standing(epoch=2, step=1, seen=10, correct=7, loss=0.1 + 0.2, finished=finished),
-        tensors=tensors | optimiser_tensors(optimiser),
+        tensors=add_prefix("model/", model) | add_prefix("optimiser/", memory),
     )
 
 
@@ -72,13 +72,18 @@ def test_damage_is_always_found(tmp_path: Path) -> None:
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"
-    for metadata in ({}, {"training": "{"}, {"training": "[]"}, {"training": '{"format": 99}'}):
-        write_tensors(path, {"w": torch.ones(1)}, metadata)
-        with pytest.raises(RunFolderError, match="cannot be read"):
+    checkpoint = checkpoint_of(*stepped(Optimiser.SGD, 1))
+    for name, value in (("format", 99), ("standing", []), ("threads", "many"), ("settings", None)):
+        write_record(path, checkpoint.tensors, {**checkpoint.model_dump(), name: value})
+        with pytest.raises(RunFolderError, match=f"cannot be read.*{name}"):
+            Checkpoint.load(path)
+    for metadata in ({}, {"record": "{}"}, {"record": "[]", "checksum": "0"}):
+        write_tensors(path, checkpoint.tensors, metadata)
+        with pytest.raises(RunFolderError, match=r"cannot be read: (no entry|its checksum)"):
             Checkpoint.load(path)
 
 
-def test_who_may_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_when_a_checkpoint_is_continued(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path / "w.safetensors")
     assert outputs.begin(SETTINGS, resume=True, overwrite=False) is None
     checkpoint_of(*stepped(Optimiser.SGD, 1)).save(outputs.checkpoint)
@@ -87,7 +92,7 @@ def test_who_may_go_on_from_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="--resume"):
         outputs.begin(SETTINGS, resume=False, overwrite=False)
     other = {**SETTINGS, "seed": 1}
-    with pytest.raises(RunFolderError, match=r"another seed \(1 instead of 0\)"):
+    with pytest.raises(RunFolderError, match="got seed 1 instead of 0"):
         outputs.begin(other, resume=True, overwrite=False)
 
 

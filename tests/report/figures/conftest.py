@@ -4,27 +4,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pytest
 
-from nppr.assess import assess
+from nppr.assessment.assess import assess
 from nppr.budget import Budget
-from nppr.classifiers import load_classifier, prepare
-from nppr.collect import collect
-from nppr.data import load_data
-from nppr.measure import measure, probe
-from nppr.noise import Family
+from nppr.noise import Dependency, Family
+from nppr.report import PerInput, Report, read_run
 from nppr.report.evidence import Draws, Evidence
-from nppr.report.figures import Drawn, figures_of
-from nppr.report.figures.gallery import FIGURES
-from nppr.report.figures.style import styled
-from nppr.report.figures.subject import Subject
-from nppr.report.per_input import PerInput, read_per_input
-from nppr.report.schema import AtRadius, Report
+from nppr.report.figures import FIGURES, Drawn, figures_of
+from nppr.report.figures.figure_style import Subject, styled
 from nppr.search import default_settings
-from nppr.search.learned_noise import load_learned
-from nppr.sources import Clean, Uniform
-from nppr.tally import PerturbationSource
 
 
 @dataclass(frozen=True)
@@ -51,8 +40,16 @@ class Finished:
         return replace(self, report=self.report.model_copy(update=changes))
 
     def with_class_names(self, names: list[str]) -> Finished:
-        data = {**self.report.data, "class_names": names, "classes": len(names)}
-        return self.with_report(data=data)
+        changes = {"class_names": tuple(names), "classes": len(names)}
+        return self.with_report(data=self.report.data.model_copy(update=changes))
+
+    def depending_on(self, dependency: Dependency) -> Finished:
+        """The same with learned noise that is said to see this much."""
+        made = [
+            each.model_copy(update={"family": replace(each.family, dependency=dependency)})
+            for each in self.report.distributions
+        ]
+        return self.with_report(distributions=tuple(made))
 
     def with_draws(self, **changes: Any) -> Finished:
         changed = tuple(replace(each, **changes) for each in self.evidence.draws)
@@ -66,34 +63,23 @@ class Finished:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     out = tmp_path_factory.mktemp("figures") / "run"
-    report = assess(
-        inputs=50,
+    assess(
+        inputs=30,
         draws=8,
         budget=Budget.linf(0.2),
         sources="nppr,uniform,pgd:steps=2",
-        fit=default_settings(Family(components=3), calls=2048, inputs=64),
+        search=default_settings(Family(components=3), calls=1024, inputs=64),
         fit_inputs=150,
         select_inputs=60,
         out=out,
     )
-    data = load_data("digits").limit(inputs=50)
-    known = load_classifier("digits-cnn", data=data)
-    classifier = prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
-    clean = measure(Clean(), classifier, data.evaluate, clean_correct=np.ones(50, bool))
-    fitted = load_learned(out)
-    sources: list[PerturbationSource] = [Uniform(Budget.linf(0.2))]
-    tallies = {
-        each.name: measure(each, classifier, data.evaluate, draws=8, clean_correct=clean.correct == 1)
-        for each in [*sources, *(one.source for one in fitted)]
-    }
-    evidence = collect(classifier, data, tallies, clean, sources, fitted, budget=Budget.linf(0.2))
-    others = tuple(
-        AtRadius(radius=radius / 255, text=f"{radius}/255", results=report.results)
+    files = read_run(out)
+    assert files.per_input is not None
+    assert files.evidence is not None
+    others = [
+        row.model_copy(update={"radius": radius / 255})
         for radius in (2, 8)
-    )
-    seeing = [
-        {**each, "family": {**each["family"], "dependency": "joint"}}
-        for each in report.distributions
+        for row in files.report.results
     ]
-    report = report.model_copy(update={"radii": others, "distributions": tuple(seeing)})
-    return Finished(report, read_per_input(out / "per_input.csv"), evidence)
+    report = files.report.model_copy(update={"other_radii": tuple(others)})
+    return Finished(report, files.per_input, files.evidence).depending_on(Dependency.JOINT)

@@ -10,32 +10,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppr.distributions.dependency import Dependency
-from nppr.distributions.settings import Family
-from nppr.fit.settings import FitSettings
+from nppr.noise import Dependency, Family, Rule
 from nppr.report.evidence import Evidence, Worst, write_evidence
 from nppr.report.model import (
-    BudgetRecord,
-    ClassifierRecord,
     DataRecord,
-    Diagnostics,
-    DistributionRecord,
     Environment,
     Flag,
     Grade,
     RareRecord,
-    ReferenceChoice,
     Result,
-    SearchRecord,
     SettingsRecord,
     SourceRecord,
     SplitSizes,
-    StageRecord,
     Timing,
 )
 from nppr.report.per_input import PerInput, per_input_of
 from nppr.report.report import Report
-from nppr.statistics.bounds import at_least_together
+from nppr.search import SearchSettings
+from nppr.search.search_record import (
+    BudgetRecord,
+    ClassifierRecord,
+    Diagnostics,
+    DistributionRecord,
+    ReferenceChoice,
+    SearchConditions,
+    SearchRecord,
+    StageRecord,
+)
+from nppr.statistics.density_ratio import at_least_together
 from nppr.statistics.estimates import (
     accuracy,
     adversarial,
@@ -49,7 +51,10 @@ MARKUP = "<script>alert(1)</script>"
 RADIUS = 8 / 255
 BUDGET = BudgetRecord(norm="linf", radius=RADIUS, text="8/255")
 BOUND = "bound:ratio=1+10"
-SEARCH = FitSettings()
+SEARCH = SearchSettings()
+CONDITIONS = SearchConditions(
+    fit_inputs=900, select_inputs=300, seed=0, quantise=False, fingerprint="ab12"
+)
 NOISE = {"gaussian": 0.85, "uniform": 0.9}
 LEARNED = {0.0: 0.15, 0.5: 0.6}
 RARE = RareRecord(
@@ -80,8 +85,12 @@ def results_of(estimates: Sequence[Estimate], source: str, **facts: Any) -> list
     return [
         Result(
             source=source,
-            **{k: v for k, v in vars(each).items() if k in names},
-            **{"radius": RADIUS, "tally": source, **facts},
+            **{
+                **{name: value for name, value in vars(each).items() if name in names},
+                "radius": RADIUS,
+                "tally": source,
+                **facts,
+            },
         )
         for each in estimates
     ]
@@ -148,8 +157,19 @@ def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int
 
 def won_by(noise: str, report: Report) -> Report:
     """The report with a reference noise that was worse than the learned noise of the smallest floor."""
+    own = {row.method: row for row in report.results if (row.source, row.metric) == (noise, "PR")}
     rows = tuple(
-        row.model_copy(update={"tally": noise}) if row.with_references and not row.floor else row
+        row.model_copy(
+            update={
+                "tally": noise,
+                **{
+                    name: getattr(own.get(row.method, row), name)
+                    for name in ("value", "low", "high")
+                },
+            }
+        )
+        if row.with_references and not row.floor
+        else row
         for row in report.results
     )
     first, *others = report.distributions
@@ -217,14 +237,14 @@ def _made(floor: float) -> DistributionRecord:
     search = SearchRecord(
         selected="joint, largest weight", select_value=0.1625, stages=(stage,), fit_calls=7936,
         references=ReferenceChoice(winner=None, select_values={"family": 0.1625}),
-        forward_calls=1824, settings=SEARCH,
+        forward_calls=1824, settings=SEARCH, conditions=CONDITIONS,
     )  # fmt: skip
     return DistributionRecord(
         name=f"nppr:floor={floor:g}" if floor else "nppr",
         fit_seed=None,
         budget=BUDGET,
         family=Family(floor=floor),
-        rule="weights",
+        rule=Rule.WEIGHTS,
         features=64,
         search=search,
         diagnostics=Diagnostics(

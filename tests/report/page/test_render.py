@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from nppr.report import Report
+from nppr.report.figures import Drawn
 from nppr.report.findings import table_rows
 from nppr.report.numbers import Numbers
-from nppr.report.page import PageFigure, fragment_of, page_of, page_shell, render
+from nppr.report.page import fragment_of, page_of, page_shell, render
 from nppr.report.page.render import SECTIONS
 from report.page.made_runs import MARKUP, made_evidence, made_report
 
@@ -233,7 +235,7 @@ def test_pages_are_repeatable(made: tuple[Report, str]) -> None:
 def test_figures_stand_where_they_belong() -> None:
     report, per_input = made_report()
     drawn = [
-        PageFigure(name, f"Title <of> {name}", "How to read it", f'<svg id="figure-{name}"></svg>')
+        Drawn(name, f"Title <of> {name}", "in words", "How to read it", Figure())
         for name in ("rates", "contours")
     ]
     text = render(report, per_input, figures=drawn)
@@ -257,15 +259,6 @@ def test_a_number_has_its_place() -> None:
     number = Numbers(report).at("seconds", "timing", "seconds", "a/b~c")
     assert str(number) == "1.2"
     assert 'data-pointer="/timing/seconds/a~1b~0c"' in number.__html__()
-
-
-def test_styles_of_figures_become_attributes() -> None:
-    svg = """<svg><path style="fill: none; stroke: #000000"/>
-    <text style="font: bold 9px 'DejaVu Sans', sans-serif; text-anchor: middle">t</text></svg>"""
-    text = PageFigure("name", "title", "caption", svg).markup
-    assert '<path fill="none" stroke="#000000"/>' in text
-    assert 'font-size="9px" font-family="\'DejaVu Sans\', sans-serif" font-weight="bold"' in text
-    assert "style" not in text
 
 
 def test_the_shell_admits_its_own_style_and_script_alone() -> None:

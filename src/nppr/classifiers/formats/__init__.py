@@ -2,5 +2,3 @@
 
 Running a user's Python file is running code. Every other format runs none.
 """
-
-__all__: list[str] = []

@@ -10,23 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from nppr.classifiers.classifier import reason_of
+from nppr.classifiers.classifier import Model, reason_of
 from nppr.errors import ClassifierError, WeightsError
 
 
 @dataclass(frozen=True, eq=False)
-class LibraryModel:
-    """A model and the normalisation its library keeps for it, if it states one."""
+class LoadedModel:
+    """A model and the normalisation that comes with it or with its weights, if they state one."""
 
-    module: nn.Module
+    model: Model
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
     states_normalisation: bool = True
 
 
-def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> LibraryModel:
+def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> LoadedModel:
     """An image classifier of transformers, by name or from a local folder (extra `hf`).
 
     It comes with its weights and classes. They are read from safetensors only, and no code of the
@@ -43,24 +41,24 @@ def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> Lib
     kinds = ("missing", "unexpected", "mismatched")
     problems = [f"{kind} {key}" for kind in kinds for key in loading[f"{kind}_keys"]]
     if problems:
-        raise WeightsError(f"`model` 'hf:{name}' must be whole: {'; '.join(problems[:6])}.")
+        raise WeightsError(f"`model` 'hf:{name}' must be complete: {'; '.join(problems[:6])}.")
     settings = _preprocessor(transformers, name)
     if settings is None:
-        return LibraryModel(module.eval(), states_normalisation=False)
-    return LibraryModel(module.eval(), settings.get("image_mean"), settings.get("image_std"))
+        return LoadedModel(module.eval(), states_normalisation=False)
+    return LoadedModel(module.eval(), settings.get("image_mean"), settings.get("image_std"))
 
 
-def load_timm(name: str, pretrained: bool, classes: int | None) -> LibraryModel:
+def load_timm(name: str, pretrained: bool, classes: int | None) -> LoadedModel:
     """A network of timm, where the user has it."""
     timm = _library("timm", "timm:", "timm: pip install timm")
     options = {} if classes is None else {"num_classes": classes}
     with _loading(f"timm:{name}"):
         module = timm.create_model(name, pretrained=pretrained, **options)
     settings = getattr(module, "pretrained_cfg", None) or {}
-    return LibraryModel(module.eval(), settings.get("mean"), settings.get("std"))
+    return LoadedModel(module.eval(), settings.get("mean"), settings.get("std"))
 
 
-def load_torchvision(name: str, pretrained: bool, classes: int | None) -> LibraryModel:
+def load_torchvision(name: str, pretrained: bool, classes: int | None) -> LoadedModel:
     """A network of torchvision, where the user has it."""
     models = _library("torchvision.models", "torchvision:", "torchvision: pip install torchvision")
     options = {} if classes is None else {"num_classes": classes}
@@ -68,7 +66,7 @@ def load_torchvision(name: str, pretrained: bool, classes: int | None) -> Librar
         module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
         transforms = models.get_model_weights(name).DEFAULT.transforms() if pretrained else None
     mean, std = (getattr(transforms, name, None) for name in ("mean", "std"))
-    return LibraryModel(module.eval(), mean, std)
+    return LoadedModel(module.eval(), mean, std)
 
 
 def _library(module: str, prefix: str, need: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr.classifiers.classifier import Classifier, check_classifier, is_out_of_memory
+from nppr.budget import perturbed
+from nppr.classifiers.classifier import Classifier, check_classifier, frozen, is_out_of_memory
 from nppr.classifiers.prepare_classifier import usable_device
 from nppr.classifiers.training.training_examples import (
     EpochPlan,
@@ -25,22 +26,18 @@ from nppr.classifiers.training.training_examples import (
 )
 from nppr.classifiers.training.training_files import Checkpoint, EpochResult, Outputs, Standing
 from nppr.classifiers.training.training_settings import (
+    Adversary,
+    Optimiser,
     TrainSettings,
     Value,
     default_settings,
     require_known,
 )
-from nppr.classifiers.training.training_updates import (
-    adversarial,
-    build_optimiser,
-    set_rate,
-    start_draws,
-)
 from nppr.classifiers.zoo import ZOO
 from nppr.data import Data
 from nppr.errors import ClassifierError, SpecError
 from nppr.process import held_back
-from nppr.random_draws import key
+from nppr.random_draws import DrawBlock, key
 from nppr.records import add_prefix, optimiser_tensors
 from nppr.tally import IntArray
 
@@ -91,32 +88,30 @@ def train(
     examples = Examples(data)
     shape = image_shape(data)
     settings = settings or default_settings(architecture, shape)
-    module = _untrained(architecture, data.classes, shape, settings).to(usable_device(device))
-    choices = {
+    place = usable_device(device)
+    module = _untrained(architecture, data.classes, shape, settings).to(place)
+    choices: dict[str, Value] = {
         "model": architecture,
         "data": data.name,
         "classes": data.classes,
         "images": examples.fingerprint(),
         **settings.described(),
     }
-    bare = Classifier(module, name=architecture)
-    check_classifier(bare, examples.batch(np.arange(1))[0].to(bare.device), data.classes)
+    first = examples.batch(np.arange(1))[0].to(place)
+    check_classifier(Classifier(module, name=architecture), first, data.classes)
     outputs = Outputs(Path(out))
     held = outputs.begin(choices, resume=resume, overwrite=overwrite)
     mean, std = (held.mean, held.std) if held else examples.normalisation()
-    standing = held.standing if held else Standing()
-    optimiser = build_optimiser(module.parameters(), settings)
-    if held:
-        held.restore(module, optimiser)
     classifier = Classifier(module, mean=mean, std=std, name=architecture)
-    training = _Training(
-        classifier, module, optimiser, examples, settings, standing, choices, outputs, progress
-    )
+    training = _Training(classifier, module, examples, settings, choices, outputs, progress)
+    if held:
+        training.standing = held.standing
+        held.restore(module, training.optimiser)
     with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
         training.run()
         reached = accuracy(classifier, data)
     outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
-    return Trained(outputs.weights, outputs.log, tuple(standing.finished), reached)
+    return Trained(outputs.weights, outputs.log, tuple(training.standing.finished), reached)
 
 
 def _untrained(
@@ -144,19 +139,22 @@ def _threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Training:
     """A training under way; `choices` determine its weights, `progress` is called after every step."""
 
     classifier: Classifier
     module: nn.Module
-    optimiser: torch.optim.Optimizer
     examples: Examples
     settings: TrainSettings
-    standing: Standing
-    choices: Mapping[str, Value]
+    choices: dict[str, Value]
     outputs: Outputs
     progress: Callable[[TrainProgress], None] | None
+
+    def __post_init__(self) -> None:
+        self.standing = Standing()
+        self.optimiser = build_optimiser(self.module.parameters(), self.settings)
+        self.steps = steps_per_epoch(self.settings, len(self.examples))
 
     def run(self) -> None:
         """Train to the end of the last epoch; save after every epoch and when interrupted.
@@ -164,23 +162,21 @@ class _Training:
         PyTorch's own random numbers (dropout) are seeded in every step, and those of the caller are
         as they were afterwards.
         """
-        standing = self.standing
         with torch.random.fork_rng(devices=[]), held_back() as interrupt:
             self.module.train()
-            while standing.epoch <= self.settings.epochs:
-                plan = EpochPlan.draw(self.settings, len(self.examples), standing.epoch)
-                for positions in plan.batches[standing.step :]:
+            while self.standing.epoch <= self.settings.epochs:
+                plan = EpochPlan.draw(self.settings, len(self.examples), self.standing.epoch)
+                for positions in plan.batches[self.standing.step :]:
                     self._step(plan, positions)
                     try:
                         self._report()
                         interrupt.raise_if_asked()
                     except KeyboardInterrupt:
-                        self._require_finite()
-                        self._save()
+                        self._save(self.standing)
                         raise
-                self._require_finite()
-                standing.end_epoch()
-                self._save()
+                after = self.standing.next_epoch()
+                self._save(after)
+                self.standing = after
                 interrupt.raise_if_asked()
             self.module.eval()
 
@@ -201,16 +197,14 @@ class _Training:
         self.standing.add_step(loss, correct, len(x))
 
     def _update(self, x: Tensor, y: Tensor, positions: IntArray) -> tuple[float, int]:
-        """Perturb if so set, then step along the gradient; mean loss and correct answers."""
+        """Perturb if so set, then step along the gradient; mean loss and correct predictions."""
         settings, epoch, step = self.settings, self.standing.epoch, self.standing.step
         torch.manual_seed(key(settings.seed, "train/network", step, epoch))
         if settings.adversary is not None:
             draws = start_draws(settings.seed, epoch, positions, x)
             x = adversarial(self.classifier, x, y, settings.adversary, draws)
-        per_epoch = steps_per_epoch(settings, len(self.examples))
-        set_rate(
-            self.optimiser, settings, (epoch - 1) * per_epoch + step, settings.epochs * per_epoch
-        )
+        done, steps = (epoch - 1) * self.steps + step, settings.epochs * self.steps
+        set_rate(self.optimiser, settings, done, steps)
         logits = self._forward(x)
         loss = F.cross_entropy(logits, y, label_smoothing=settings.label_smoothing)
         value = float(loss.detach())
@@ -234,26 +228,26 @@ class _Training:
 
     def _report(self) -> None:
         if self.progress is not None:
-            now, steps = self.standing.result, steps_per_epoch(self.settings, len(self.examples))
-            epochs, step = self.settings.epochs, self.standing.step
-            self.progress(TrainProgress(now.epoch, epochs, step, steps, now.loss, now.accuracy))
+            now, epochs, step = self.standing.result, self.settings.epochs, self.standing.step
+            self.progress(
+                TrainProgress(now.epoch, epochs, step, self.steps, now.loss, now.accuracy)
+            )
 
-    def _require_finite(self) -> None:
-        """Raise before a broken network takes the place of the last good checkpoint."""
-        for name, tensor in self.module.state_dict().items():
+    def _save(self, standing: Standing) -> None:
+        """Replace the checkpoint, but not by a broken network."""
+        tensors = self.module.state_dict()
+        for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise self._diverged(f"NaN or Inf in {name!r}")
-
-    def _save(self) -> None:
-        tensors = {f"model/{name}": value for name, value in self.module.state_dict().items()}
+        memory = add_prefix("optimiser/", optimiser_tensors(self.optimiser))
         with self.outputs.writing():
             Checkpoint(
-                settings=dict(self.choices),
+                settings=self.choices,
                 threads=torch.get_num_threads(),
                 mean=self.classifier.mean or (),
                 std=self.classifier.std or (),
-                standing=self.standing,
-                tensors=tensors | add_prefix("optimiser/", optimiser_tensors(self.optimiser)),
+                standing=standing,
+                tensors=add_prefix("model/", tensors) | memory,
             ).save(self.outputs.checkpoint)
 
     def _diverged(self, what: str) -> SpecError:
@@ -295,3 +289,69 @@ class _Training:
             },
             "evaluate": {"inputs": len(self.examples.data.evaluate), "accuracy": reached},
         }
+
+
+def adversarial(
+    classifier: Classifier, x: Tensor, y: Tensor, adversary: Adversary, draws: DrawBlock
+) -> Tensor:
+    """`argmax CE(h(x + delta), y)` over the budget, by projected gradient ascent, `(B, C, H, W)`.
+
+    The start is uniform in the ball. Every step goes along the norm's steepest direction, then back
+    into the ball and to where `x + delta` is an image. The attack sees the network in eval mode, so
+    that it fools the network as it will be used and leaves the running statistics of batch
+    normalisation alone; the weights are then updated in train mode.
+
+    Reference: A. Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, 2018.
+    """
+    budget = adversary.budget
+    delta = budget.uniform(draws, "pgd-training", tuple(x.shape[1:]))[:, 0]
+    point = perturbed(x, delta)
+    with frozen(classifier) as model:
+        for _ in range(adversary.steps):
+            gradient, _ = model.gradient(
+                lambda logits: F.cross_entropy(logits, y, reduction="none"), point
+            )
+            ascent = adversary.step * budget.radius * budget.norm.steepest(gradient)
+            point = perturbed(x, budget.clip(point - x + ascent))
+    return point
+
+
+def start_draws(seed: int, epoch: int, positions: IntArray, x: Tensor) -> DrawBlock:
+    """The random numbers of a batch: of (seed, epoch, position of the image) only."""
+    return DrawBlock(seed, "train", tuple(positions.tolist()), epoch, 1, x.device, capacity=1)
+
+
+def build_optimiser(
+    parameters: Iterable[nn.Parameter], settings: TrainSettings
+) -> torch.optim.Optimizer:
+    """The optimiser of the settings."""
+    rate, decay = settings.learning_rate, settings.weight_decay
+    match settings.optimiser:
+        case Optimiser.SGD:
+            return torch.optim.SGD(
+                parameters, lr=rate, momentum=settings.momentum, weight_decay=decay
+            )
+        case Optimiser.ADAM:
+            return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+
+
+def relative_rate(done: float, warm_up: float) -> float:
+    """Share of the learning rate when a share `done` of the training is over.
+
+    Linear from 0 to 1 over the warm-up, then a cosine down to 0.
+
+    >>> [relative_rate(done, warm_up=0.2) for done in (0.0, 0.1, 0.2, 1.0)]
+    [0.0, 0.5, 1.0, 0.0]
+    """
+    if done < warm_up:
+        return done / warm_up
+    return 0.5 * (1 + math.cos(math.pi * (done - warm_up) / (1 - warm_up)))
+
+
+def set_rate(
+    optimiser: torch.optim.Optimizer, settings: TrainSettings, step: int, steps: int
+) -> None:
+    """Set the learning rate of step 0..steps-1, taken at its middle: neither end is wasted."""
+    share = relative_rate((step + 0.5) / steps, settings.warm_up)
+    for group in optimiser.param_groups:
+        group["lr"] = settings.learning_rate * share

@@ -42,7 +42,7 @@ class EpochResult:
     accuracy: float
 
 
-class Standing(BaseModel):
+class Standing(BaseModel, defer_build=True):
     """The epoch under way (from 1), its finished steps and their sums, and the epochs before it."""
 
     epoch: int = 1
@@ -53,31 +53,28 @@ class Standing(BaseModel):
     finished: list[EpochResult] = []
 
     def add_step(self, loss: float, correct: int, images: int) -> None:
-        """Count a step with this mean loss."""
+        """Add a step with this mean loss over its images."""
         self.step += 1
         self.seen += images
         self.correct += correct
         self.loss += loss * images
-
-    def end_epoch(self) -> None:
-        """Turn to the next epoch."""
-        self.finished.append(self.result)
-        self.epoch += 1
-        self.step = self.seen = self.correct = 0
-        self.loss = 0.0
 
     @property
     def result(self) -> EpochResult:
         """The epoch under way as it is now."""
         return EpochResult(self.epoch, self.loss / self.seen, self.correct / self.seen)
 
+    def next_epoch(self) -> Standing:
+        """The start of the next epoch."""
+        return Standing(epoch=self.epoch + 1, finished=[*self.finished, self.result])
 
-class Checkpoint(BaseModel, arbitrary_types_allowed=True):
-    """The state that a training is in.
 
-    `settings` are those of the training it belongs to. `threads` is the number it runs with: another
-    number adds in another order and rounds differently. `tensors` are those of the network and of the
-    optimiser, under `model/NAME` and `optimiser/NUMBER/NAME`.
+class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
+    """The state of a training with these `settings`.
+
+    `threads` is the number it runs with: another number adds in another order and rounds differently.
+    `tensors` are those of the network and of the optimiser, under `model/NAME` and
+    `optimiser/NUMBER/NAME`.
     """
 
     format: Literal[1] = 1
@@ -105,7 +102,7 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True):
             return cls(**content, tensors=tensors)
         except (RecordError, ValueError, TypeError) as error:
             raise RunFolderError(
-                f"`resume` must find a whole checkpoint, got {str(path)!r} which cannot be read:"
+                f"`resume` must find a complete checkpoint, got {str(path)!r} which cannot be read:"
                 f" {one_line(error)}. Add --overwrite instead of --resume to start again."
             ) from error
 
@@ -154,7 +151,7 @@ class Outputs:
         checkpoint = Checkpoint.load(self.checkpoint)
         before, now = checkpoint.settings, json.loads(json.dumps(settings))
         differences = [
-            f"another {name} ({now.get(name)!r} instead of {before.get(name)!r})"
+            f"{name} {now.get(name)!r} instead of {before.get(name)!r}"
             for name in sorted({*before, *now})
             if before.get(name) != now.get(name)
         ]

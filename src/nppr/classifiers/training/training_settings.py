@@ -12,10 +12,6 @@ from nppr.errors import SpecError, unknown
 
 Value = str | int | float | bool | None
 
-COLOUR_CHANNELS = 3
-CROP_SHARE = 8
-"""Images are shifted by up to an eighth of their side: 1 pixel of 8, 4 of 32, 8 of 64."""
-
 
 def _require(holds: bool, name: str, expected: str, value: object, fix: str = "") -> None:
     if not holds:
@@ -48,10 +44,9 @@ class Adversary:
     step: float = 0.25
 
     def __post_init__(self) -> None:
-        _require(self.steps >= 1, "attack-steps", "a whole number >= 1", self.steps)
-        _require(
-            0 < self.step < math.inf, "attack-step", "a number > 0", self.step, " Example: 0.25"
-        )
+        steps, step = self.steps, self.step
+        _require(steps >= 1, "attack-steps", "a whole number >= 1", steps)
+        _require(0 < step < math.inf, "attack-step", "a number > 0", step, " Example: 0.25")
 
 
 @dataclass(frozen=True)
@@ -115,48 +110,41 @@ class TrainSettings:
         return named
 
 
-@dataclass(frozen=True)
-class _Recipe:
-    """What suits an architecture: its settings, and a learning rate for either optimiser."""
-
-    settings: TrainSettings = TrainSettings()
-    sgd_rate: float = 0.1
-    adam_rate: float = 1e-3
-
-
-_RECIPES = {
-    "digits-cnn": _Recipe(
-        # So small that threads would only wait for each other; and with one thread, every machine
-        # adds in the same order.
-        TrainSettings(
-            epochs=40, batch_size=64, optimiser=Optimiser.ADAM, label_smoothing=0.05, threads=1
-        ),
-        adam_rate=3e-3,
+_SETTINGS = {
+    # So small that threads would only wait for each other; and with one thread, every machine adds
+    # in the same order.
+    "digits-cnn": TrainSettings(
+        epochs=40, batch_size=64, optimiser=Optimiser.ADAM, label_smoothing=0.05, threads=1
     ),
-    # Without batch normalisation the usual rates diverge.
-    "vgg16": _Recipe(sgd_rate=0.01, adam_rate=1e-4),
 }
+_RATES = {
+    "digits-cnn": {Optimiser.SGD: 0.1, Optimiser.ADAM: 3e-3},
+    # Without batch normalisation the usual rates diverge.
+    "vgg16": {Optimiser.SGD: 0.01, Optimiser.ADAM: 1e-4},
+}
+_USUAL_RATES = {Optimiser.SGD: 0.1, Optimiser.ADAM: 1e-3}
 
 
 def default_settings(
     architecture: str, shape: tuple[int, ...], optimiser: Optimiser | None = None
 ) -> TrainSettings:
-    """The settings for a network and images of `shape` (C, H, W); flips are for colour only.
+    """The settings for a network and images of `shape` (C, H, W).
+
+    Images are shifted by up to an eighth of their side; only colour images are mirrored.
 
     >>> default_settings("digits-cnn", (1, 8, 8)).crop
     1
     """
     require_known(architecture)
-    recipe = _RECIPES.get(architecture, _Recipe())
-    chosen = optimiser or recipe.settings.optimiser
-    sgd = chosen is Optimiser.SGD
+    settings = _SETTINGS.get(architecture, TrainSettings())
+    chosen = optimiser or settings.optimiser
     return replace(
-        recipe.settings,
+        settings,
         optimiser=chosen,
-        learning_rate=recipe.sgd_rate if sgd else recipe.adam_rate,
-        weight_decay=5e-4 if sgd else 1e-2,
-        crop=min(shape[-2:]) // CROP_SHARE,
-        flip=shape[0] == COLOUR_CHANNELS,
+        learning_rate=_RATES.get(architecture, _USUAL_RATES)[chosen],
+        weight_decay=5e-4 if chosen is Optimiser.SGD else 1e-2,
+        crop=min(shape[-2:]) // 8,
+        flip=shape[0] == 3,
     )
 
 

@@ -3,14 +3,7 @@
 from collections.abc import Callable
 
 from nppr.report.evidence import Evidence
-from nppr.report.figures.figure_style import (
-    Drawn,
-    Subject,
-    as_svg,
-    save,
-    settle,
-    styled,
-)
+from nppr.report.figures.figure_style import Drawn, Subject, save, settle, styled
 from nppr.report.figures.noise_figures import (
     bands,
     contours,
@@ -24,7 +17,7 @@ from nppr.report.figures.run_figures import floors, history, radii, rates
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
 
-__all__ = ["Drawn", "as_svg", "figures_of", "save"]
+__all__ = ["FIGURES", "Drawn", "figures_of", "save"]
 
 FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
     contours, tsne, inputs, bands, means, covariances, weights, history, radii, floors, rates,

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from xml.etree import ElementTree
 
 import matplotlib as mpl
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -222,9 +223,15 @@ def percent(value: float) -> str:
 def interval(row: Result) -> str:
     """A value with its interval as text."""
     assert row.value is not None
-    if row.low is None or row.high is None:
-        return percent(row.value)
-    return f"{percent(row.value)} ({100 * row.low:.1f}-{percent(row.high)})"
+    low, high = ends_of(row)
+    return f"{percent(row.value)} ({100 * low:.1f}-{percent(high)})"
+
+
+def ends_of(row: Result) -> tuple[float, float]:
+    """The ends of the interval of a row that has a value."""
+    assert row.low is not None
+    assert row.high is not None
+    return row.low, row.high
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,10 +244,20 @@ class Drawn:
     caption: str
     figure: Figure
 
+    @property
+    def svg(self) -> Markup:
+        """SVG for the middle of a page: as wide as its place, in the page's colour."""
+        return Markup(_text(_cleaned_tree(self, "currentColor")))
 
-def as_svg(drawn: Drawn) -> str:
-    """The figure as SVG for a page, in the page's colour and width."""
-    return as_inline(drawn.figure, drawn.id, drawn.title, drawn.alt)
+    @property
+    def svg_file(self) -> str:
+        """SVG for a file of its own: black on white."""
+        root = _cleaned_tree(self, "#000000")
+        paper = {"width": "100%", "height": "100%", "fill": "#ffffff"}
+        root.insert(1, ElementTree.Element(f"{{{SVG}}}rect", paper))
+        width, height = root.attrib["viewBox"].split()[2:]
+        root.attrib.update({"width": f"{width}pt", "height": f"{height}pt"})
+        return '<?xml version="1.0" encoding="utf-8"?>\n' + _text(root)
 
 
 def save(drawn: Iterable[Drawn], folder: Path, formats: Sequence[str]) -> list[Path]:
@@ -250,7 +267,7 @@ def save(drawn: Iterable[Drawn], folder: Path, formats: Sequence[str]) -> list[P
         for form in formats:
             path = folder / f"{each.id}.{form}"
             if form == "svg":
-                write_whole(path, as_document(each.figure, each.id, each.title, each.alt))
+                write_whole(path, each.svg_file)
             else:
                 content, dateless = io.BytesIO(), {"CreationDate": None} if form == "pdf" else {}
                 with styled():
@@ -264,40 +281,21 @@ SVG = "http://www.w3.org/2000/svg"
 XLINK = "{http://www.w3.org/1999/xlink}href"
 FONTS = "system-ui, 'Segoe UI', Roboto, Arial, 'DejaVu Sans', sans-serif"
 DROPPED = ("metadata", "style")
-"""Parts that would style the page around the figure, or describe the program that drew it."""
+"""Elements that would style the page around the figure, or describe the program that drew it."""
 
 JOINTS = {"stroke-linejoin": "round", "stroke-linecap": "butt"}
 """The content of the dropped style sheet."""
 
-PIXELS = 100
-"""Pixels of an inch at most: text is then equally large in all figures of a page."""
-
 LONG = re.compile(r"-?\d+\.\d{3,}")
+DECLARATION = re.compile(r"\s*([a-z-]+)\s*:\s*([^;]+)")
+FONT = re.compile(r"(?P<before>.*?)(?P<size>[\d.]+(?:px|pt))\s+(?P<family>.+)")
 
 
-def as_inline(figure: Figure, name: str, title: str, alt: str) -> str:
-    """SVG for the middle of a page: as wide as its place, in the page's colour."""
-    return _text(_rendered(figure, name, title, alt, ink="currentColor"))
-
-
-def as_document(figure: Figure, name: str, title: str, alt: str) -> str:
-    """SVG for a file of its own: black on white."""
-    root = _rendered(figure, name, title, alt, ink="#000000")
-    paper = ElementTree.Element(f"{{{SVG}}}rect", width="100%", height="100%", fill="#ffffff")
-    root.insert(1, paper)
-    left, top, width, height = root.attrib["viewBox"].split()
-    del root.attrib["style"]
-    root.set("width", f"{width}pt")
-    root.set("height", f"{height}pt")
-    assert (left, top) == ("0", "0")
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + _text(root)
-
-
-def _rendered(figure: Figure, name: str, title: str, alt: str, ink: str) -> ElementTree.Element:
-    """The tree of a figure, without sizes of its own."""
+def _cleaned_tree(drawn: Drawn, ink: str) -> ElementTree.Element:
+    """The tree of a figure without sizes and style attributes, which the policy of a page refuses."""
     file = io.StringIO()
-    with styled(), mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    with styled(), mpl.rc_context({"svg.hashsalt": drawn.id}):
+        drawn.figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     root = ElementTree.fromstring(file.getvalue())
     for parent in list(root.iter()):
         for child in list(parent):
@@ -305,27 +303,25 @@ def _rendered(figure: Figure, name: str, title: str, alt: str, ink: str) -> Elem
                 parent.remove(child)
     for element in root.iter():
         element.attrib = {
-            key: _cleaned(key, value, name, ink) for key, value in element.attrib.items()
+            name: value
+            for key, text in element.attrib.items()
+            for name, value in _attributes(key, _cleaned(key, text, drawn.id, ink)).items()
         }
-        if XLINK in element.attrib:
-            element.set("href", element.attrib.pop(XLINK))
         if element.text is not None and not element.text.strip() and len(element):
             element.text = None
         element.tail = None
     for attribute in ("version", "height"):
         root.attrib.pop(attribute, None)
-    widest = float(root.attrib["viewBox"].split()[2]) / 72 * PIXELS
-    root.attrib.update({"width": "100%", "role": "img", "aria-label": alt, "id": f"figure-{name}"})
-    root.attrib.update(JOINTS)
-    root.set("style", f"max-width: {widest:.0f}px")
+    alternative = {"role": "img", "aria-label": drawn.alt, "id": f"figure-{drawn.id}"}
+    root.attrib.update({"width": "100%", **alternative, **JOINTS})
     heading = ElementTree.Element(f"{{{SVG}}}title")
-    heading.text = title
+    heading.text = drawn.title
     root.insert(0, heading)
     return root
 
 
 def _cleaned(key: str, value: str, name: str, ink: str) -> str:
-    """One attribute: ids and references with the figure's name, ink, fonts, fewer digits."""
+    """An attribute's value: ids and references with the figure's name, ink, fonts, fewer digits."""
     if key == "id":
         return f"{name}-{value}"
     if key == XLINK:
@@ -338,6 +334,22 @@ def _cleaned(key: str, value: str, name: str, ink: str) -> str:
     if key in ("d", "x", "y", "width", "height", "transform", "points"):
         value = LONG.sub(lambda found: f"{float(found.group()):.2f}", value)
     return re.sub(r"\s+", " ", value).strip()
+
+
+def _attributes(key: str, value: str) -> dict[str, str]:
+    """An attribute; a style attribute as one attribute for each of its declarations.
+
+    >>> _attributes("style", "fill: none; font: bold 9px 'A', serif")
+    {'fill': 'none', 'font-size': '9px', 'font-family': "'A', serif", 'font-weight': 'bold'}
+    """
+    if key != "style":
+        return {"href" if key == XLINK else key: value}
+    found = {name: text.strip() for name, text in DECLARATION.findall(value)}
+    font = FONT.fullmatch(found.pop("font", ""))
+    if font:
+        weight = {"font-weight": "bold"} if "bold" in font["before"] else {}
+        found |= {"font-size": font["size"], "font-family": font["family"], **weight}
+    return found
 
 
 def _text(root: ElementTree.Element) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from scipy.stats import gaussian_kde
@@ -50,6 +51,17 @@ class Plane:
     centre: FloatArray
     directions: FloatArray
     shares: tuple[float, float]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The titles of both axes."""
+        first, second = map(percent, self.shares)
+        return f"first component ({first} of the variance)", f"second component ({second})"
+
+    @property
+    def held(self) -> str:
+        """The shares of the variance in words."""
+        return " and ".join(map(percent, self.shares))
 
     def of(self, draws: FloatArray) -> FloatArray:
         """Coordinates of draws `(N, P)` in root mean squares of a pixel, `(N, 2)`.
@@ -89,8 +101,8 @@ def plane_of(draws: FloatArray) -> Plane | None:
 
 
 def curve(values: FloatArray, grid: FloatArray) -> FloatArray:
-    """A smooth density of values `(N,)` on a grid `(G,)`."""
-    width = max(_bandwidth(values), BLUR * float(np.ptp(grid)))
+    """A smooth density of values `(N,)` on a grid `(G,)`; its width is that of Scott's rule."""
+    width = max(float(values.std() * len(values) ** -0.2), BLUR * float(np.ptp(grid)))
     gaps = (grid[:, None] - values[None, :]) / width
     found: FloatArray = np.exp(-0.5 * gaps**2).sum(1) / (len(values) * width * np.sqrt(2 * np.pi))
     return found
@@ -115,11 +127,6 @@ def surface(points: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     return shaped
 
 
-def _bandwidth(values: FloatArray) -> float:
-    """Scott's rule in one dimension."""
-    return float(values.std() * len(values) ** -0.2)
-
-
 CONTOUR_PANELS = 6
 CONTOUR_GRID = 60
 SHARES = (0.95, 0.75, 0.5, 0.25)
@@ -134,7 +141,7 @@ def contours(subject: Subject) -> Drawn | None:
     if plane is None:
         return None
     points = [plane.of(each) for each in rows]
-    x, y = _frame(np.concatenate(points))
+    x, y = frame(np.concatenate(points))
     columns = min(3, len(chosen))
     lines = -(-len(chosen) // columns)
     figure = new_figure(0.4 + 2.5 * lines, width=min(7.2, 0.7 + 2.7 * columns))
@@ -143,19 +150,26 @@ def contours(subject: Subject) -> Drawn | None:
         _panel(place, each.source, subject.look(each.source), found, x, y)
     for place in axes[len(chosen) :]:
         place.set_axis_off()
-    figure.supxlabel(f"first component ({percent(plane.shares[0])} of the variance)", fontsize=9)
-    figure.supylabel(f"second component ({percent(plane.shares[1])})", fontsize=9)
+    figure.supxlabel(plane.labels[0], fontsize=9)
+    figure.supylabel(plane.labels[1], fontsize=9)
+    parts = [
+        f"{each.source}: {len(found)} draws around ({found[:, 0].mean():.2f},"
+        f" {found[:, 1].mean():.2f}) with standard deviations {found[:, 0].std():.2f} and"
+        f" {found[:, 1].std():.2f}"
+        for each, found in zip(chosen, points, strict=True)
+    ]
     return Drawn(
         id="contours",
         title="Perturbations along their two principal components",
-        alt=_contour_alt(plane, [each.source for each in chosen], points),
+        alt=f"Density contours of perturbations along two principal components, which hold"
+        f" {plane.held} of the variance. {'; '.join(parts)}.",
         caption="Contours hold 25, 50, 75 and 95 % of the draws. Coordinates are shares of the radius"
         " (root mean square over pixels); all panels share one plane.",
         figure=figure,
     )
 
 
-def _frame(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+def frame(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The grid `(G,)`, `(G,)` around points `(N, 2)`, as wide as high and with room for contours."""
     low, high = points.min(0), points.max(0)
     half = max(float((high - low).max()) * 0.68, 1e-3)
@@ -164,7 +178,7 @@ def _frame(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return x, y
 
 
-def _levels_of(density: FloatArray) -> list[float]:
+def levels_of(density: FloatArray) -> list[float]:
     """The heights at which contours hold `SHARES` of a density, increasing."""
     ordered = np.sort(density.ravel())[::-1]
     held = np.cumsum(ordered) / ordered.sum()
@@ -176,7 +190,7 @@ def _panel(
     axes: Axes, source: str, look: Look, points: FloatArray, x: FloatArray, y: FloatArray
 ) -> None:
     density = surface(points, x, y)
-    levels = _levels_of(density)
+    levels = levels_of(density)
     shades = [to_rgba(look.colour, 0.15 + 0.18 * step) for step in range(len(levels))]
     axes.contourf(x, y, density, levels=[*levels, float(density.max()) * 1.01], colors=shades)
     axes.contour(
@@ -185,19 +199,6 @@ def _panel(
     axes.set_title(named(source))
     axes.set_box_aspect(1)
     axes.grid()
-
-
-def _contour_alt(plane: Plane, sources: list[str], points: list[FloatArray]) -> str:
-    parts = [
-        f"{source}: {len(found)} draws around ({found[:, 0].mean():.2f}, {found[:, 1].mean():.2f})"
-        f" with standard deviations {found[:, 0].std():.2f} and {found[:, 1].std():.2f}"
-        for source, found in zip(sources, points, strict=True)
-    ]
-    first, second = plane.shares
-    return (
-        f"Density contours of perturbations along two principal components, which hold"
-        f" {percent(first)} and {percent(second)} of the variance. {'; '.join(parts)}."
-    )
 
 
 TSNE_POINTS = 600
@@ -222,6 +223,7 @@ def tsne(subject: Subject) -> Drawn | None:
     owners = np.repeat(np.arange(len(draws.many)), each)
     share = _neighbours(points, labels, owners)
     classes, counts = np.unique(labels, return_counts=True)
+    chance = float(np.square(counts / counts.sum()).sum())
     figure = new_figure(4.2, width=6.2)
     axes = figure.subplots()
     shown = classes[np.argsort(-counts, kind="stable")[:CLASSES]]
@@ -232,7 +234,7 @@ def tsne(subject: Subject) -> Drawn | None:
         title=f"Perturbations of {draws.source} by class (t-SNE)",
         alt=f"t-SNE of {len(points)} perturbations of {draws.source} for {len(draws.many)} inputs"
         f" of {len(classes)} classes: the nearest other input's draw has the same class for"
-        f" {100 * share:.0f} % of the draws; by chance it would be {100 * _chance(labels):.0f} %.",
+        f" {100 * share:.0f} % of the draws; by chance it would be {100 * chance:.0f} %.",
         caption="Each mark is a draw, with the colour and shape of its input's class. Separate groups"
         " mean that classes get noise of their own; distances between groups mean nothing.",
         figure=figure,
@@ -261,11 +263,6 @@ def _neighbours(points: FloatArray, labels: IntArray, owners: IntArray) -> float
     return float((labels[gaps.argmin(1)] == labels).mean())
 
 
-def _chance(labels: IntArray) -> float:
-    counts = np.unique(labels, return_counts=True)[1]
-    return float(((counts / counts.sum()) ** 2).sum())
-
-
 def _scatter(
     axes: Axes, subject: Subject, points: FloatArray, labels: IntArray, shown: IntArray
 ) -> None:
@@ -281,16 +278,11 @@ def _scatter(
             label="other",
         )
     for number, label in enumerate(shown.tolist()):
-        axes.scatter(
-            points[labels == label, 0],
-            points[labels == label, 1],
-            s=16,
-            color=PALETTE[number % len(PALETTE)],
-            marker=MARKERS[(number + number // len(PALETTE)) % len(MARKERS)],
-            alpha=0.8,
-            linewidths=0,
-            label=subject.class_name(label),
-        )
+        colour = PALETTE[number % len(PALETTE)]
+        marker = MARKERS[(number + number // len(PALETTE)) % len(MARKERS)]
+        x, y = points[labels == label].T
+        axes.scatter(x, y, s=16, color=colour, marker=marker, alpha=0.8,
+                     linewidths=0, label=subject.class_name(label))  # fmt: skip
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
@@ -305,7 +297,7 @@ def inputs(subject: Subject) -> Drawn | None:
     if plane is None:
         return None
     points = [plane.of(flat(each)) for each in draws.few]
-    x, y = _frame(np.concatenate(points))
+    x, y = frame(np.concatenate(points))
     figure = new_figure(3.8, width=6.2)
     axes = figure.subplots()
     handles, parts = [], []
@@ -313,7 +305,7 @@ def inputs(subject: Subject) -> Drawn | None:
         colour, line = PALETTE[number % len(PALETTE)], LINES[number % len(LINES)]
         marker = MARKERS[number % len(MARKERS)]
         density = surface(found, x, y)
-        axes.contour(x, y, density, levels=_levels_of(density), colors=colour, linestyles=line,
+        axes.contour(x, y, density, levels=levels_of(density), colors=colour, linestyles=line,
                      linewidths=1.2)  # fmt: skip
         middle = found.mean(0)
         axes.plot(*middle, marker=marker, color=colour)
@@ -323,15 +315,14 @@ def inputs(subject: Subject) -> Drawn | None:
         parts.append(f"{label} around ({middle[0]:.2f}, {middle[1]:.2f})")
     axes.set_box_aspect(1)
     axes.grid()
-    axes.set_xlabel(f"first component ({percent(plane.shares[0])} of the variance)")
-    axes.set_ylabel(f"second component ({percent(plane.shares[1])})")
+    axes.set_xlabel(plane.labels[0])
+    axes.set_ylabel(plane.labels[1])
     figure.legend(handles=handles, loc="outside right center")
     return Drawn(
         id="inputs",
         title=f"Perturbations of single inputs under {draws.source}",
         alt=f"Densities of {draws.few.shape[1]} perturbations of each of {len(points)} inputs along"
-        f" two principal components, which hold {percent(plane.shares[0])} and"
-        f" {percent(plane.shares[1])} of the variance: {'; '.join(parts)}.",
+        f" two principal components, which hold {plane.held} of the variance: {'; '.join(parts)}.",
         caption="Contours hold 25, 50, 75 and 95 % of an input's draws and marks are their means, in"
         " shares of the radius. Contours that lie apart mean noise that depends on the input.",
         figure=figure,
@@ -339,7 +330,8 @@ def inputs(subject: Subject) -> Drawn | None:
 
 
 BAND_GRID = 160
-BAND_NAMES = 30
+CLASS_NAMES = 30
+"""Classes that a heat map names."""
 
 
 def bands(subject: Subject) -> Drawn | None:
@@ -361,10 +353,14 @@ def bands(subject: Subject) -> Drawn | None:
     grid = np.linspace(values.min() - margin, values.max() + margin, BAND_GRID)
     density = np.stack([curve(values[labels == label], grid) for label in classes])
     figure = new_figure(min(7.0, max(2.2, 1.2 + 0.2 * len(classes))), width=6.2)
-    _paint(figure.subplots(), subject, density / density.max(1, keepdims=True), grid, classes)
+    axes = figure.subplots()
+    extent = (float(grid[0]), float(grid[-1]), len(classes) - 0.5, -0.5)
+    bar = _class_map(axes, subject, density / density.max(1, keepdims=True), classes, extent)
+    bar.set_ticks([0, 1], labels=["0", "max"])
+    bar.set_label("density")
+    axes.set_xlabel(plane.labels[0])
     centres = [float(values[labels == label].mean()) for label in classes]
     low, high = int(np.argmin(centres)), int(np.argmax(centres))
-    figure.axes[0].set_xlabel(f"first component ({percent(plane.shares[0])} of the variance)")
     return Drawn(
         id="bands",
         title=f"Perturbations of {draws.source} along the first component, by class",
@@ -378,24 +374,21 @@ def bands(subject: Subject) -> Drawn | None:
     )
 
 
-def _paint(
-    axes: Axes, subject: Subject, density: FloatArray, grid: FloatArray, classes: IntArray
-) -> None:
-    shown = axes.imshow(
-        density,
-        aspect="auto",
-        cmap="cividis",
-        vmin=0,
-        vmax=1,
-        extent=(float(grid[0]), float(grid[-1]), len(classes) - 0.5, -0.5),
-    )
-    ticks = thinned(len(classes), BAND_NAMES)
+def _class_map(
+    axes: Axes,
+    subject: Subject,
+    table: FloatArray,
+    classes: IntArray,
+    extent: tuple[float, float, float, float] | None = None,
+) -> Colorbar:
+    """A heat map from 0 to 1 with a row per class, and its colour bar."""
+    shown = axes.imshow(table, aspect="auto", cmap="cividis", vmin=0, vmax=1, extent=extent)
+    ticks = thinned(len(classes), CLASS_NAMES)
     axes.set_yticks(ticks, [subject.class_name(int(classes[tick])) for tick in ticks])
     axes.set_ylabel("class")
-    bar = axes.figure.colorbar(shown, ax=axes, pad=0.02, fraction=0.05, ticks=[0, 1])
-    bar.set_ticklabels(["0", "max"])
+    bar = axes.figure.colorbar(shown, ax=axes, pad=0.02, fraction=0.05)
     bar.outline.set_visible(False)
-    bar.set_label("density")
+    return bar
 
 
 COMPONENT_PANELS = 8
@@ -446,6 +439,7 @@ def covariances(subject: Subject) -> Drawn | None:
     chosen = _heaviest(draws)
     values = draws.covariances.numpy()[chosen]
     deviations = np.sqrt(np.maximum(np.diagonal(values, axis1=1, axis2=2), 0))
+    off_diagonal = float((np.abs(values) * (1 - np.eye(values.shape[-1]))).max())
     columns = min(4, len(chosen))
     rows = -(-len(chosen) // columns)
     figure = new_figure(0.5 + 1.85 * rows, width=1.2 + 1.5 * columns)
@@ -469,7 +463,7 @@ def covariances(subject: Subject) -> Drawn | None:
         alt=f"Heat maps of {len(chosen)} covariance matrices along {values.shape[1]} directions, of"
         f" the mixture for input {int(draws.indices[0])}. Standard deviations run from"
         f" {deviations.min():.3f} to {deviations.max():.3f}; the largest entry off a diagonal is"
-        f" {_off_diagonal(values):.3g}.",
+        f" {off_diagonal:.3g}.",
         caption="One panel per component with its weight, scaled to its own largest entry. The first"
         " directions are those in which the means differ, then come those of the largest variance."
         " Colour beside the diagonal means that directions vary together.",
@@ -497,20 +491,13 @@ def _weight(draws: Draws, component: int) -> str:
 
 
 def _ticks(axes: Axes, size: int) -> None:
-    places = [place for place in (0, size // 2 - 1, size - 1) if place >= 0]
-    places = sorted(set(places))
+    places = sorted({place for place in (0, size // 2 - 1, size - 1) if place >= 0})
     axes.set_xticks(places, [str(place + 1) for place in places])
     axes.set_yticks(places, [str(place + 1) for place in places])
     axes.spines[:].set_visible(False)
 
 
-def _off_diagonal(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
-    inner = np.abs(values) * (1 - np.eye(values.shape[-1]))
-    return float(inner.max())
-
-
 WEIGHT_SOURCES = 4
-WEIGHT_NAMES = 25
 EQUAL = 1e-4
 
 
@@ -574,14 +561,9 @@ def _by_class(axes: Axes, subject: Subject, draws: Draws) -> None:
     table: FloatArray = np.stack(
         [draws.weights[draws.labels == label].mean(0).double().numpy() for label in classes]
     )
-    shown = axes.imshow(table, aspect="auto", cmap="cividis", vmin=0, vmax=1)
-    ticks = thinned(len(classes), WEIGHT_NAMES)
-    axes.set_yticks(ticks, [subject.class_name(int(classes[tick])) for tick in ticks])
+    bar = _class_map(axes, subject, table, classes.numpy())
+    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     columns = thinned(table.shape[1], 16)
     axes.set_xticks(columns, [str(column + 1) for column in columns])
     axes.set_xlabel("component")
-    axes.set_ylabel("class")
     axes.set_title(named(draws.source))
-    bar = axes.figure.colorbar(shown, ax=axes, pad=0.02, fraction=0.06)
-    bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-    bar.outline.set_visible(False)

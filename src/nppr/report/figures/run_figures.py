@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from nppr.budget import Budget
+from nppr.noise.family import FLOOR_NOISE
 from nppr.report.figures.figure_style import (
     BLUE,
     INK,
@@ -21,6 +22,7 @@ from nppr.report.figures.figure_style import (
     Drawn,
     Look,
     Subject,
+    ends_of,
     headlines,
     interval,
     named,
@@ -30,7 +32,6 @@ from nppr.report.figures.figure_style import (
 )
 from nppr.report.model import MERGED, Result
 from nppr.search.search_record import DistributionRecord, StageRecord
-from nppr.sources import Uniform
 from nppr.tally import FloatArray, IntArray, Metric
 
 HISTORY_POINTS = 600
@@ -123,13 +124,8 @@ def radii(subject: Subject) -> Drawn | None:
     figure = new_figure(3.8)
     axes = figure.subplots()
     for source in sources:
-        rows = {place: tables[place].get(source) for place in places}
-        _radius_line(
-            axes,
-            subject.look(source),
-            source,
-            {place: row for place, row in rows.items() if row is not None},
-        )
+        rows = {place: tables[place][source] for place in places if source in tables[place]}
+        _radius_line(axes, subject.look(source), source, rows)
     _ticks(axes, places, [texts[place] for place in places])
     axes.set_xlabel(f"radius ({report.budget.norm})")
     axes.set_ylabel("PR, AR, NPPR")
@@ -163,14 +159,7 @@ def radii(subject: Subject) -> Drawn | None:
 def _radius_line(axes: Axes, look: Look, source: str, rows: dict[float, Result]) -> None:
     places = list(rows)
     values = [float(row.value or 0.0) for row in rows.values()]
-    low = [
-        value if row.low is None else row.low
-        for row, value in zip(rows.values(), values, strict=True)
-    ]
-    high = [
-        value if row.high is None else row.high
-        for row, value in zip(rows.values(), values, strict=True)
-    ]
+    low, high = zip(*map(ends_of, rows.values()), strict=True)
     metric = next(iter(rows.values())).metric.value
     axes.fill_between(places, low, high, color=look.colour, alpha=0.18, linewidth=0)
     axes.plot(places, values, color=look.colour, marker=look.marker, linestyle=look.line,
@@ -204,7 +193,7 @@ def floors(subject: Subject) -> Drawn | None:
     above.plot(places, [found[place][0].value for place in places], color=INK, linewidth=0.8)
     for place in places:
         _point(above, place, found[place][0], subject)
-    uniform = rows.get(Uniform.kind)
+    uniform = rows.get(FLOOR_NOISE)
     if uniform is not None and 1.0 not in found:
         _point(above, 1.0, uniform, subject)
         above.annotate("Uniform (PR)", (1.0, uniform.value or 0.0), xytext=(-8, -4),
@@ -234,9 +223,7 @@ def floors(subject: Subject) -> Drawn | None:
 def _point(axes: Axes, place: float, row: Result, subject: Subject) -> None:
     look = subject.look(row.name)
     value = float(row.value or 0.0)
-    low = value if row.low is None else row.low
-    high = value if row.high is None else row.high
-    axes.plot([place, place], [low, high], color=look.colour, linewidth=3, alpha=0.5)
+    axes.plot([place, place], ends_of(row), color=look.colour, linewidth=3, alpha=0.5)
     axes.plot(place, value, color=look.colour, marker=look.marker, markersize=6)
 
 

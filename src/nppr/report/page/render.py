@@ -17,7 +17,7 @@ from nppr.report.page.run_sections import (
     learned_noise,
     measured,
 )
-from nppr.report.page.shell import PageFigure, page_shell, rendered
+from nppr.report.page.shell import page_shell, rendered
 from nppr.report.per_input import PerInput
 from nppr.report.results_table import subject_of
 
@@ -46,7 +46,7 @@ def render(
     report: ReportRecord,
     per_input: PerInput | None = None,
     evidence: Evidence | None = None,
-    figures: Sequence[PageFigure] = (),
+    figures: Sequence[Drawn] = (),
 ) -> str:
     """One HTML file that needs nothing else; the page reports what is not given as missing."""
     numbers = Numbers(report)
@@ -75,15 +75,7 @@ def page_of(
     # Matplotlib takes a second to import, and only figures need it.
     from nppr.report.figures import figures_of
 
-    drawn = figures_of(report, per_input, evidence)
-    return render(report, per_input, evidence, page_figures(drawn))
-
-
-def page_figures(drawn: Sequence[Drawn]) -> list[PageFigure]:
-    """Figures of a run as those of a page."""
-    from nppr.report.figures import as_svg
-
-    return [PageFigure(each.id, each.title, each.caption, as_svg(each)) for each in drawn]
+    return render(report, per_input, evidence, figures_of(report, per_input, evidence))
 
 
 def fragment_of(report: ReportRecord) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers
-from nppr.report.page.shell import PageFigure, rendered
+from nppr.report.page.shell import rendered
 from nppr.report.results_table import legend_of, radius_text, sign_of, table_of
 from nppr.tally import Claim, Metric
+
+if TYPE_CHECKING:
+    from nppr.report.figures import Drawn
 
 
 def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
@@ -25,9 +29,7 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     )
 
 
-def comparison(
-    report: ReportRecord, numbers: Numbers, figures: Sequence[PageFigure] = ()
-) -> Markup:
+def comparison(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
     """The section's body."""
     nearly = _nearly_always_correct(report)
     relative = [row for row in report.results if row.metric in CLEAN_CORRECT and row.inputs]
@@ -74,9 +76,7 @@ def _nearly_always_correct(report: ReportRecord) -> dict[str, list[Result]]:
     return found
 
 
-def learned_noise(
-    report: ReportRecord, numbers: Numbers, figures: Sequence[PageFigure] = ()
-) -> Markup:
+def learned_noise(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
     """The section's body."""
     rows = {made.name: report.headline(made.name, Metric.NPPR) for made in report.distributions}
     return rendered("learned.html.j2", n=numbers, report=report, rows=rows, figures=figures)

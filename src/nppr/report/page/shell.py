@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -21,10 +19,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nppr.report.numbers import percent
-
-_STYLED = re.compile(r'\sstyle="([^"]*)"')
-_DECLARATION = re.compile(r"\s*([a-z-]+)\s*:\s*([^;]+)")
-_FONT = re.compile(r"(?P<before>.*?)(?P<size>[\d.]+(?:px|pt))\s+(?P<family>.+)")
 
 
 def page_shell(title: str, body: Markup) -> str:
@@ -50,31 +44,6 @@ def page_shell(title: str, body: Markup) -> str:
 def rendered(template: str, *, package: str = "nppr.report.page", **values: Any) -> Markup:
     """A template of a package with these values, each escaped unless it is Markup."""
     return Markup(_environment(package).get_template(template).render(**values))
-
-
-@dataclass(frozen=True)
-class PageFigure:
-    """A figure of a page; `svg` is inline SVG with an id and a text alternative of its own."""
-
-    id: str
-    title: str
-    caption: str
-    svg: str
-
-    @property
-    def markup(self) -> Markup:
-        """The figure, its style attributes, which the policy refuses, as attributes of their own."""
-        return Markup(_STYLED.sub(_attributes, self.svg))
-
-
-def _attributes(styled: re.Match[str]) -> str:
-    """The declarations of a style attribute as attributes."""
-    found: dict[str, str] = dict(_DECLARATION.findall(styled[1]))
-    font = _FONT.fullmatch(found.pop("font", "").strip())
-    if font:
-        weight = {"font-weight": "bold"} if "bold" in font["before"] else {}
-        found |= {"font-size": font["size"], "font-family": font["family"], **weight}
-    return "".join(f' {name}="{value.strip()}"' for name, value in found.items())
 
 
 def _hashed(text: str) -> str:

@@ -1,0 +1,220 @@
+"""In which settings runs differ: it names them, and it decides which upper bounds can be compared.
+
+NPPR is an upper bound that a search found, AR one that attacks found. A weaker search leaves a higher
+bound whatever the classifier, so numbers of different searches are neither ranked nor subtracted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+from nppr.report.findings import Key, headlines
+from nppr.report.model import MERGED, ReportRecord, Result
+from nppr.report.run_files import RunFiles
+from nppr.search.search_record import DistributionRecord
+from nppr.tally import Metric
+
+Group = tuple[RunFiles, ...]
+"""Runs that differ in the seed alone, in the order of their seeds; the first represents all."""
+
+Settings = dict[str, str]
+"""Settings as text, by name."""
+
+OWN_MODEL = "the classifier itself"
+FITTED_ATTACK = "universal"
+"""The attack that is fitted on the fit split."""
+
+LONGEST_NAME = 48
+"""Letters of a name; a longer one gives way to the name of the folder."""
+
+UNNAMED = ("classifier", "hash of the weights", "nppr version", "device")
+"""Settings that mean nothing in a name."""
+
+PLAIN = ("weights", "budget", "data")
+"""Settings that are understood without their name."""
+
+
+def letter(position: int) -> str:
+    """A short name of an entry: A to Z, then by number.
+
+    >>> letter(1), letter(30)
+    ('B', 'R31')
+    """
+    return chr(ord("A") + position) if position < 26 else f"R{position + 1}"
+
+
+def differing_settings(groups: Sequence[Group]) -> list[Settings]:
+    """For each entry the settings in which not all entries agree; `-` where there is none.
+
+    A search that only some have is one line.
+    """
+    searched = all(group[0].report.settings.search for group in groups)
+    return _differing([_settings_of(group, searched=searched) for group in groups])
+
+
+def names_of(groups: Sequence[Group]) -> list[str]:
+    """The classifier, then as much as tells it from others of that name, else the folder."""
+    plain = [group[0].report.classifier.name for group in groups]
+    differing = differing_settings(groups)
+    names = list(plain)
+    for key in (each for each in differing[0] if each not in UNNAMED):
+        texts: dict[str, set[str]] = {}
+        for name, each in zip(names, differing, strict=True):
+            texts.setdefault(name, set()).add(each[key])
+        names = [
+            f"{name}, {'' if key in PLAIN else key + ' '}{each[key]}"
+            if len(texts[name]) > 1
+            else name
+            for name, each in zip(names, differing, strict=True)
+        ]
+    for by_path in (False, True):
+        repeated = Counter(names)
+        folders = [group[0].path for group in groups]
+        names = [
+            f"{start} ({folder if by_path else folder.resolve().name})"
+            if repeated[name] > 1 or len(name) > LONGEST_NAME
+            else name
+            for start, name, folder in zip(plain, names, folders, strict=True)
+        ]
+    return names
+
+
+def differing_searches(groups: Sequence[Group], key: Key) -> str:
+    """The settings of the search behind a number in which entries differ, in words; empty if none.
+
+    Settings that only some entries have follow from others, and are listed only where there are none.
+    """
+    rows = {at: headlines(group[0].report).get(key) for at, group in enumerate(groups)}
+    searches = {
+        at: _search_of(groups[at], row)
+        for at, row in rows.items()
+        if row is not None and row.value is not None
+    }
+    differing = _differing(list(searches.values()))
+    names = list(differing[0]) if differing else []
+    shared = [name for name in names if all(name in each for each in searches.values())]
+    return "; ".join(
+        f"{name}: "
+        + ", ".join(f"{each.get(name, '-')} in {letter(at)}" for at, each in searches.items())
+        for name in shared or names
+    )
+
+
+def _differing(settings: Sequence[Settings]) -> list[Settings]:
+    names = dict.fromkeys(name for each in settings for name in each)
+    shown = [name for name in names if len({each.get(name, "-") for each in settings}) > 1]
+    return [{name: each.get(name, "-") for name in shown} for each in settings]
+
+
+def _settings_of(group: Group, *, searched: bool) -> Settings:
+    report = group[0].report
+    settings = report.settings.model_dump(mode="json", exclude={"inputs", "sources"})
+    if not searched:
+        settings["search"] = "yes" if report.settings.search else None
+    sources = {each.name: each.options for each in report.settings.sources}
+    return {
+        "classifier": report.classifier.name,
+        "weights": report.classifier.weights or "default weights",
+        "hash of the weights": report.classifier.fingerprint[:8],
+        "data": report.data.name,
+        "inputs": f"{report.data.inputs.evaluate:,}",
+        "budget": str(report.budget),
+        "sources": ", ".join(sources) or "-",
+        **_flat(settings),
+        **_flat({"options": sources}),
+        "seed": _listed(run.report.seed for run in group),
+        "nppr version": report.nppr_version,
+        "device": report.environment.device,
+    }
+
+
+def _search_of(group: Group, row: Result) -> Settings:
+    """The settings of the search behind a number; none where nothing was searched for."""
+    report = group[0].report
+    if row.metric is Metric.NPPR:
+        learned = [_learned(run.report, row.floor or 0.0, row.fit_seed) for run in group]
+        return _noise_search(report, [made for made in learned if made is not None])
+    if row.metric is not Metric.AR:
+        return {}
+    return _merged_search(group) if row.source == MERGED else _attack_options(report, row.source)
+
+
+def _learned(report: ReportRecord, floor: float, fit_seed: int | None) -> DistributionRecord | None:
+    """The learned noise behind a row."""
+    found = (m for m in report.distributions if (m.family.floor, m.fit_seed) == (floor, fit_seed))
+    return next(found, None)
+
+
+def _noise_search(report: ReportRecord, learned: Sequence[DistributionRecord]) -> Settings:
+    """The search for one learned noise, the same but for the seed in all runs of an entry."""
+    if not learned:
+        return {}
+    budget, search = learned[0].budget, learned[0].search
+    conditions = search.conditions
+    own = conditions.fingerprint in (None, report.classifier.fingerprint)
+    same = (budget.norm, budget.radius) == (report.budget.norm, report.budget.radius)
+    found = {
+        **_flat(asdict(search.settings), "search "),
+        "fit inputs": str(conditions.fit_inputs),
+        "select inputs": str(conditions.select_inputs),
+        "seed": _listed(made.search.conditions.seed for made in learned),
+        "quantise": str(conditions.quantise),
+        "fitted on": OWN_MODEL if own else f"hash {conditions.fingerprint:.8}",
+        "fitted in": "the budget of the run" if same else str(budget),
+    }
+    features = report.classifier.features
+    if features is not None and search.settings.family.dependency.sees_input:
+        own = features.fingerprint in (None, report.classifier.fingerprint)
+        found["feature model"] = (
+            OWN_MODEL if own else f"{features.model} (hash {features.fingerprint:.8})"
+        )
+        found["feature layer"] = features.layer
+    return found
+
+
+def _attack_options(report: ReportRecord, *names: str) -> Settings:
+    """The options of attacks: most are in the name, those of a custom attack need not be."""
+    chosen = [each for each in report.settings.sources if each.name in names]
+    found = _flat({each.name: each.options for each in chosen})
+    found["quantise"] = str(report.settings.quantise)
+    if any(each.kind == FITTED_ATTACK for each in chosen):
+        found["fit inputs"] = str(report.data.inputs.fit)
+    return found
+
+
+def _merged_search(group: Group) -> Settings:
+    """What AR over everything in the budget was found with: sources, options, draws, searches."""
+    report = group[0].report
+    names = sorted(s.name for s in report.settings.sources if s.metric is not Metric.CORRUPTION)
+    rows = headlines(report).values()
+    found = {
+        "sources": _listed(names),
+        "failed sources": _listed(sorted(row.name for row in rows if row.error)),
+        "draws": str(report.settings.draws),
+        **_attack_options(report, *names),
+    }
+    for made in report.distributions:
+        learned = [_learned(run.report, made.family.floor, made.fit_seed) for run in group]
+        found |= _noise_search(report, [each for each in learned if each is not None])
+    return found
+
+
+def _flat(settings: Mapping[str, object], before: str = "") -> Settings:
+    """Nested settings as one level, `search.family.floor` as `search family floor`."""
+    found: Settings = {}
+    for name, value in settings.items():
+        called = f"{before}{name.replace('_', ' ')}"
+        found |= _flat(value, called + " ") if isinstance(value, dict) else {called: _text(value)}
+    return found
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return _listed(value)
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(_text(each) for each in values) or "-"

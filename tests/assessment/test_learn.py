@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import nppr
+from helpers import half_classifier
+from nppr.budget import Budget
+from nppr.data import Data, from_arrays
+from nppr.errors import BudgetError, NoFitDataError, RunFolderError
+from nppr.noise.family import Dependency, Family
+from nppr.search.fitting import FitProgress
+from nppr.search.search_settings import default_settings
+
+SMALL = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
+BUDGET = Budget.linf(0.1)
+
+
+def halves(shares: tuple[float, float] = (0.4, 0.3)) -> Data:
+    images = torch.rand(120, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    labels = (images[..., :2].sum((1, 2, 3)) <= images[..., 2:].sum((1, 2, 3))).long()
+    return from_arrays(images, labels, shares=shares)
+
+
+def test_without_features_the_noise_may_see_the_label_only() -> None:
+    seen: list[FitProgress] = []
+    (learned,) = nppr.learn(
+        half_classifier(), halves(), budget=BUDGET, search=SMALL, on_search=seen.append
+    )
+    assert {each.stage for each in seen} <= {"independent", "label"}
+    assert not learned.source.distribution.family.dependency.sees_input
+    report = nppr.assess(
+        half_classifier(), halves(), budget=BUDGET, search=SMALL, draws=4, sources="nppr"
+    )
+    assert "no-features" in {flag.id for flag in report.flags}
+
+
+def test_a_model_with_features_has_no_such_flag() -> None:
+    report = nppr.assess(search=SMALL, fit_inputs=100, inputs=20, draws=4, sources="nppr")
+    assert "no-features" not in {flag.id for flag in report.flags}
+
+
+def test_the_batch_size_does_not_change_what_is_learned() -> None:
+    first, second = (
+        nppr.learn(search=SMALL, fit_inputs=100, select_inputs=40, batch_size=size)[0]
+        for size in (None, 5)
+    )
+    assert first.record == second.record
+    other = second.source.distribution.state_dict()
+    for name, value in first.source.distribution.state_dict().items():
+        assert torch.equal(value, other[name])
+
+
+def test_learned_noise_gives_the_same_numbers_later(tmp_path: Path) -> None:
+    learned = nppr.learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path / "fit")
+    together = nppr.assess(
+        search=SMALL, fit_inputs=100, select_inputs=40, inputs=25, draws=4, sources="nppr"
+    )
+    for known in (learned, nppr.load_learned(tmp_path / "fit")):
+        later = nppr.assess(inputs=25, draws=4, sources="", distributions=known)
+        rows = [
+            [(row.value, row.low, row.high) for row in report.results if row.source == "nppr"]
+            for report in (together, later)
+        ]
+        assert rows[0] == rows[1]
+
+
+def test_another_runs_folder_is_safe(tmp_path: Path) -> None:
+    nppr.learn(search=SMALL, fit_inputs=100, out=tmp_path / "fit")
+    with pytest.raises(RunFolderError, match="seed"):
+        nppr.learn(search=SMALL, fit_inputs=100, out=tmp_path / "fit", seed=1, resume=True)
+
+
+def test_data_that_cannot_be_split_are_refused() -> None:
+    label = default_settings(Family(Dependency.LABEL, components=2), calls=1024, inputs=64)
+    with pytest.raises(NoFitDataError, match="fit split"):
+        nppr.learn(half_classifier(), halves((0.0, 0.0)), budget=BUDGET, search=label)
+
+
+def test_the_budget_is_stated() -> None:
+    with pytest.raises(BudgetError, match="must be stated"):
+        nppr.learn(half_classifier(), halves(), search=SMALL)

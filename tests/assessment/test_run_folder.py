@@ -1,0 +1,281 @@
+"""The folder of a run: what may be taken, resumed and overwritten, and what is never removed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from nppr import ranks
+from nppr.assessment.assess import assess
+from nppr.assessment.run_folder import Division, RunFolder
+from nppr.errors import RunFolderError
+from nppr.manifest import Manifest
+from nppr.ranks import World
+from nppr.search.search_settings import default_settings
+
+SETTINGS = {"seed": 1, "draws": 10, "sources": ("a", "b")}
+
+
+def begin(
+    path: Path, *, resume: bool = False, overwrite: bool = False, **changes: int
+) -> RunFolder:
+    return RunFolder.open(path, {**SETTINGS, **changes}, resume=resume, overwrite=overwrite)
+
+
+def test_an_unfinished_run_must_be_resumed_or_overwritten(tmp_path: Path) -> None:
+    begin(tmp_path).store("a").path.write_text("kept")
+    with pytest.raises(RunFolderError, match="--resume to continue"):
+        begin(tmp_path)
+    assert begin(tmp_path, resume=True).store("a").path.read_text() == "kept"
+    assert not begin(tmp_path, overwrite=True).store("a").path.exists()
+
+
+def test_a_run_of_other_settings_is_safe(tmp_path: Path) -> None:
+    folder = begin(tmp_path)
+    folder.place("report.json").write_text("{}")
+    for resume in (False, True):
+        with pytest.raises(RunFolderError, match="another draws, seed"):
+            begin(tmp_path, resume=resume, seed=2, draws=20)
+    assert folder.report_path.exists()
+    begin(tmp_path, overwrite=True, seed=2)
+    assert not folder.report_path.exists()
+
+
+def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    folder = begin(tmp_path)
+    names = (
+        "notes.txt", "table.csv", "report.html", "x.partial", "blocks/notes.txt",
+        "blocks/mine.safetensors", "figures/plot.png", "figures/plot.svg.partial",
+        "fit/model.safetensors", "rare/mine.safetensors", "distributions/nppr_mine.json",
+    )  # fmt: skip
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("precious")
+    folder.place("figures/ours.svg").write_text("ours")
+    folder.place("fit/0.state.safetensors.partial").write_text("ours")
+    begin(tmp_path, overwrite=True)
+    begin(tmp_path, overwrite=True)
+    assert {name: (tmp_path / name).read_text() for name in names} == dict.fromkeys(
+        names, "precious"
+    )
+    assert [path.name for path in (tmp_path / "figures").glob("ours*")] == []
+    assert [path.name for path in (tmp_path / "fit").glob("0*")] == []
+
+
+@pytest.mark.parametrize("name", ["report.json", "notes.txt", "figures/plot.png", "manifest.json"])
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_that_is_not_of_a_run_is_refused(
+    tmp_path: Path, name: str, resume: bool, overwrite: bool
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("precious")
+    first = name.split("/")[0]
+    with pytest.raises(RunFolderError, match=rf"holds {first} and no run\.json") as caught:
+        begin(tmp_path, resume=resume, overwrite=overwrite)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / name).read_text() == "precious"
+    assert not (tmp_path / "run.json").exists()
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_empty_or_a_missing_folder_is_taken(tmp_path: Path, overwrite: bool) -> None:
+    begin(tmp_path / "new" / "run", overwrite=overwrite)
+    (tmp_path / "empty").mkdir()
+    begin(tmp_path / "empty", overwrite=overwrite)
+
+
+def test_a_run_that_was_killed_while_it_began_can_begin_again(tmp_path: Path) -> None:
+    Manifest(tmp_path, "run").begin()
+    (tmp_path / "run.json.partial").write_text('{"format')
+    begin(tmp_path)
+
+
+def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
+    models, out = tmp_path / "models", tmp_path / "run"
+    models.mkdir()
+    (models / "a.safetensors").write_text("precious")
+    (models / "report.html").write_text("precious")
+    folder = begin(out)
+    folder.place("fit/a.safetensors")
+    folder.place("report.html").symlink_to(models / "report.html")
+    (out / "fit").symlink_to(models)  # a folder of the run that became a link later
+    (out / "figures").symlink_to(models)  # a link from the beginning
+    folder.place("figures/a.safetensors")
+    folder.manifest.add(out / "figures" / ".." / "models" / "a.safetensors")
+    begin(out, overwrite=True)
+    assert sorted(path.read_text() for path in models.iterdir()) == ["precious"] * 2
+    assert not (out / "report.html").is_symlink()
+    assert (out / "fit").is_symlink()
+
+
+def test_a_run_json_that_is_a_link_is_not_ours(tmp_path: Path) -> None:
+    begin(tmp_path / "a").place("report.json").write_text("kept")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "run.json").symlink_to(tmp_path / "a" / "run.json")
+    with pytest.raises(RunFolderError, match="it is a link"):
+        begin(tmp_path / "b", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "{",
+        "[]",
+        '{"files": ["notes.txt"]}',
+        '{"nppr": "study", "format": 1, "files": ["notes.txt"]}',
+        '{"nppr": "run", "format": 2, "files": ["notes.txt"]}',
+        '{"nppr": "run", "format": 1, "files": "notes.txt"}',
+        '{"nppr": "run", "format": 1, "files": ["notes.txt", "../out.txt"]}',
+        '{"nppr": "run", "format": 1, "files": ["notes.txt", "a/../../out.txt"]}',
+        '{"nppr": "run", "format": 1, "files": ["notes.txt", "/etc/x"]}',
+        '{"nppr": "run", "format": 1, "files": ["notes.txt", "c:\\\\x"]}',
+        '{"nppr": "run", "format": 1, "files": ["notes.txt", 1]}',
+    ],
+)
+def test_without_a_manifest_of_ours_nothing_is_removed(tmp_path: Path, text: str | None) -> None:
+    out = tmp_path / "run"
+    folder = begin(out)
+    folder.store("a").path.write_text("kept")
+    for path in (out / "notes.txt", tmp_path / "out.txt"):
+        path.write_text("precious")
+    (out / "manifest.json").unlink()
+    if text is not None:
+        (out / "manifest.json").write_text(text)
+    with pytest.raises(RunFolderError, match=r"must hold a manifest\.json") as caught:
+        begin(out, overwrite=True)
+    assert "\n" not in str(caught.value)
+    assert (out / "notes.txt").read_text() == (tmp_path / "out.txt").read_text() == "precious"
+    assert (out / "run.json").exists()
+    assert next((out / "blocks").iterdir()).read_text() == "kept"
+
+
+def test_a_folder_in_the_place_of_a_listed_file_is_left(tmp_path: Path) -> None:
+    (begin(tmp_path).place("report.html") / "mine").mkdir(parents=True)
+    begin(tmp_path, overwrite=True)
+    assert (tmp_path / "report.html" / "mine").is_dir()
+
+
+def test_every_rank_lists_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = begin(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(ranks._state, "world", World(1, 2))
+        folder.store("a").own.write_text("of rank 1")
+        folder.place("rare/1.safetensors").parent.mkdir()
+        folder.place("rare/1.safetensors").write_text("of rank 1")
+    (tmp_path / "rare" / "mine.safetensors").write_text("precious")
+    (tmp_path / "blocks" / "mine.rank1.safetensors").write_text("precious")
+    listed = json.loads((tmp_path / "manifest.rank1.json").read_text())["files"]
+    assert "rare/1.safetensors" in listed
+    before = sorted(tmp_path.rglob("*"))
+    with monkeypatch.context() as patch:  # rank 1 on a disk of its own
+        patch.setattr(ranks._state, "world", World(1, 2))
+        folder.clear_rank()
+    assert {path.name for path in before} - {path.name for path in tmp_path.rglob("*")} == {
+        folder.store("a").path.stem + ".rank1.safetensors", "1.safetensors", "manifest.rank1.json",
+    }  # fmt: skip
+
+
+def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begin(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(ranks._state, "world", World(1, 2))
+        folder.store("a").own.write_text("of rank 1")
+    (tmp_path / "manifest.rank2.json").write_text("precious")
+    begin(tmp_path, overwrite=True)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "blocks", "manifest.json", "manifest.rank2.json", "run.json",
+    ]  # fmt: skip
+
+
+def test_every_file_of_a_run_is_listed(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    search = default_settings(calls=512, inputs=32, floors=(0.0,))
+    assess(
+        draws=16, inputs=30, fit_inputs=64, select_inputs=40, sources="uniform,nppr", search=search,
+        rare_calls=20_000, out=out,
+    )  # fmt: skip
+    found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    kinds = {name.split("/")[0] for name in found}
+    assert {"blocks", "fit", "rare", "distributions", "per_input.csv", "rare.csv"} <= kinds
+    (out / "rare" / "mine.safetensors").write_text("precious")
+    listed = set(json.loads((out / "manifest.json").read_text())["files"])
+    assert found - listed == {"run.json", "manifest.json"}
+    begin(out, overwrite=True)
+    left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert left == {"run.json", "manifest.json", "rare/mine.safetensors"}
+
+
+def test_blocks_know_their_run(tmp_path: Path) -> None:
+    first, second = begin(tmp_path / "a"), begin(tmp_path / "b", seed=2)
+    assert first.store("x").identity != second.store("x").identity
+    assert first.store("x").identity != first.store("y").identity
+
+
+def test_a_finished_run_can_be_repeated(tmp_path: Path) -> None:
+    begin(tmp_path).place("report.json").write_text("{}")
+    begin(tmp_path)
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_the_division_is_remembered(tmp_path: Path) -> None:
+    assert RunFolder.division(tmp_path) == Division()
+    division = Division(48, ("folded",), 1)
+    RunFolder.open(tmp_path, SETTINGS, division)
+    assert RunFolder.division(tmp_path) == division
+    begin(tmp_path, resume=True)
+    assert RunFolder.division(tmp_path) == division
+
+
+def test_folders_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(RunFolderError, match="must be a folder that can be written"):
+        begin(file / "run")
+    with pytest.raises(RunFolderError, match="must be a folder"):
+        begin(file)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}'])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_damaged_run_json_is_named_and_allows_nothing(
+    tmp_path: Path, text: str, overwrite: bool
+) -> None:
+    begin(tmp_path).place("report.json").write_text("kept")
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(
+        RunFolderError, match=r"`out` must hold.*delete this one yourself"
+    ) as caught:
+        begin(tmp_path, overwrite=overwrite)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "report.json").read_text() == "kept"
+    assert (tmp_path / "run.json").read_text() == text
+
+
+def test_stores_of_different_sources_are_different_files(tmp_path: Path) -> None:
+    folder = begin(tmp_path)
+    names = ["pgd:steps=1", "pgd:step=1", "pgd", "PGD", "a/b", "a:b", "x" * 200]
+    assert len({folder.store(name).path for name in names}) == len(names)
+    assert all(folder.store(name).path.parent == tmp_path / "blocks" for name in names)
+
+
+def test_per_input_csv_has_a_line_for_every_input_and_source(tmp_path: Path) -> None:
+    report = assess(inputs=30, draws=8, sources="uniform,pgd:steps=2", out=tmp_path / "run")
+    with (tmp_path / "run" / "per_input.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 60
+    noise = [row for row in rows if row["source"] == "uniform"]
+    clean = [row for row in noise if row["clean_correct"] == "1"]
+    mean = sum(int(row["correct"]) / int(row["draws"]) for row in clean) / len(clean)
+    headline = next(row for row in report.results if row.source == "uniform")
+    assert mean == pytest.approx(headline.value)
+    for row in rows:
+        assert float(row["low"]) <= float(row["rate"]) <= float(row["high"])
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["seed"] == 0

@@ -1,0 +1,42 @@
+"""What determines a run's numbers, and the budget it must have."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import two_class_data
+from nppr.assessment.run_settings import RunSettings, require_budget
+from nppr.budget import Budget
+from nppr.errors import BudgetError, NpprError, SpecError
+
+
+def test_settings_are_checked_at_construction() -> None:
+    with pytest.raises(SpecError, match="`draws`"):
+        RunSettings(draws=0)
+    with pytest.raises(SpecError, match="`confidence`"):
+        RunSettings(confidence=float("nan"))
+    with pytest.raises(SpecError, match="`precision` must lie in"):
+        RunSettings(precision=0.5)
+
+
+@pytest.mark.parametrize("radii", [("0.1", "1/10"), ("x",)], ids=["twice", "word"])
+def test_radii_are_checked(radii: tuple[str, ...]) -> None:
+    with pytest.raises(NpprError, match="`radii`"):
+        RunSettings(radii=radii)
+
+
+def test_radii_are_kept_as_written_smallest_first() -> None:
+    assert RunSettings(radii=("8/255", 0.01, "1/100000")).radii == ("1/100000", "0.01", "8/255")
+
+
+def test_a_budget_is_a_budget_within_the_images_and_stated() -> None:
+    other = two_class_data().name
+    assert require_budget(None, "digits") == Budget.linf(0.1)
+    assert require_budget(Budget.l2(3.0), other) == Budget.l2(3.0)
+    for budget, data, message in (
+        (None, other, "must be stated"),
+        (Budget.linf(1.5), "digits", "at most 1"),
+        (0.1, "digits", "must be a Budget"),
+    ):
+        with pytest.raises(BudgetError, match=message):
+            require_budget(budget, data)  # type: ignore[arg-type]

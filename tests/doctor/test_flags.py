@@ -1,0 +1,83 @@
+"""Flags: each declared once, documented and weighed; the grade they make."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from nppr.data import from_arrays
+from nppr.doctor.flags import (
+    ATTACK_TOO_WEAK,
+    FEW_DRAWS,
+    FEW_INPUTS,
+    MEANING,
+    NEAR_CHANCE,
+    NEARLY_DETERMINISTIC,
+    NO_GRADIENTS,
+    ONE_COMPONENT,
+    OVERLAP,
+    SEVERITY,
+    flag,
+    grade,
+    overlap_flags,
+    result_flags,
+)
+from nppr.report.model import Grade, Result
+from nppr.tally import Metric
+
+DOCUMENTED = (Path(__file__).parents[2] / "docs" / "flags.md").read_text()
+ROWS = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| ([a-z]+) \|$", DOCUMENTED, re.MULTILINE))
+
+
+def test_every_flag_is_documented_with_its_severity() -> None:
+    assert {name: severity.value for name, severity in SEVERITY.items()} == ROWS
+
+
+def test_a_message_is_what_was_found_and_what_it_means() -> None:
+    found = flag(FEW_INPUTS, "3 inputs are correct", "uniform")
+    assert found.message == "3 inputs are correct: " + MEANING[FEW_INPUTS]
+    assert (found.id, found.source) == (FEW_INPUTS, "uniform")
+    assert flag(FEW_INPUTS).message == MEANING[FEW_INPUTS]
+
+
+def test_a_flag_of_many_results_is_raised_once_per_source() -> None:
+    rows = [
+        Result(source=source, metric=Metric.AR, confidence=0.95, flags=(NO_GRADIENTS,))
+        for source in ("pgd", "pgd", "cw")
+    ]
+    assert [found.source for found in result_flags(rows)] == ["pgd", "cw"]
+
+
+def test_the_same_image_in_two_splits_is_flagged() -> None:
+    images = torch.rand(20, 1, 4, 4)
+    labels = torch.arange(20) % 2
+    assert not overlap_flags(from_arrays(images, labels))
+    same = overlap_flags(from_arrays(torch.ones(20, 1, 4, 4), labels))
+    assert {found.id for found in same} == {OVERLAP}
+
+
+@pytest.mark.parametrize(
+    ("names", "letter", "deciding"),
+    [
+        ((), "A", ()),
+        ((ONE_COMPONENT, NEARLY_DETERMINISTIC), "A", ()),
+        ((FEW_DRAWS, ONE_COMPONENT, FEW_INPUTS), "B", (FEW_DRAWS, FEW_INPUTS)),
+        ((FEW_DRAWS, ATTACK_TOO_WEAK), "C", (ATTACK_TOO_WEAK,)),
+        ((ATTACK_TOO_WEAK, NEAR_CHANCE, FEW_DRAWS, OVERLAP), "D", (NEAR_CHANCE, OVERLAP)),
+    ],
+)
+def test_the_worst_flag_decides(
+    names: tuple[str, ...], letter: str, deciding: tuple[str, ...]
+) -> None:
+    found = grade([flag(name) for name in names])
+    assert found.letter == letter
+    for name in names:
+        assert (name in found.reason) is (name in deciding)
+
+
+def test_a_flag_of_many_sources_is_named_once() -> None:
+    found = grade([flag(FEW_DRAWS, source=source) for source in ("uniform", "gaussian")])
+    assert found == Grade(letter="B", reason="the numbers hold, with notes (few-draws)")

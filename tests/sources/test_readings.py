@@ -1,0 +1,79 @@
+"""Which numbers are read off the tally of a source."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nppr.budget import Budget
+from nppr.sources import JPEG, PGD, Source, Uniform, WeakAdversary
+from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
+from nppr.tally import Direction, Estimate, Evaluate, Metric, Tally
+
+BUDGET = Budget.linf(0.1)
+
+
+def tally(correct: list[int], draws: int) -> Tally[Evaluate]:
+    """Five inputs, of which the last is wrong without noise."""
+    return Tally(
+        kind=Evaluate,
+        indices=np.arange(5),
+        labels=np.zeros(5, np.int64),
+        clean_correct=np.array([True, True, True, True, False]),
+        correct=np.array(correct),
+        draws=draws,
+        calls=5 * draws,
+        micro_batch=8,
+    )
+
+
+ONCE = tally([1, 0, 1, 1, 1], 1)
+OFTEN = tally([10, 5, 0, 10, 2], 10)
+
+
+def read(source: Source, found: Tally[Evaluate], seed: int = 0) -> list[Estimate]:
+    return source.read(found, ONCE, 0.9, seed)
+
+
+def test_an_attack_has_ar_and_the_normalised_accuracy() -> None:
+    ar, relative = read(PGD(BUDGET, steps=3), ONCE)
+    assert (ar.metric, ar.value) == (Metric.AR, 0.75)
+    assert ar == adversarial(ONCE, 0.9)
+    assert relative.metric is Metric.NORMALISED_ACCURACY
+    assert relative.value == pytest.approx((4 / 5) / (4 / 5))
+    assert ar.direction is relative.direction is Direction.UPPER_BOUND
+
+
+def test_a_corruption_has_a_fraction_that_is_no_bound() -> None:
+    fraction, relative = read(JPEG(severity=3), ONCE)
+    assert (fraction.metric, fraction.value) == (Metric.CORRUPTION, 0.75)
+    assert fraction == corrupted(ONCE, 0.9)
+    assert fraction.direction is relative.direction is Direction.ESTIMATE
+
+
+@pytest.mark.parametrize("source", [Uniform(BUDGET), WeakAdversary(BUDGET)])
+def test_noise_has_pr_with_five_intervals(source: Source) -> None:
+    rows = read(source, OFTEN)
+    assert rows[:5] == probabilistic(OFTEN, 0.9)
+    assert rows[5] == normalised(OFTEN, 0.9)
+    assert [(row.metric, row.gamma) for row in rows[6:]] == [
+        (Metric.PROB_ACC, gamma) for gamma in GAMMAS
+    ]
+
+
+def test_learned_noise_has_nppr_which_is_an_upper_bound() -> None:
+    class Found(Uniform):
+        metric = Metric.NPPR
+
+    rows = read(Found(BUDGET), OFTEN)
+    last = [Metric.NORMALISED_ACCURACY, *[Metric.PROB_ACC] * 4]
+    assert [row.metric for row in rows] == [Metric.NPPR] * 5 + last
+    assert {row.direction for row in rows} == {Direction.UPPER_BOUND}
+
+
+def test_the_seed_of_the_run_resamples() -> None:
+    first, again, other = (
+        [(row.low, row.high) for row in read(Uniform(BUDGET), OFTEN, seed)] for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
