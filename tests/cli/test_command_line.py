@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,3 +136,38 @@ def test_mistakes_are_reported_before_pytorch_is_loaded(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for expected in commands.values():
         assert expected in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["assess"], "; what is finished is kept, add --resume to continue"),
+        (["study", "toy.toml"], "; what is finished is kept, the same command continues"),
+        (["doctor"], ""),
+    ],
+    ids=["assess", "study", "doctor"],
+)
+def test_ctrl_c_is_one_line_and_exit_code_130(
+    words: list[str],
+    kept: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nppr.assessment.load.load_images", interrupt)
+    monkeypatch.setattr("nppr.cli.study_command.read_study", interrupt)
+    assert run(words) == 130
+    assert tuple(capsys.readouterr()) == ("", f"error: interrupted{kept}\n")
+
+
+def test_torchrun_divides_some_commands_only(
+    monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    world = SimpleNamespace(size=2, is_first=True)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    monkeypatch.setattr("nppr.ranks.ranks", lambda: nullcontext(world))
+    error = refused(["doctor", "--inputs", "20"])
+    assert "`torchrun` must start one of assess, fit, evaluate, spectrum, bound" in error
+    assert "`draws` must be a whole number" in refused(["assess", "--draws", "0"])

@@ -101,7 +101,7 @@ def test_a_diverging_training_is_one_clear_line(refused: Refused) -> None:
 
 def test_a_damaged_checkpoint_is_named(refused: Refused) -> None:
     Path("w.checkpoint.safetensors").write_bytes(b"half a file")
-    assert "`resume` must find a whole checkpoint" in refused([*QUICK, "--resume", "--quiet"])
+    assert "`resume` must find a complete checkpoint" in refused([*QUICK, "--resume", "--quiet"])
     assert run([*QUICK, "--overwrite", "--quiet"]) == 0
 
 
