@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt --edita
 READY := $(VENV)/.ready
 READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 
-.PHONY: demo test bench reproduce pictures clean
+.PHONY: demo test quick bench reproduce pictures clean
 
 demo: $(READY)
 	$(BIN)/nppr assess --out runs/demo --overwrite
@@ -16,6 +16,13 @@ test: $(READY_TO_DEVELOP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
+
+# The tests that start no processes, browser, Ray or simulations: about a minute on two cores.
+quick: $(READY_TO_DEVELOP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 -m "not slow"
 
 bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py

@@ -58,6 +58,12 @@ COMMANDS = (
 DIVIDED = ("assess", "fit", "evaluate", "spectrum", "bound")
 """Commands that torchrun can divide among processes."""
 
+CONTINUED_BY = {
+    **dict.fromkeys((*DIVIDED, "train"), "add --resume to continue"),
+    "study": "the same command continues",
+}
+"""How to continue a command that keeps what is finished."""
+
 app.registered_commands.sort(key=lambda each: COMMANDS.index(str(each.name)))
 
 
@@ -82,7 +88,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             if code == INTERRUPTED:
                 raise KeyboardInterrupt  # no waiting for other ranks
     except KeyboardInterrupt:
-        console.show_error("interrupted; what is finished is kept, add --resume to continue")
+        way = CONTINUED_BY.get(given[0])
+        console.show_error("interrupted" + (f"; what is finished is kept, {way}" if way else ""))
         return INTERRUPTED
     except NpprError as error:
         console.show_error(str(error))

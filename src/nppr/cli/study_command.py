@@ -80,6 +80,7 @@ def study(options: StudyOptions) -> None:
     content = read_study(options.file, chosen)
 
     from nppr.study.plan import MOST_NODES, plan, require_code_allowed
+    from nppr.study.resources import names_code
     from nppr.study.run_study import require_present, run_study
     from nppr.study.table_layout import require_tables
 
@@ -91,6 +92,12 @@ def study(options: StudyOptions) -> None:
     if options.plan:
         require_tables(content, graph)
         _show_plan(graph, len(content.tables), options.workers or 1)
+        code = {entry.model: None for entry in content.classifiers if names_code(entry.model)}
+        if code:
+            console.print_line(
+                f"the study names Python code, which --plan does not run: {', '.join(code)};"
+                " read it, then run the study with --run-code"
+            )
         require_present(graph)
         return
     with _progress(quiet=options.quiet) as progress:

@@ -10,15 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nppr.classifiers.training import Method, Optimiser
 from nppr.cli import run
 
-QUICK = ["train", "digits-cnn", "--epochs", "1", "--out", "w.safetensors"]
+from .conftest import Refused
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+QUICK = ["train", "digits-cnn", "--epochs", "1", "--fit-inputs", "200", "--select-inputs", "50"]
+QUICK += ["--out", "w.safetensors"]
 
 
 def test_train_writes_weights_and_a_log(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,15 +23,17 @@ def test_train_writes_weights_and_a_log(capsys: pytest.CaptureFixture[str]) -> N
     printed = capsys.readouterr()
     assert printed.out == "w.safetensors\n"
     assert "epoch 1/1" in printed.err
-    assert "% right" in printed.err
-    assert "log in w.json" in printed.err
-    settings = json.loads(Path("w.json").read_text())["settings"]
+    assert "% of the evaluate split classified correctly" in printed.err
+    log = json.loads(Path("w.json").read_text())
+    settings = log["settings"]
     assert (settings["seed"], settings["optimiser"], settings["crop"]) == (3, "sgd", 0)
     assert settings["learning-rate"] == 0.1, "the default of the chosen optimiser"
+    assert log["train"]["inputs"] == 250
+    assert run(["doctor", "--weights", "w.safetensors", "--inputs", "20"]) == 0
 
 
 def test_quiet_prints_the_path_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", "digits-cnn", "--epochs", "1", "--quiet"]) == 0
+    assert run(["train", "digits-cnn", "--epochs", "1", "--fit-inputs", "100", "--quiet"]) == 0
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("digits-cnn.safetensors\n", "")
 
@@ -43,20 +42,11 @@ def test_adversarial_training() -> None:
     attack = ["--method", "pgd", "--norm", "l2", "--eps", "1/2"]
     assert run([*QUICK, *attack, "--attack-steps", "1", "--attack-step", "0.5"]) == 0
     settings = json.loads(Path("w.json").read_text())["settings"]
-    assert {name: settings[name] for name in ("method", "norm", "eps")} == {
-        "method": "pgd", "norm": "l2", "eps": 0.5,
-    }  # fmt: skip
-    assert (settings["attack-steps"], settings["attack-step"]) == (1, 0.5)
+    chosen = {"method": "pgd", "norm": "l2", "eps": 0.5, "attack-steps": 1, "attack-step": 0.5}
+    assert chosen.items() <= settings.items()
 
 
-def test_data_options() -> None:
-    parts = ["--fit-inputs", "30", "--select-inputs", "10", "--inputs", "20", "--resize", "10"]
-    assert run([*QUICK, *parts]) == 0
-    log = json.loads(Path("w.json").read_text())
-    assert (log["train"]["inputs"], log["evaluate"]["inputs"]) == (40, 20)
-
-
-def test_nothing_to_resume_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_resume_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*QUICK, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().err
 
@@ -97,82 +87,49 @@ BAD = {
 
 
 @pytest.mark.parametrize("arguments", BAD)
-def test_bad_input_is_one_clear_line(
-    arguments: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_input_is_one_clear_line(arguments: str, tmp_path: Path, refused: Refused) -> None:
     Path("notes.txt").write_text("a file")
-    assert run(["train", *arguments.split()]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("error: ")
-    assert printed.err.count("\n") == 1
-    assert BAD[arguments] in printed.err
+    assert BAD[arguments] in refused(["train", *arguments.split()])
     assert {path.name for path in tmp_path.iterdir()} == {"notes.txt"}
 
 
-def test_a_diverging_training_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*QUICK, "--optimiser", "sgd", "--learning-rate", "1e30", "--quiet"]) == 2
-    printed = capsys.readouterr()
-    assert "`learning-rate` must keep the training finite" in printed.err
-    assert printed.err.count("\n") == 1
+def test_a_diverging_training_is_one_clear_line(refused: Refused) -> None:
+    words = [*QUICK, "--optimiser", "sgd", "--learning-rate", "1e30", "--quiet"]
+    assert "`learning-rate` must keep the training finite" in refused(words)
     assert not Path("w.safetensors").exists()
 
 
-LONG = ["train", "digits-cnn", "--epochs", "6", "--seed", "4"]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whole") / "w.safetensors"
-    assert run([*LONG, "--out", str(path), "--quiet"]) == 0
-    return path
-
-
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_an_interrupted_training_is_resumed_to_the_same_bytes(
-    sent: signal.Signals, uninterrupted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The real thing: a process that is stopped half-way."""
-    checkpoint = Path("cut.checkpoint.safetensors")
-    with subprocess.Popen(
-        [sys.executable, "-m", "nppr", *LONG, "--out", "cut.safetensors"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        while not checkpoint.exists():
-            assert process.poll() is None, "the training ended before it could be interrupted"
-            time.sleep(0.01)
-        os.kill(process.pid, sent)
-        _, err = process.communicate()
-    assert not Path("cut.safetensors").exists()
-    if sent is signal.SIGINT:
-        assert process.returncode == 130
-        assert "--resume" in err
-        assert "Traceback" not in err
-    assert run([*LONG, "--out", "cut.safetensors", "--quiet"]) == 2
-    assert "unfinished training" in capsys.readouterr().err
-    assert run([*LONG, "--out", "cut.safetensors", "--resume", "--epochs", "7", "--quiet"]) == 2
-    assert "another epochs (7 instead of 6)" in capsys.readouterr().err
-    assert run([*LONG, "--out", "cut.safetensors", "--resume", "--quiet"]) == 0
-    for suffix in (".safetensors", ".json"):
-        whole = uninterrupted.with_suffix(suffix).read_bytes()
-        assert Path("cut").with_suffix(suffix).read_bytes() == whole
-    assert not checkpoint.exists()
-
-
-def test_a_damaged_checkpoint_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_checkpoint_is_named(refused: Refused) -> None:
     Path("w.checkpoint.safetensors").write_bytes(b"half a file")
-    assert run([*QUICK, "--resume", "--quiet"]) == 2
-    printed = capsys.readouterr()
-    assert "`resume` must find a whole checkpoint" in printed.err
-    assert printed.err.count("\n") == 1
+    assert "`resume` must find a complete checkpoint" in refused([*QUICK, "--resume", "--quiet"])
     assert run([*QUICK, "--overwrite", "--quiet"]) == 0
 
 
-
-def test_help_loads_no_torch() -> None:
-    code = (
-        "import sys; from nppr.cli import run; run(['train', '--help']);"
-        " assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "--label-smoothing" in done.stdout
+@pytest.mark.slow
+def test_an_interrupted_training_is_resumed_to_the_same_bytes(
+    refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = ["train", "digits-cnn", "--epochs", "5", "--seed", "4", "--quiet", "--out"]
+    assert run([*long, "whole.safetensors"]) == 0
+    capsys.readouterr()
+    checkpoint = Path("cut.checkpoint.safetensors")
+    with subprocess.Popen(
+        [sys.executable, "-m", "nppr", *long, "cut.safetensors"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not checkpoint.exists():
+            assert process.poll() is None, "the training ended before it could be interrupted"
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert err.count("\n") == 1
+    assert "--resume" in err
+    assert not Path("cut.safetensors").exists()
+    assert "unfinished training" in refused([*long, "cut.safetensors"])
+    other = refused([*long, "cut.safetensors", "--resume", "--epochs", "7"])
+    assert "another epochs (7 instead of 5)" in other
+    assert run([*long, "cut.safetensors", "--resume"]) == 0
+    for suffix in (".safetensors", ".json"):
+        whole = Path("whole").with_suffix(suffix).read_bytes()
+        assert Path("cut").with_suffix(suffix).read_bytes() == whole
+    assert not checkpoint.exists()

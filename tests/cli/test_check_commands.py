@@ -1,0 +1,147 @@
+"""`nppr certify` and `nppr doctor`: exit codes, what is printed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nppr.cli import run
+
+from .conftest import Refused
+
+CERTIFY = ["certify", "--inputs", "150", "--batch-size", "64"]
+
+
+def certificate(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    code = run([*CERTIFY, *arguments.split(), "--json"])
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    found: dict[str, Any] = json.loads(printed.out)
+    return code, found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "verdict"),
+    [
+        ("--source uniform --at-least 0.9", 0, "holds"),
+        ("--source pgd:steps=3 --eps 1 --at-least 0.9", 1, "violated"),
+        ("--source uniform --at-least 0.999", 3, "undecided"),
+        ("--source uniform --at-least 0.99 --about test-set --calls 2000", 0, "holds"),
+        ("--about test-set --at-least 0.999 --calls 300", 3, "undecided"),
+    ],
+)
+def test_the_exit_code_is_the_verdict(
+    arguments: str, code: int, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = certificate(arguments, capsys)
+    assert (found[0], found[1]["verdict"]) == (code, verdict)
+    assert found[1]["about"] == ("this test set" if "test-set" in arguments else "the population")
+
+
+def test_two_lines_state_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(CERTIFY) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("uniform: holds: ")
+    assert "at least 90 %" in first
+    _, found = certificate("", capsys)
+    assert f"{found['correct']} of {found['draws']} draws" in second
+    assert f"{found['inputs']} inputs, {found['calls']} calls" in second
+    assert list(tmp_path.iterdir()) == [], "it writes nothing"
+
+
+def test_every_class_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*CERTIFY, "--quiet", "--per-class", "--at-least", "0.5"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    lines = printed.out.splitlines()[2:]
+    assert [line.split(":")[0] for line in lines] == [f"  {name}" for name in "0123456789"]
+    assert any(": holds (" in line for line in lines)
+    _, found = certificate("--per-class --at-least 0.5", capsys)
+    assert [each["name"] for each in found["classes"]] == list("0123456789")
+    assert sum(each["draws"] for each in found["classes"]) == found["draws"]
+
+
+def test_the_batch_size_does_not_matter(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (
+        certificate(f"--eps 0.3 --at-least 0.8 --seed 5 --batch-size {size}", capsys)[1]
+        for size in (3, 64)
+    )
+    assert first == second
+    assert first["seed"] == 5
+
+
+def test_learned_noise_is_read_from_its_folder(
+    learned: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"--source nppr --distribution {learned}"
+    code, found = certificate(f"{words} --at-least 0.2", capsys)
+    assert (code, found["source"], found["metric"]) == (0, "nppr", "NPPR")
+    assert "the worst distribution found" in found["statement"]
+    code, far = certificate(f"{words} --at-least 0.9 --eps 1", capsys)
+    assert (code, far["verdict"]) == (1, "violated")
+    assert "the worst admissible noise" in far["statement"]
+    assert "`radius` must be at most 1" in refused([*CERTIFY, *words.split(), "--eps", "8"])
+
+
+REFUSED = {
+    "--source stress": "`source` must be noise, an attack or a corruption",
+    "--source bound": "`source` must be noise, an attack or a corruption",
+    "--source universal": "`source` must not be universal",
+    "--source uniform,gaussian": "`source` must name one source",
+    "--source nppr:floor=0.5": "`source` must name one source",
+    "--source all": "`source` must name one source",
+    "--source unifrm": "Did you mean 'uniform'",
+    "--source nppr": "`distribution` must be given",
+    "--source nppr --distribution nowhere": "`distribution` must",
+    "--source uniform --distribution nowhere": "`distribution` must be given with --source nppr only",
+    "--at-least 0": "must lie in (0, 1), got 0",
+    "--at-least nan": "must lie in (0, 1), got nan",
+    "--at-least much": "`at-least` must be a number, got 'much'",
+    "--confidence 1": "`confidence`",
+    "--calls 0": "`calls` must be a whole number >= 1, got 0",
+    "--about all": "`about` must be one of population, test-set, got 'all'",
+    "--seed -1": "`seed`",
+    "--eps 8": "`radius` must be at most 1",
+    "--norm l2": "`eps` must be given",
+    "--out here": "No such option: --out",
+}
+
+
+@pytest.mark.parametrize("arguments", REFUSED)
+def test_bad_input_of_certify_is_one_clear_line(arguments: str, refused: Refused) -> None:
+    assert REFUSED[arguments] in refused([*CERTIFY, *arguments.split()])
+
+
+def test_doctor_has_a_line_per_flag_and_the_grade(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor"]) == 0
+    assert capsys.readouterr().out == "grade A: no flag limits the numbers\n"
+    assert run(["doctor", "--weights", "random", "--inputs", "100"]) == 0
+    *flags, last = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("near-chance: accuracy ") for line in flags)
+    assert last.startswith("grade D: ")
+    assert "near-chance" in last
+
+
+def test_doctor_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["doctor", "--inputs", "20", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["grade"] == "B"
+    assert "few-inputs" in content["reason"]
+    assert [flag["id"] for flag in content["flags"]] == ["few-inputs"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--model nothing", "`model`"),
+        ("--seed -1", "`seed`"),
+        ("--inputs 0", "`inputs`"),
+        ("--device meta", "`device`"),
+        ("--batch-size 0", "`batch-size`"),
+    ],
+)
+def test_bad_input_of_doctor_is_one_line(options: str, message: str, refused: Refused) -> None:
+    assert message in refused(["doctor", *options.split()])

@@ -1,0 +1,173 @@
+"""The command line as a whole: help, errors before PyTorch is loaded, exit codes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nppr.cli import COMMANDS, run
+from nppr.options import Panel
+
+from .conftest import Refused
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert run([command, "--help"]) == 0
+    return capsys.readouterr().out
+
+
+def panels_of(text: str) -> dict[str, list[str]]:
+    """The flags in each panel of a help text, in order."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if title := re.match(r"╭─ (\w+) ─", line):
+            flags = found.setdefault(title[1], [])
+        elif flag := re.match(r"│ (--[a-z-]+)", line):
+            flags.append(flag[1])
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_readable_in_80_columns(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = help_of(command, capsys)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.split("\n")[1].startswith(f" Usage: nppr {command} [OPTIONS]")
+    assert "<bool>" not in text
+    order = [each.value for each in Panel]
+    panels = [each for each in panels_of(text) if each != "Arguments"]
+    assert panels == sorted(panels, key=order.index)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_the_examples_of_the_command_unwrapped(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, examples = help_of(command, capsys).partition(" Examples:")
+    lines = [line.rstrip() for line in examples.splitlines() if line.strip()]
+    shown = {line.split()[1] for line in lines if line.startswith(" nppr ")}
+    assert command in shown
+    assert shown <= {command, "fit"}, "evaluate shows where its distributions come from"
+    assert all(line.startswith((" nppr ", "     ")) for line in lines), "a line was wrapped"
+
+
+def test_assess_shows_few_everyday_options_first(capsys: pytest.CaptureFixture[str]) -> None:
+    panels = panels_of(help_of("assess", capsys))
+    assert list(panels) == [each.value for each in Panel]
+    everyday = panels[Panel.EVERYDAY.value]
+    assert len(everyday) <= 20
+    assert everyday[0] == "--model"
+    assert {"--data", "--eps", "--sources", "--draws", "--out", "--json"} <= set(everyday)
+
+
+def test_every_option_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [flag for each in panels_of(help_of("assess", capsys)).values() for flag in each]
+    assert len(flags) == len(set(flags))
+    assert {"--floor", "--preset", "--precision", "--page", "--quantise"} <= set(flags)
+
+
+def test_no_arguments_show_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    shown = re.findall(r"^│ ([a-z]+)  ", capsys.readouterr().out, re.MULTILINE)
+    assert tuple(shown) == COMMANDS
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert re.fullmatch(r"nppr \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["stuff"], "No such command 'stuff'. Did you mean 'study'? See: nppr --help"),
+        (["assess", "--drws", "3"], "No such option: --drws (Possible options: --draws,"),
+        (["report"], "Missing argument 'RUN'. See: nppr report --help"),
+        (["fit", "--kappa", "x"], "`kappa` must be a number, got 'x'."),
+        (["fit", "--fit-calls", "1.5"], "`fit-calls` must be a whole number, got '1.5'."),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_mistakes_of_the_command_line(words: list[str], expected: str, refused: Refused) -> None:
+    assert expected in refused(words)
+
+
+STUDY = """
+name = "toy"
+data = [{ name = "digits", spec = "digits", inputz = 30 }]
+classifiers = [{ name = "cnn", model = "digits-cnn" }]
+grids = [{ radii = [0.1], sources = ["uniform"] }]
+"""
+
+
+@pytest.mark.slow
+def test_mistakes_are_reported_before_pytorch_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "wrong.toml").write_text(STUDY)
+    commands = {
+        "assess --help": "--sources",
+        "train --help": "--label-smoothing",
+        "assess --drws 3": "No such option: --drws",
+        "assess --draws many": "`draws` must be a whole number, got 'many'",
+        "assess --draws 0": "`draws` must be a whole number >= 1, got 0",
+        "assess --eps wide": "`radius` must be a number",
+        "assess --sources gausian": "Did you mean 'gaussian'?",
+        "assess --sources pgd:stepss=3": "Did you mean 'steps'?",
+        "assess --floor 2": "`floor` must",
+        "fit --dependency lable": "Did you mean 'label'?",
+        "bound --reference unifrm": "Did you mean 'uniform'?",
+        "certify --about tset-set": "Did you mean 'test-set'?",
+        "study wrong.toml": "Did you mean 'inputs'?",
+    }
+    code = (
+        "import sys; from nppr.cli import run\n"
+        f"for words in {list(commands)!r}:\n"
+        "    code = run(words.split())\n"
+        "    assert code == (0 if '--help' in words else 2), words\n"
+        "    assert 'torch._C' not in sys.modules, words\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for expected in commands.values():
+        assert expected in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["assess"], "; what is finished is kept, add --resume to continue"),
+        (["study", "toy.toml"], "; what is finished is kept, the same command continues"),
+        (["doctor"], ""),
+    ],
+    ids=["assess", "study", "doctor"],
+)
+def test_ctrl_c_is_one_line_and_exit_code_130(
+    words: list[str],
+    kept: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nppr.assessment.load.load_images", interrupt)
+    monkeypatch.setattr("nppr.cli.study_command.read_study", interrupt)
+    assert run(words) == 130
+    assert tuple(capsys.readouterr()) == ("", f"error: interrupted{kept}\n")
+
+
+def test_torchrun_divides_some_commands_only(
+    monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    world = SimpleNamespace(size=2, is_first=True)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    monkeypatch.setattr("nppr.ranks.ranks", lambda: nullcontext(world))
+    error = refused(["doctor", "--inputs", "20"])
+    assert "`torchrun` must start one of assess, fit, evaluate, spectrum, bound" in error
+    assert "`draws` must be a whole number" in refused(["assess", "--draws", "0"])

@@ -1,0 +1,405 @@
+"""`nppr assess`, `fit`, `evaluate`, `spectrum` and `bound`: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nppr
+from nppr.cli import run
+from nppr.report.model import Result
+from nppr.sources import Bound, Uniform
+
+from .conftest import Refused
+
+QUICK = ["--no-page", "--inputs", "30", "--draws", "8"]
+ASSESS = ["assess", *QUICK, "--sources", "uniform,pgd:steps=2"]
+FIT = ["--components", "2", "--fit-calls", "600", "--fit-inputs", "64", "--select-inputs", "20"]
+
+
+def rows_of(folder: str) -> list[Result]:
+    return list(nppr.read_report(Path(folder, "report.json")).results)
+
+
+def values_of(folder: str) -> dict[str, float | None]:
+    """The headline value of every row, by its name."""
+    return {row.name: row.value for row in reversed(rows_of(folder))}
+
+
+class TestAssess:
+    def test_prints_a_table_and_writes_the_run(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run([*ASSESS, "--out", "out"]) == 0
+        printed = capsys.readouterr()
+        assert "uniform" in printed.out
+        assert printed.out.splitlines()[-1] == "out/report.json"
+        assert "30 inputs, sources uniform, pgd:steps=2: about" in printed.err
+        assert {path.name for path in Path("out").iterdir()} == {
+            "blocks", "evidence.safetensors", "manifest.json", "per_input.csv", "report.json",
+            "run.json",
+        }  # fmt: skip
+        assert run([*ASSESS, "--out", "out", "--quiet"]) == 0
+        assert tuple(capsys.readouterr()) == ("out/report.json\n", "")
+        assert run([*ASSESS, "--out", "out", "--quiet", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["settings"]["draws"] == 8
+
+    def test_the_default_folder_belongs_to_the_numbers(self) -> None:
+        words = [*ASSESS[:-1], "uniform", "--quiet"]
+        for more in ([], ["--batch-size", "7"], ["--confidence", "0.95"], ["--seed", "1"]):
+            assert run([*words, *more]) == 0
+        assert len(list(Path("runs").iterdir())) == 2
+
+    def test_another_run_in_the_folder_is_kept(self, refused: Refused) -> None:
+        words = [*ASSESS, "--out", "out", "--quiet"]
+        nppr.assess(inputs=20, draws=4, sources="uniform", out="out")
+        before = Path("out/report.json").read_text()
+        assert "--overwrite" in refused(words)
+        assert Path("out/report.json").read_text() == before
+        assert run([*words, "--overwrite"]) == 0
+
+    def test_overwrite_leaves_a_folder_that_is_not_of_a_run_alone(self, refused: Refused) -> None:
+        plot = Path("mine/figures/plot.png")
+        plot.parent.mkdir(parents=True)
+        plot.write_text("precious")
+        error = refused([*ASSESS, "--out", "mine", "--overwrite"])
+        assert "'mine' holds figures and no run.json" in error
+        assert [path for path in Path("mine").rglob("*") if path.is_file()] == [plot]
+
+    def test_overwrite_removes_no_models_behind_a_link(self, tmp_path: Path) -> None:
+        models = tmp_path / "models"
+        models.mkdir()
+        (models / "mine.safetensors").write_text("precious")
+        assert run([*ASSESS, "--out", "out", "--quiet"]) == 0
+        Path("out/fit").symlink_to(models)
+        assert run([*ASSESS, "--out", "out", "--seed", "1", "--overwrite", "--quiet"]) == 0
+        assert (models / "mine.safetensors").read_text() == "precious"
+
+    def test_writes_its_page(self, refused: Refused, capsys: pytest.CaptureFixture[str]) -> None:
+        words = [*ASSESS[:1], *ASSESS[2:], "--out", "a"]
+        assert run([*words, "--figures", "svg"]) == 0
+        assert "page: a/report.html" in capsys.readouterr().err
+        page = Path("a/report.html").read_text()
+        assert "Robustness of digits-cnn on digits" in page
+        assert list(Path("a/figures").glob("*.svg"))
+        assert run(["report", "a", "--out", "again.html"]) == 0
+        assert Path("again.html").read_text() == page
+
+    def test_a_page_that_cannot_be_rendered_costs_no_number(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = [*ASSESS, "--out", "a", "--quiet"]
+        assert run(words) == 0
+        Path("a/figures").write_text("in the way")
+        capsys.readouterr()
+        assert run([*words, "--figures", "svg"]) == 0
+        printed = capsys.readouterr()
+        assert printed.out == "a/report.json\n"
+        assert "the page could not be rendered" in printed.err
+        assert Path("a/report.json").exists()
+
+    def test_a_failed_source_gives_exit_code_1(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise ValueError("this source\nis broken")
+
+        monkeypatch.setattr(Uniform, "perturb", fail)
+        assert run([*ASSESS, "--out", "a"]) == 1
+        printed = capsys.readouterr()
+        assert "error: source 'uniform' failed: this source is broken\n" in printed.err
+        assert "pgd:steps=2" in values_of("a")
+
+    def test_precision_is_reached(self, capsys: pytest.CaptureFixture[str]) -> None:
+        words = ["assess", "--no-page", "--sources", "uniform", "--eps", "0.3"]
+        assert run([*words, "--precision", "0.04", "--out", "out"]) == 0
+        assert "precision: every PR and NPPR is within ±" in capsys.readouterr().out
+        report = nppr.read_report("out/report.json")
+        assert report.precision is not None
+        assert report.precision.reached
+        assert report.settings.draws == 16
+        assert all(width.half_width <= 0.04 for width in report.precision.widths.values())
+
+    def test_rare_failures_are_reported(self, capsys: pytest.CaptureFixture[str]) -> None:
+        words = ["assess", "--no-page", "--inputs", "20", "--draws", "4", "--sources", "gaussian"]
+        assert run([*words, "--rare", "--rare-calls", "11000", "--out", "out"]) == 0
+        assert "gaussian: splitting followed 2 of" in capsys.readouterr().out
+        assert len(Path("out/rare.csv").read_text().splitlines()) == 3
+
+    def test_other_radii_have_the_numbers_of_their_own_runs(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        words = ["assess", *QUICK, "--sources", "gaussian,pgd:steps=2,jpeg"]
+        assert run([*words, "--radii", "0.2, 0.05", "--out", "all"]) == 0
+        assert "at radius 0.05: gaussian " in capsys.readouterr().out
+        found = nppr.read_report("all/report.json").other_radii
+        for radius in ("0.05", "0.2"):
+            assert run([*words, "--eps", radius, "--out", radius, "--quiet"]) == 0
+            alone = {
+                (row.name, row.metric, row.value, row.low, row.high) for row in rows_of(radius)
+            }
+            there = [row for row in found if row.radius == float(radius)]
+            assert there
+            for row in there:
+                assert (row.name, row.metric, row.value, row.low, row.high) in alone
+
+    def test_the_papers_preset_chooses_nothing(self) -> None:
+        words = ["assess", "--sources", "nppr", *QUICK, "--fit-inputs", "64", "--quiet"]
+        assert run([*words, "--preset", "paper", "--fit-calls", "4000", "--out", "p"]) == 0
+        (made,) = nppr.read_report("p/report.json").distributions
+        assert made.rule == "weights"
+        assert (made.family.covariance, made.family.upsampler) == ("full", "bicubic")
+        assert made.search.select_value is None
+        assert len(made.search.stages) == 1
+
+    def test_searches_with_several_seeds_all_have_a_row(self) -> None:
+        words = ["assess", "--sources", "nppr", "--floor", "0", "--dependency", "label"]
+        assert run([*words, "--fit-seeds", "2", *FIT, *QUICK, "--out", "a", "--quiet"]) == 0
+        first, second = nppr.read_report("a/report.json").distributions
+        assert first.name == "nppr"
+        assert second.name.startswith("nppr:fit-seed=")
+        assert first.search.select_value is not None
+        assert second.search.select_value is not None
+        assert first.search.select_value <= second.search.select_value
+        assert first.search.fit_calls <= 600
+        assert {first.name, second.name} <= values_of("a").keys()
+
+
+def test_learned_noise_is_evaluated_here_and_at_another_radius(
+    learned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["evaluate", "--distribution", str(learned), *QUICK, "--out", "a"]) == 0
+    assert "realised std" in capsys.readouterr().out
+    one = ["--distribution", str(learned / "distributions" / "nppr.safetensors")]
+    assert (
+        run(["evaluate", *one, *QUICK, "--sources", "uniform", "--eps", "0.6", "--out", "b"]) == 0
+    )
+    near, far = values_of("a"), values_of("b")
+    floors = {"nppr", "nppr:floor=0.5"}
+    assert {"clean"} | floors | {f"{name} or noise" for name in floors} == set(near)
+    assert set(far) == {"clean", "uniform", "nppr"}, "nothing was compared on select at this radius"
+    assert near["nppr"] is not None
+    assert far["nppr"] is not None
+    assert far["nppr"] < near["nppr"]
+
+
+def test_fit_prints_what_was_chosen_and_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fit", *FIT, "--dependency", "independent", "--floor", "0", "--out", "f"]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("nppr: chosen: ")
+    assert last == "f/distributions"
+    assert [path.name for path in Path("f/distributions").iterdir()] == ["nppr.safetensors"]
+
+
+def test_the_spectrum_ends_at_uniform_noise(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["spectrum", *FIT, *QUICK, "--dependency", "independent", "--out", "s"]
+    assert run([*words, "--floor", "0,0.5,1", "--json", "--quiet"]) == 0
+    entries = json.loads(capsys.readouterr().out)
+    assert [entry["floor"] for entry in entries] == [0, 0.5, 1]
+    assert entries[2]["value"] == values_of("s")["uniform"]
+    assert entries[1]["realised_std"] < entries[2]["realised_std"]
+    assert run([*words, "--floor", "0,0.5,1"]) == 0
+    assert "realised std" in capsys.readouterr().out
+
+
+class TestBound:
+    QUICK = ("bound", "--no-page", "--inputs", "40", "--draws", "20", "--eps", "0.3")
+    NAMES = ("density_ratio", "draws", "test_set", "population", "estimate")
+
+    def entries(self, words: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+        assert run([*self.QUICK, *words.split(), "--json", "--quiet"]) == 0
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        found: list[dict[str, Any]] = json.loads(printed.out)
+        return found
+
+    def test_json_and_table_have_the_numbers_of_the_report(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        entries = self.entries("--out b", capsys)
+        assert [entry["density_ratio"] for entry in entries] == [1, 2, 5, 10]
+        for entry in entries:
+            assert tuple(entry) == self.NAMES
+            assert entry["draws"] == 20
+            assert min(entry["test_set"], entry["population"]) >= 0
+            assert max(entry["test_set"], entry["population"]) <= entry["estimate"] <= 1
+        for name in self.NAMES[2:]:
+            values = [entry[name] for entry in entries]
+            assert values == sorted(values, reverse=True)
+        assert entries[0]["estimate"] > entries[-1]["estimate"]
+        rows = [row for row in rows_of("b") if row.source != "clean"]
+        assert [row.density_ratio for row in rows] == [c for c in (1, 2, 5, 10) for _ in range(3)]
+        assert [row.direction for row in rows] == ["lower bound", "lower bound", "estimate"] * 4
+        shown = [entry[name] for entry in entries for name in self.NAMES[2:]]
+        assert [row.value for row in rows] == shown
+        assert run([*self.QUICK, "--out", "b"]) == 0
+        printed = capsys.readouterr().out
+        lines = [line.split() for line in printed.splitlines()]
+        for entry in entries:
+            shares = [f"{100 * entry[name]:.1f}" for name in self.NAMES[2:]]
+            assert [f"{entry['density_ratio']:g}", *shares] in lines
+        text = " ".join(printed.split())
+        assert "of uniform noise; the bounds of a column hold together, 95 % confidence" in text
+        assert printed.splitlines()[-1] == "b/report.json"
+
+    def test_a_ratio_of_1_is_pr_under_the_reference(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (entry,) = self.entries("--density-ratio 1 --reference laplace --out b", capsys)
+        words = ["assess", *self.QUICK[1:], "--sources", "laplace", "--out", "a", "--quiet"]
+        assert run(words) == 0
+        pr = values_of("a")["laplace"]
+        assert pr is not None
+        assert pr < 1
+        assert entry["estimate"] == pytest.approx(pr, abs=1e-12)
+
+    def test_a_seed_gives_the_same_numbers_whatever_the_batch(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        first = self.entries("--density-ratio 2 --batch-size 3 --out a", capsys)
+        assert first == self.entries("--density-ratio 2 --batch-size 64 --out b", capsys)
+        assert first != self.entries("--density-ratio 2 --seed 1 --out c", capsys)
+
+    def test_a_failure_is_explained(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fail(*_: object) -> None:
+            raise ValueError("this source is broken")
+
+        monkeypatch.setattr(Bound, "perturb", fail)
+        assert run([*self.QUICK, "--out", "b"]) == 1
+        assert "failed: this source is broken" in capsys.readouterr().err
+
+
+REFUSED = {
+    "assess --eps -0.1": "`radius` must be a number > 0, got '-0.1'",
+    "assess --eps nan": "`radius`",
+    "assess --eps 8/0": "`radius`",
+    "assess --eps 8": "`radius` must be at most 1",
+    "assess --norm lnf": "Did you mean 'linf'",
+    "assess --norm l2": "`eps` must be given",
+    "assess --seed -1": "`seed`",
+    "assess --classes -3": "`classes`",
+    "assess --classes 7": "`classes` must be at least the 10",
+    "assess --classes 12": "must fit DigitsCNN",
+    "assess --device meta": "`device`",
+    "assess --device warp": "`device`",
+    "assess --features nothing": "`features`",
+    "assess --stem small": "`stem`",
+    "assess --feature-model resnet20": "`weights` must be given for 'resnet20'",
+    "assess --feature-weights w.safetensors": "`feature-weights` must come with --feature-model",
+    "assess --data nowhere/at/all": "`data`",
+    "assess --data digts": "Did you mean 'digits'",
+    "assess --model digitscnn": "Did you mean 'digits-cnn'",
+    "assess --model missing.pt2": "does not exist",
+    "assess --model nothing.py:make": "does not exist",
+    "assess --weights missing.safetensors": "does not exist",
+    "assess --weights notes.txt": "must be a safetensors file",
+    "assess --sources gausian": "Did you mean 'gaussian'",
+    "assess --sources npr": "`source` must",
+    "assess --sources pgd:stepss=3": "Did you mean 'steps'",
+    "assess --sources nppr:floor=1": "`nppr` must",
+    "assess --draws 0": "`draws`",
+    "assess --inputs 0": "`inputs`",
+    "assess --confidence nan": "`confidence` must lie in (0, 1), got nan",
+    "assess --batch-size 0": "`batch-size`",
+    "assess --mean a,b": "`mean` must be numbers separated by commas, got 'a,b'",
+    "assess --mean 0.1,0.2": "1 or 1 numbers",
+    "assess --std 0": "`std`",
+    "assess --out notes.txt": "`out`",
+    "assess --figures gif": "`figures` must be svg, png or pdf",
+    "assess --rare-calls 9000": "`rare-calls` must come with --rare",
+    "assess --rare --rare-calls 9": "`rare-calls` must be a whole number >= 5500, got 9",
+    "assess --rare --sources pgd": "`rare` must come with noise",
+    "assess --precision 0": "`precision` must lie in (0, 0.5), got 0",
+    "assess --radii 0.05,x": "`radii` must be a number",
+    "assess --radii 0.1,1/10": "`radii` must be different",
+    "assess --radii 0.2 --only-merged": "`radii` must come without only-merged",
+    "assess --radii 0.05,7": "`radius` must be at most 1",
+    "fit --dependency lable": "`dependency`",
+    "fit --components 0": "`components`",
+    "fit --covariance lowrank:0": "`covariance`",
+    "fit --covariance ful": "`covariance`",
+    "fit --upsampler cubic": "`upsampler`",
+    "fit --latent-dim 5": "`latent-dim`",
+    "fit --grid 0 --upsampler bicubic": "`grid`",
+    "fit --min-std 0": "`min-std`",
+    "fit --floor 2": "`floor`",
+    "fit --floor x": "`floor`",
+    "fit --floor 0,0": "`floor`",
+    "fit --fit-calls 0": "`fit-calls`",
+    "fit --fit-draws 0": "`fit-draws`",
+    "fit --fit-seeds 0": "`fit-seeds`",
+    "fit --preset papr": "Did you mean 'paper'",
+    "fit --loss hinge": "`loss`",
+    "fit --kappa nan": "`kappa`",
+    "fit --draws 5": "No such option: --draws",
+    "evaluate": "`distribution` must be given",
+    "evaluate --distribution nowhere": "`distribution` must",
+    "bound --reference unifrm": "`reference` must be one of gaussian, laplace, uniform",
+    "bound --reference pgd": "`reference` must be one of gaussian, laplace, uniform",
+    "bound --density-ratio 2,0.9": "`density-ratio` must hold numbers from 1",
+    "bound --density-ratio 2,2.0": "`density-ratio` must name every ratio once",
+    "bound --density-ratio two": "`density-ratio` must hold numbers from 1",
+    "bound --density-ratio 1,,2": "`density-ratio` must hold numbers from 1",
+    "bound --density-ratio 1:2": "`density-ratio` must hold numbers",
+    "bound --density-ratio inf": "`density-ratio` must hold numbers from 1",
+    "bound --confidence 0.5": "`confidence` must be at least 0.75",
+    "bound --sources uniform": "No such option: --sources",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_bad_input_is_one_clear_line(words: str, tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "notes.txt").write_text("not weights")
+    assert REFUSED[words] in refused(words.split())
+    assert words.startswith("fit") or not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_is_resumed_to_the_same_report(
+    sent: signal.Signals, refused: Refused
+) -> None:
+    words = ["assess", "--no-page", "--sources", "gaussian,pgd:steps=2", "--draws", "400"]
+    words += ["--inputs", "60", "--batch-size", "4", "--quiet", "--out"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "nppr", *words, "cut"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not list(Path("cut/blocks").glob("gaussian*")):
+            assert process.poll() is None, "the run ended before it could be interrupted"
+            time.sleep(0.01)
+        os.kill(process.pid, sent)
+        _, err = process.communicate()
+    assert not Path("cut/report.json").exists()
+    if sent is signal.SIGINT:
+        assert process.returncode == 130
+        assert err.count("\n") == 1
+        assert "--resume" in err
+    assert "--resume" in refused([*words, "cut"])
+    assert run([*words, "cut", "--resume"]) == 0
+    assert run([*words, "whole"]) == 0
+    assert rows_of("cut") == rows_of("whole")
+    assert Path("cut/per_input.csv").read_bytes() == Path("whole/per_input.csv").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_killed_search_resumes_to_the_same_bytes() -> None:
+    words = ["fit", "--quiet", *FIT, "--fit-calls", "9000", "--floor", "0", "--out"]
+    done = Path("killed/fit/0-independent.done.safetensors")
+    with subprocess.Popen([sys.executable, "-m", "nppr", *words, "killed"]) as process:
+        while not done.exists():
+            assert process.poll() is None, "the search ended before it could be killed"
+            time.sleep(0.01)
+        process.kill()
+    assert not Path("killed/distributions").exists()
+    assert run([*words, "killed", "--resume"]) == 0
+    assert run([*words, "whole"]) == 0
+    name = "distributions/nppr.safetensors"
+    assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()

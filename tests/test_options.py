@@ -1,0 +1,83 @@
+"""Options are declared once, for the command line, study files and the library."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from nppr.cli.measure_commands import AssessOptions, FitOptions, SpectrumOptions
+from nppr.cli.train_command import TrainCommandOptions
+from nppr.errors import SpecError
+from nppr.noise.family import Dependency
+from nppr.options import (
+    RARE_CALLS,
+    FamilyOptions,
+    MeasureOptions,
+    ModelOptions,
+    Options,
+    RunOptions,
+    SearchOptions,
+    TrainOptions,
+)
+from nppr.random_draws import DRAWS
+from nppr.search.search_settings import SearchSettings
+from nppr.study.study_file import ClassifierEntry, FitEntry
+
+
+@pytest.mark.parametrize(
+    ("group", "command", "table"),
+    [
+        (ModelOptions, AssessOptions, ClassifierEntry),
+        (FamilyOptions, FitOptions, FitEntry),
+        (TrainOptions, TrainCommandOptions, TrainOptions),
+    ],
+)
+def test_a_command_and_a_study_file_share_their_options(
+    group: type[Options], command: type[Options], table: type[Options]
+) -> None:
+    for name, declared in group.model_fields.items():
+        if name == "model":
+            continue  # a table must name it, a command has a default
+        assert command.model_fields[name].description == declared.description
+        assert command.model_fields[name].default == declared.default
+        assert table.model_fields[name].default == declared.default
+
+
+@pytest.mark.parametrize("command", [AssessOptions, FitOptions, TrainCommandOptions])
+def test_every_option_has_help(command: type[Options]) -> None:
+    for name, field in command.model_fields.items():
+        assert field.description, name
+        assert field.description.endswith("."), name
+
+
+def test_numbers_are_read_from_text_and_from_lists() -> None:
+    for given in ("0.5, 0.25", [0.5, 0.25], (0.5, 0.25)):
+        assert ModelOptions(mean=given).mean == (0.5, 0.25)  # type: ignore[arg-type]
+    assert ModelOptions(mean=0.5).mean == (0.5,)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="`mean` must be numbers separated by commas, got 'a'"):
+        ModelOptions(mean="a")  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="extra_forbidden"):
+        ModelOptions(men=0.5)  # type: ignore[call-arg]
+
+
+def test_settings_of_a_run_are_those_of_the_options() -> None:
+    plain = RunOptions(inputs=9, seed=3).run_settings()
+    assert (plain.inputs, plain.seed, plain.draws, plain.rare_calls) == (9, 3, DRAWS, None)
+    measured = MeasureOptions(quantise=True, rare=True, radii="0.2, 1/10").run_settings()
+    assert measured.quantise
+    assert measured.rare_calls == RARE_CALLS
+    assert measured.radii == ("1/10", "0.2")
+    assert AssessOptions(only_merged=True).run_settings().only_merged
+
+
+def test_a_preset_has_the_defaults_of_a_search() -> None:
+    settings = SearchOptions().search_settings(100)
+    assert settings == SearchSettings()
+    paper = SearchOptions(preset="paper", dependency="label").search_settings(100)
+    assert paper.floors == (0.0,)
+    assert paper.family.dependency is Dependency.LABEL
+    assert (paper.family.covariance, paper.family.upsampler) == ("full", "bicubic")
+    assert (paper.family.hidden_dim, paper.recipe.draws) == (256, 32)
+    chosen = SearchOptions(preset="paper", covariance="diag", floor=(0.5,)).search_settings(100)
+    assert (chosen.family.covariance, chosen.floors) == ("diag", (0.5,))
+    assert SpectrumOptions().search_settings(100).floors == (0, 0.25, 0.5, 0.75, 1)
