@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -83,19 +82,17 @@ class Bicubic(Upsampler):
         coarse = (channels, min(grid, height), min(grid, width))
         super().__init__(shape, math.prod(coarse))
         self.grid = coarse
-        rows, columns = (bicubic_matrix(shape[i], self.grid[i], kernel) for i in (1, 2))
+        rows = bicubic_matrix(height, coarse[1], kernel)
+        columns = bicubic_matrix(width, coarse[2], kernel).T.contiguous()
         self.register_buffer("rows", rows, persistent=False)
-        self.register_buffer("columns", columns.T.contiguous(), persistent=False)
+        self.register_buffer("columns", columns, persistent=False)
 
     def forward(self, latent: Tensor) -> Tensor:
         return self.rows @ latent.reshape(*latent.shape[:-1], *self.grid) @ self.columns
 
 
 class Trainable(Upsampler):
-    """A linear map to the coarse grid, then bicubic; it starts as the identity where sizes allow.
-
-    Where D differs from the size of the grid, the first coordinates start as the identity.
-    """
+    """A linear map to the coarse grid, which starts as (a cut of) the identity, then bicubic."""
 
     def __init__(
         self, shape: tuple[int, int, int], grid: int, kernel: float, latent_dim: int | None
@@ -127,21 +124,16 @@ class Multiscale(Upsampler):
         levels = [Bicubic(shape, side, kernel) for side in sides]
         super().__init__(shape, sum(level.latent_dim for level in levels))
         self.levels = nn.ModuleList(levels)
+        self.sizes = [level.latent_dim for level in levels]
         starts = torch.full((len(levels),), COARSE_SCALE).log()
         starts[-1] = 0.0
         self.log_scales = nn.Parameter(starts)
 
     def forward(self, latent: Tensor) -> Tensor:
-        parts = latent.split([level.latent_dim for level in self._bicubics()], dim=-1)
-        scales = self.log_scales.exp()
-        images = [
-            scale * level(part)
-            for scale, level, part in zip(scales, self._bicubics(), parts, strict=True)
-        ]
-        return torch.stack(images).sum(0)
-
-    def _bicubics(self) -> list[Bicubic]:
-        return [level for level in self.levels if isinstance(level, Bicubic)]
+        grids = zip(
+            self.log_scales.exp(), self.levels, latent.split(self.sizes, dim=-1), strict=True
+        )
+        return torch.stack([scale * level(coarse) for scale, level, coarse in grids]).sum(0)
 
 
 def make_upsampler(
@@ -158,10 +150,10 @@ def make_upsampler(
             f"`latent-dim` must be left out with --upsampler {name}, which fixes it,"
             f" got {latent_dim}. Choose --upsampler trainable."
         )
-    makers: dict[str, Callable[[], Upsampler]] = {
-        "none": lambda: Identity(shape),
-        "bicubic": lambda: Bicubic(shape, grid, kernel),
-        "trainable": lambda: Trainable(shape, grid, kernel, latent_dim),
-        "multiscale": lambda: Multiscale(shape, kernel),
-    }
-    return makers[name]()
+    if name == "none":
+        return Identity(shape)
+    if name == "multiscale":
+        return Multiscale(shape, kernel)
+    if name == "trainable":
+        return Trainable(shape, grid, kernel, latent_dim)
+    return Bicubic(shape, grid, kernel)
