@@ -47,15 +47,9 @@ class Distribution(nn.Module):
         self.classes = classes
         self.features = features if family.dependency.sees_input else 0
         self.rule = Rule.WEIGHTS
-        self.upsampler = make_upsampler(
-            family.upsampler,
-            shape,
-            grid=family.grid_for(max(shape[1:])),
-            kernel=family.kernel,
-            latent_dim=family.latent_dim,
-        )
-        shaped = make_covariance(family.covariance, self.upsampler.latent_dim, family.min_std)
-        self.mixture = Mixture(family, shaped, classes, self.features)
+        self.upsampler = make_upsampler(family, shape)
+        covariance = make_covariance(family.covariance, self.upsampler.latent_dim, family.min_std)
+        self.mixture = Mixture(family, covariance, classes, self.features)
         if family.scaled:
             self.raw_scale = nn.Parameter(torch.tensor(FULL_SCALE))
         self.register_buffer("chosen", torch.zeros(classes, dtype=torch.int64))

@@ -141,12 +141,8 @@ class Family:
             raise unknown("upsampler", self.upsampler, UPSAMPLERS)
 
     def with_(self, **changes: Any) -> Family:
-        """The same family but for some of its settings."""
+        """The same but for some of its settings."""
         return replace(self, **changes)
-
-    def grid_for(self, side: int) -> int:
-        """The side of the coarse grid for images of this many pixels a side."""
-        return self.grid or (4 if side <= 32 else 7)
 
 
 def require_count(argument: str, value: object) -> None:

@@ -20,6 +20,9 @@ import torch
 from torch import Tensor, nn
 
 from nppr.errors import SpecError
+from nppr.noise.family import Family
+
+Shape = tuple[int, int, int]
 
 COARSEST = 4
 """Side of the coarsest grid of `multiscale`."""
@@ -51,7 +54,7 @@ def bicubic_matrix(fine: int, coarse: int, a: float) -> Tensor:
 class Upsampler(nn.Module):
     """A linear map `(..., D) -> (..., C, H, W)`."""
 
-    def __init__(self, shape: tuple[int, int, int], latent_dim: int) -> None:
+    def __init__(self, shape: Shape, latent_dim: int) -> None:
         super().__init__()
         self.shape = shape
         self.latent_dim = latent_dim
@@ -64,7 +67,7 @@ class Upsampler(nn.Module):
 class Identity(Upsampler):
     """The latent vector is the image."""
 
-    def __init__(self, shape: tuple[int, int, int]) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__(shape, math.prod(shape))
 
     def forward(self, latent: Tensor) -> Tensor:
@@ -77,7 +80,7 @@ class Bicubic(Upsampler):
     rows: Tensor
     columns: Tensor
 
-    def __init__(self, shape: tuple[int, int, int], grid: int, kernel: float) -> None:
+    def __init__(self, shape: Shape, grid: int, kernel: float) -> None:
         channels, height, width = shape
         coarse = (channels, min(grid, height), min(grid, width))
         super().__init__(shape, math.prod(coarse))
@@ -94,9 +97,7 @@ class Bicubic(Upsampler):
 class Trainable(Upsampler):
     """A linear map to the coarse grid, which starts as (a cut of) the identity, then bicubic."""
 
-    def __init__(
-        self, shape: tuple[int, int, int], grid: int, kernel: float, latent_dim: int | None
-    ) -> None:
+    def __init__(self, shape: Shape, grid: int, kernel: float, latent_dim: int | None) -> None:
         bicubic = Bicubic(shape, grid, kernel)
         super().__init__(shape, latent_dim or bicubic.latent_dim)
         self.bicubic = bicubic
@@ -117,7 +118,7 @@ class Multiscale(Upsampler):
     moves many pixels at once, and together they would fill the budget before the search begins.
     """
 
-    def __init__(self, shape: tuple[int, int, int], kernel: float) -> None:
+    def __init__(self, shape: Shape, kernel: float) -> None:
         sides = [COARSEST]
         while sides[-1] < max(shape[1:]):
             sides.append(min(2 * sides[-1], max(shape[1:])))
@@ -136,24 +137,19 @@ class Multiscale(Upsampler):
         return torch.stack([scale * level(coarse) for scale, level, coarse in grids]).sum(0)
 
 
-def make_upsampler(
-    name: str,
-    shape: tuple[int, int, int],
-    *,
-    grid: int,
-    kernel: float,
-    latent_dim: int | None = None,
-) -> Upsampler:
-    """The up-sampler of this name for images of `shape` (C, H, W)."""
-    if latent_dim is not None and name != "trainable":
+def make_upsampler(family: Family, shape: Shape) -> Upsampler:
+    """The up-sampler of a family for images of `shape` (C, H, W)."""
+    name, kernel = family.upsampler, family.kernel
+    if family.latent_dim is not None and name != "trainable":
         raise SpecError(
             f"`latent-dim` must be left out with --upsampler {name}, which fixes it,"
-            f" got {latent_dim}. Choose --upsampler trainable."
+            f" got {family.latent_dim}. Choose --upsampler trainable."
         )
     if name == "none":
         return Identity(shape)
     if name == "multiscale":
         return Multiscale(shape, kernel)
-    if name == "trainable":
-        return Trainable(shape, grid, kernel, latent_dim)
-    return Bicubic(shape, grid, kernel)
+    grid = family.grid or (4 if max(shape[1:]) <= 32 else 7)
+    if name == "bicubic":
+        return Bicubic(shape, grid, kernel)
+    return Trainable(shape, grid, kernel, family.latent_dim)
