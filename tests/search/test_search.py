@@ -81,11 +81,11 @@ def test_the_evaluate_split_is_not_looked_at(classifier: Prepared, small: Data) 
 
 
 def test_forward_only_calls_stay_within_their_share(classifier: Prepared, data: Data) -> None:
-    settings = default_settings(Family(components=7), calls=30_000, inputs=256, floors=(0.0,))
+    settings = default_settings(Family(components=7), calls=12_000, inputs=128, floors=(0.0,))
     search = Search(settings, classifier, data, BUDGET, references=(Uniform(BUDGET),))
     (learned,) = search.run()
     found = learned.record.search
-    assert found.fit_calls == search.fit_calls <= 30_000
+    assert found.fit_calls == search.fit_calls <= 12_000
     assert found.forward_calls == search.clean_calls + search.forward_calls
     assert found.forward_calls <= FORWARD_SHARE * found.fit_calls
 

@@ -1,13 +1,12 @@
 """The only loop that fits a distribution (Algorithm 1 of the paper), and its state on disk.
 
-Mixture, up-sampler and frozen classifier go through a step together, a few micro-batches at a time.
-The classifier gives the gradient in the perturbation only, and the perturbation hands it on to the
-distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index,
-epoch) only.
+A step takes a few micro-batches at a time through mixture, up-sampler and frozen classifier. The
+classifier gives the gradient in the perturbation only, from where it goes on to the distribution, so
+memory does not grow with the step. The random numbers of an input depend on (seed, index, epoch) only.
 
 Several ranks divide the work of the classifier and exchange its gradients in the perturbation. All of
 them then take the same step, which is the step of one process bit for bit: nothing is added up in
-another order. The first rank alone reads and writes the state, for all are in the same one.
+another order. The first rank alone reads and writes the state, which is the same on all of them.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Fitting:
 
 @dataclass(eq=False)
 class FitState:
-    """How far a fit is: the distribution, its optimiser, and loss and running PR of every step.
+    """The state of a fit: the distribution, its optimiser, and loss and running PR of every step.
 
     `snapshot` is the distribution after half of the steps: it may do better on other inputs.
     """
@@ -132,7 +131,7 @@ class StateFile:
     _saved: float = field(default_factory=time.monotonic, repr=False)
 
     def save(self, state: FitState, now: bool) -> None:
-        """Keep the state: at once, or when the last time is long enough ago."""
+        """Write the state: at once, or if the last write was more than `seconds` ago."""
         if not world().is_first or (not now and time.monotonic() - self._saved < self.seconds):
             return
         tensors = add_prefix("distribution/", state.distribution.state_dict())
@@ -144,7 +143,7 @@ class StateFile:
         self._saved = time.monotonic()
 
     def restore(self, state: FitState) -> None:
-        """Bring a fresh state to where the file is, if there is one of this fit."""
+        """Load the file into a fresh state, if there is one of this fit."""
         found = read_stage(self.path)
         if found is None or found[1].get("identity") != self._whole_identity:
             return
@@ -203,12 +202,8 @@ def fit(
                     latest = (state.number, fitting.steps, state.loss[-1], state.pr[-1])
                     progress(FitProgress(fitting.stage, *latest))
                 interrupt.raise_if_asked()
-            except (
-                FitError,
-                LostRank,
-                KeyboardInterrupt,
-            ):  # a step was taken as a whole or not at all
-                if save:
+            except (FitError, LostRank, KeyboardInterrupt):
+                if save:  # the step was taken completely or not at all
                     save(state, True)
                 raise
             if save:
@@ -354,7 +349,7 @@ LOSS_FUNCTIONS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "margin": margin,
     "cross-entropy": cross_entropy,
 }
-"""Smooth stand-ins for "it is classified correctly".
+"""Smooth surrogates of a correct classification.
 
 Each maps logits `(B, classes)`, labels `(B,)` and kappa to one number per image, small where the
 classification is wrong.

@@ -1,8 +1,8 @@
 """The search for the worst distribution: walk the families, fit, sharpen, choose on `select`.
 
-    fit split     what distributions are fitted on
-    select split  what is chosen among checkpoints, sharpened variants and parents
-    evaluate      untouched: what is chosen is measured there
+    fit split       distributions are fitted on it
+    select split    one of checkpoints, sharpened variants and parents is selected on it
+    evaluate split  is not used here: what is selected is measured on it
 
 A child that does not beat its parent on select beyond chance *is* its parent, with the same tally.
 Finished stages are kept in files, so that a resumed search does not fit them again.

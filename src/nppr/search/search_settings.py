@@ -1,4 +1,4 @@
-"""How a search is done: the recipe of one stage, what is asked of the whole, and the walk it takes.
+"""How a search is done: the recipe of one stage, the settings of the whole, and the walk it takes.
 
 The walk goes through the nested families up to the one the assessor admits: independent -> label,
 input -> joint, each child warm-started at its parent. Calls are divided among the stages by weight:
@@ -96,7 +96,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What the caller asks for.
+    """The settings of a search.
 
     `family` is the largest admissible set; the search walks up to it. `floors` are the values of rho,
     one result each. `calls` is the budget of one walk in classifier calls (a forward and backward of
