@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 
 import pytest
@@ -162,26 +161,7 @@ def test_a_sharpened_copy_leaves_the_original_alone() -> None:
 @pytest.mark.parametrize("rule", Rule)
 def test_one_component_is_the_same_by_every_rule(rule: Rule) -> None:
     made = shaken(components=1)
-    assert torch.equal(exact(made.sharpened(rule)), exact(made))
-
-
-@pytest.mark.parametrize("norm", ["linf", "l2"])
-@settings(deadline=None, max_examples=20)
-@given(share=st.floats(0.01, 1), spread=st.floats(0, 2))
-def test_a_share_of_a_larger_radius_is_the_smaller_radius(
-    norm: str, share: float, spread: float
-) -> None:
-    made = shaken(spread=spread)
-    small, large = Budget.parse(norm, 0.1), Budget.parse(norm, 0.1 / share)
-    inside = exact(made.within(share), large)
-    assert torch.allclose(inside, exact(made, small), rtol=1e-3, atol=1e-6)
-
-
-def test_within_copies() -> None:
-    made = shaken()
-    before = copy.deepcopy(made.state_dict())
-    made.within(0.5)
-    assert all(torch.equal(value, before[name]) for name, value in made.state_dict().items())
+    torch.testing.assert_close(exact(made.sharpened(rule)), exact(made), rtol=0, atol=1e-6)
 
 
 def test_with_floor_copies_all_but_the_floor() -> None:

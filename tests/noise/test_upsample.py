@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from nppr.errors import SpecError
-from nppr.noise.family import KEYS_KERNEL, TORCH_KERNEL, UPSAMPLERS
+from nppr.noise.family import KEYS_KERNEL, TORCH_KERNEL, UPSAMPLERS, Family
 from nppr.noise.upsample import (
     COARSE_SCALE,
     Multiscale,
+    Shape,
     Trainable,
+    Upsampler,
     bicubic_matrix,
     keys_kernel,
     make_upsampler,
@@ -94,6 +97,10 @@ def test_keys_reproduces_ramps_and_parabolas_away_from_the_border(fine: int, coa
         assert errors[KEYS_KERNEL] < 1e-4 < errors[TORCH_KERNEL]
 
 
+def upsampler(name: str, shape: Shape, **changes: Any) -> Upsampler:
+    return make_upsampler(Family(upsampler=name, grid=4, **changes), shape)
+
+
 SHAPES = [(1, 8, 8), (3, 8, 8), (3, 5, 9), (1, 12, 3), (1, 2, 3), (3, 1, 1)]
 
 
@@ -104,7 +111,7 @@ def random_latent(*shape: int, seed: int = 0) -> torch.Tensor:
 @pytest.mark.parametrize("name", UPSAMPLERS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_latents_of_any_batch_become_images(name: str, shape: tuple[int, int, int]) -> None:
-    up = make_upsampler(name, shape, grid=4, kernel=KEYS_KERNEL)
+    up = upsampler(name, shape)
     for batch in ((), (3,), (2, 5)):
         assert up(torch.zeros(*batch, up.latent_dim)).shape == (*batch, *shape)
     rows = random_latent(2, 3, up.latent_dim)
@@ -115,7 +122,7 @@ def test_latents_of_any_batch_become_images(name: str, shape: tuple[int, int, in
 @settings(deadline=None, max_examples=30)
 @given(s=st.floats(-3, 3), t=st.floats(-3, 3), seed=st.integers(0, 99))
 def test_upsamplers_are_linear(name: str, s: float, t: float, seed: int) -> None:
-    up = make_upsampler(name, (3, 6, 9), grid=4, kernel=TORCH_KERNEL)
+    up = upsampler(name, (3, 6, 9), kernel=TORCH_KERNEL)
     first, second = random_latent(2, up.latent_dim, seed=seed)
     together = up(s * first + t * second)
     assert torch.allclose(together, s * up(first) + t * up(second), atol=1e-4)
@@ -124,14 +131,14 @@ def test_upsamplers_are_linear(name: str, s: float, t: float, seed: int) -> None
 @pytest.mark.parametrize("name", UPSAMPLERS)
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 5, 9), (1, 2, 3)])
 def test_no_latent_coordinate_is_without_effect(name: str, shape: tuple[int, int, int]) -> None:
-    up = make_upsampler(name, shape, grid=4, kernel=KEYS_KERNEL)
+    up = upsampler(name, shape)
     images = up(torch.eye(up.latent_dim)).flatten(1)
     assert bool((images.abs().amax(1) > 0.1).all())
 
 
 @pytest.mark.parametrize("name", ["bicubic", "trainable", "multiscale"])
 def test_a_constant_grid_is_a_constant_image_in_its_own_channel(name: str) -> None:
-    up = make_upsampler(name, (3, 10, 7), grid=4, kernel=KEYS_KERNEL)
+    up = upsampler(name, (3, 10, 7))
     latent = torch.zeros(up.latent_dim)
     latent[:16] = 2.0  # channel 0 of the (coarsest) grid
     image = up(latent)
@@ -142,13 +149,13 @@ def test_a_constant_grid_is_a_constant_image_in_its_own_channel(name: str) -> No
 
 def test_none_is_the_image_itself() -> None:
     latent = torch.arange(24.0)
-    image = make_upsampler("none", (2, 3, 4), grid=9, kernel=KEYS_KERNEL)(latent)
+    image = upsampler("none", (2, 3, 4))(latent)
     assert torch.equal(image, latent.view(2, 3, 4))
 
 
 @pytest.mark.parametrize("kernel", [KEYS_KERNEL, TORCH_KERNEL])
 def test_bicubic_acts_on_rows_and_on_columns(kernel: float) -> None:
-    up = make_upsampler("bicubic", (3, 6, 9), grid=4, kernel=kernel)
+    up = upsampler("bicubic", (3, 6, 9), kernel=kernel)
     latent = random_latent(3, 4, 4)
     expected = torch.einsum(
         "hi,cij,wj->chw", bicubic_matrix(6, 4, kernel), latent, bicubic_matrix(9, 4, kernel)
@@ -161,13 +168,13 @@ def test_bicubic_acts_on_rows_and_on_columns(kernel: float) -> None:
     [((3, 32, 32), 3 * 16), ((1, 2, 3), 6), ((1, 12, 3), 4 * 3), ((3, 1, 1), 3)],
 )
 def test_bicubic_grid_is_no_finer_than_the_image(shape: tuple[int, int, int], size: int) -> None:
-    assert make_upsampler("bicubic", shape, grid=4, kernel=KEYS_KERNEL).latent_dim == size
+    assert upsampler("bicubic", shape).latent_dim == size
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_trainable_starts_as_bicubic(shape: tuple[int, int, int]) -> None:
-    bicubic = make_upsampler("bicubic", shape, grid=4, kernel=KEYS_KERNEL)
-    trainable = make_upsampler("trainable", shape, grid=4, kernel=KEYS_KERNEL)
+    bicubic = upsampler("bicubic", shape)
+    trainable = upsampler("trainable", shape)
     latent = random_latent(5, bicubic.latent_dim)
     assert trainable.latent_dim == bicubic.latent_dim
     assert torch.allclose(trainable(latent), bicubic(latent), atol=1e-6)
@@ -175,10 +182,8 @@ def test_trainable_starts_as_bicubic(shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("latent_dim", [3, 16, 40])
 def test_trainable_starts_with_the_first_coordinates_of_the_grid(latent_dim: int) -> None:
-    bicubic = make_upsampler("bicubic", (1, 8, 8), grid=4, kernel=KEYS_KERNEL)
-    trainable = make_upsampler(
-        "trainable", (1, 8, 8), grid=4, kernel=KEYS_KERNEL, latent_dim=latent_dim
-    )
+    bicubic = upsampler("bicubic", (1, 8, 8))
+    trainable = upsampler("trainable", (1, 8, 8), latent_dim=latent_dim)
     latent = random_latent(latent_dim)
     grid = torch.zeros(16)
     grid[: min(latent_dim, 16)] = latent[:16]
@@ -187,7 +192,7 @@ def test_trainable_starts_with_the_first_coordinates_of_the_grid(latent_dim: int
 
 
 def test_trainable_maps_before_it_interpolates() -> None:
-    up = make_upsampler("trainable", (1, 8, 8), grid=4, kernel=KEYS_KERNEL, latent_dim=2)
+    up = upsampler("trainable", (1, 8, 8), latent_dim=2)
     assert isinstance(up, Trainable)
     nn.init.normal_(up.linear.weight)
     latent = random_latent(2)
@@ -207,15 +212,15 @@ def test_trainable_maps_before_it_interpolates() -> None:
 def test_multiscale_doubles_up_to_the_full_resolution(
     shape: tuple[int, int, int], grids: list[tuple[int, int]]
 ) -> None:
-    up = make_upsampler("multiscale", shape, grid=4, kernel=KEYS_KERNEL)
+    up = upsampler("multiscale", shape)
     assert up.latent_dim == shape[0] * sum(math.prod(grid) for grid in grids)
 
 
 def test_multiscale_is_the_scaled_sum_of_its_grids() -> None:
-    up = make_upsampler("multiscale", (1, 8, 8), grid=4, kernel=KEYS_KERNEL)
+    up = upsampler("multiscale", (1, 8, 8))
     assert isinstance(up, Multiscale)
     latent = random_latent(80)
-    coarse = make_upsampler("bicubic", (1, 8, 8), grid=4, kernel=KEYS_KERNEL)(latent[:16])
+    coarse = upsampler("bicubic", (1, 8, 8))(latent[:16])
     fine = latent[16:].view(1, 8, 8)
     assert torch.allclose(up(latent), COARSE_SCALE * coarse + fine, atol=1e-5)
     with torch.no_grad():
@@ -223,7 +228,16 @@ def test_multiscale_is_the_scaled_sum_of_its_grids() -> None:
     assert torch.allclose(up(latent), 2 * coarse + 0.5 * fine, atol=1e-5)
 
 
+@pytest.mark.parametrize(("side", "grid"), [(1, 1), (28, 4), (32, 4), (33, 7), (224, 7)])
+def test_grid_follows_the_image_unless_given(side: int, grid: int) -> None:
+    shape = (1, side, side)
+    assert make_upsampler(Family(upsampler="bicubic"), shape).latent_dim == grid**2
+    assert (
+        make_upsampler(Family(upsampler="bicubic", grid=5), shape).latent_dim == min(5, side) ** 2
+    )
+
+
 @pytest.mark.parametrize("name", [name for name in UPSAMPLERS if name != "trainable"])
 def test_latent_dim_is_for_the_trainable_only(name: str) -> None:
     with pytest.raises(SpecError, match=r"`latent-dim` must be left out .* got 16.*trainable"):
-        make_upsampler(name, (1, 8, 8), grid=4, kernel=KEYS_KERNEL, latent_dim=16)
+        upsampler(name, (1, 8, 8), latent_dim=16)

@@ -51,15 +51,17 @@ def exact(made: Distribution) -> Tensor:
 
 def density(made: Distribution, latent: Tensor) -> Tensor:
     given: Given = made.mixture(context())
-    return given.log_prob(latent)
+    values = (value.unsqueeze(1) for value in (given.means, given.raw, given.growth))
+    each = given.covariance.component(*values).log_prob(latent.unsqueeze(2))
+    return torch.logsumexp(given.log_weights.unsqueeze(1) + each, -1)
 
 
 def law(made: Distribution) -> tuple[Tensor, Tensor]:
     """Weights `(B, K)` and components `(B, K, ...)` for every input."""
     given = made.mixture(context())
     k = made.family.components
-    parts = [given.means, given.raw, given.growth]
-    components = torch.cat([part.expand(5, k, -1) for part in parts], -1)
+    values = [given.means, given.raw, given.growth]
+    components = torch.cat([value.expand(5, k, -1) for value in values], -1)
     return given.log_weights.exp().expand(5, k), components
 
 

@@ -66,7 +66,7 @@ def searched(settings: SearchSettings, classifier: Prepared, data: Data) -> list
 
 
 def test_the_three_splits_share_no_input(classifier: Prepared, data: Data) -> None:
-    fit, select = (each.part for each in Search(SMALL, classifier, data, BUDGET).find_inputs())
+    fit, select = (each.split for each in Search(SMALL, classifier, data, BUDGET).find_inputs())
     assert set(fit.indices.tolist()) <= set(data.fit.indices.tolist())
     assert set(select.indices.tolist()) <= set(data.select.indices.tolist())
     for first, second in ((fit, select), (fit, data.evaluate), (select, data.evaluate)):
@@ -81,11 +81,11 @@ def test_the_evaluate_split_is_not_looked_at(classifier: Prepared, small: Data) 
 
 
 def test_forward_only_calls_stay_within_their_share(classifier: Prepared, data: Data) -> None:
-    settings = default_settings(Family(components=7), calls=30_000, inputs=256, floors=(0.0,))
+    settings = default_settings(Family(components=7), calls=12_000, inputs=128, floors=(0.0,))
     search = Search(settings, classifier, data, BUDGET, references=(Uniform(BUDGET),))
     (learned,) = search.run()
     found = learned.record.search
-    assert found.fit_calls == search.fit_calls <= 30_000
+    assert found.fit_calls == search.fit_calls <= 12_000
     assert found.forward_calls == search.clean_calls + search.forward_calls
     assert found.forward_calls <= FORWARD_SHARE * found.fit_calls
 
@@ -334,7 +334,7 @@ def finished_at(
 
 def noise(made: Distribution, inputs: CleanInputs[Fit]) -> torch.Tensor:
     block = DrawBlock(0, "fit", tuple(range(30)), 0, 8, torch.device("cpu"))
-    context = Context(torch.from_numpy(inputs.part.labels), inputs.features)
+    context = Context(torch.from_numpy(inputs.split.labels), inputs.features)
     with torch.no_grad():
         return made.exact(context, block, Budget.linf(0.1))
 

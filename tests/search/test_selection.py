@@ -22,15 +22,16 @@ from nppr.search.selection import (
     Candidate,
     CleanInputs,
     Judge,
-    _crossed,
-    _per_class,
+    _best_overall,
+    _best_per_class,
+    _cross_fitted,
     best,
     candidates,
     diagnose,
     find_clean_inputs,
     weight_diagnostics,
 )
-from nppr.tally import Fit, FloatArray, IntArray, Select
+from nppr.tally import Fit, FloatArray, Select
 
 CLASSES, CPU = 10, torch.device("cpu")
 EMPTY = Distribution(Family(Dependency.INDEPENDENT, components=1), (1, 2, 2), 2)
@@ -89,8 +90,8 @@ def test_only_clean_correct_inputs_are_found(
     x, y = noisy.fit.batch(np.arange(len(noisy.fit)))
     with frozen(classifier.reference) as model, torch.inference_mode():
         correct = (model.logits(x).argmax(1) == y).numpy()
-    np.testing.assert_array_equal(found.part.indices, noisy.fit.indices[correct])
-    np.testing.assert_array_equal(found.part.labels, noisy.fit.labels[correct])
+    np.testing.assert_array_equal(found.split.indices, noisy.fit.indices[correct])
+    np.testing.assert_array_equal(found.split.labels, noisy.fit.labels[correct])
     assert 0 < len(found) <= 67
     assert found.calls == len(noisy.fit)
 
@@ -128,24 +129,24 @@ def test_a_subset_is_nested_and_its_features_still_belong_to_its_inputs(
     for inputs in (1, 8, 30, len(found), 10**6):
         some = found.limit(inputs, seed=3)
         assert len(some) == min(inputs, len(found))
-        assert before <= set(some.part.indices.tolist())
-        before = set(some.part.indices.tolist())
+        assert before <= set(some.split.indices.tolist())
+        before = set(some.split.indices.tolist())
         known = some.features_by_index()
         assert known is not None
         assert some.images is not None
         assert all(torch.equal(known[index], everything[index]) for index in known)
-        x, y = some.part.batch(np.arange(len(some)))
+        x, y = some.split.batch(np.arange(len(some)))
         assert torch.equal(some.images, x)
-        np.testing.assert_array_equal(some.part.labels, y.numpy())
+        np.testing.assert_array_equal(some.split.labels, y.numpy())
 
 
 def test_known_features_are_by_dataset_index(found: CleanInputs[Fit]) -> None:
     known = found.features_by_index()
     assert known is not None
-    assert list(known) == found.part.indices.tolist()
+    assert list(known) == found.split.indices.tolist()
     seen = found.features_at(np.array([7]), CPU)
     assert seen is not None
-    assert torch.equal(known[int(found.part.indices[7])], seen[0])
+    assert torch.equal(known[int(found.split.indices[7])], seen[0])
 
 
 def test_features_of_another_model_cost_calls(data: Data, classifier: Prepared) -> None:
@@ -160,11 +161,9 @@ def test_features_of_another_model_cost_calls(data: Data, classifier: Prepared) 
 def test_a_classifier_that_is_never_correct_is_one_clear_error(
     data: Data, classifier: Prepared
 ) -> None:
-    correct = find_clean_inputs(classifier, data.fit, features=False).part
+    correct = find_clean_inputs(classifier, data.fit, features=False).split
     wrong = replace(correct, labels=(correct.labels + 1) % 10)
-    with pytest.raises(
-        DataError, match="fit split must hold at least one input that is classified"
-    ):
+    with pytest.raises(DataError, match="fit split must hold at least one clean-correct input"):
         find_clean_inputs(classifier, wrong, features=False)
 
 
@@ -242,19 +241,16 @@ def test_of_several_parents_the_lowest_is_the_one_to_beat() -> None:
 def test_every_class_gets_its_own_component_and_absent_ones_that_of_all() -> None:
     table = np.array([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.5]])
     labels = np.array([0, 0, 0, 2])
-    assert _per_class(table, labels, 4).tolist() == [0, 0, 1, 0]
+    assert _best_per_class(table, labels, 4).tolist() == [0, 0, 1, 0]
 
 
 def test_cross_fitting_has_no_bias_where_all_components_are_alike() -> None:
     generator = np.random.default_rng(0)
     crossed, naive = [], []
 
-    def choose(some: FloatArray, _: IntArray) -> IntArray:
-        return np.full(2, some.mean(0).argmin())
-
     for _ in range(600):
         table = generator.binomial(4, 0.5, (24, 7)) / 4
-        crossed.append(_crossed(table, np.arange(24) % 2, choose).mean())
+        crossed.append(_cross_fitted(table, np.arange(24) % 2, 2, _best_overall).mean())
         naive.append(table.mean(0).min())
     error = float(np.std(crossed) / np.sqrt(len(crossed)))
     assert abs(np.mean(crossed) - 0.5) < 4 * error
@@ -264,7 +260,7 @@ def test_cross_fitting_has_no_bias_where_all_components_are_alike() -> None:
 def test_cross_fitting_finds_a_component_that_is_really_lower() -> None:
     table = np.tile([0.9, 0.2, 0.8], (10, 1))
     labels = np.arange(10) % 2
-    found = _crossed(table, labels, lambda some, known: _per_class(some, known, 2))
+    found = _cross_fitted(table, labels, 2, _best_per_class)
     np.testing.assert_array_equal(found, np.full(10, 0.2))
 
 

@@ -5,8 +5,8 @@ lowrank:r  Sigma = diag(sigma^2) + V V^T          P = D + D r
 full       Sigma = L L^T, L lower triangular      P = D + D (D - 1) / 2
 
 In all of them the first D numbers give the diagonal, `sigma = min_std + c softplus(raw)` with a growth
-c of each component that the context may move: no latent standard deviation is below `min_std`.
-Another covariance is another class here, and its line in `COVARIANCES`.
+c of each component that may depend on the context: no latent standard deviation is below `min_std`.
+A new covariance is a class here and a line in `COVARIANCES`.
 Shapes: B inputs (1 where all share a component), K components, S draws, d directions.
 """
 
@@ -35,22 +35,20 @@ else:
     torch = _Torch()
 
 MOST_FULL = 1024
-"""Largest latent dimension of a full covariance: beyond it one component has half a million numbers."""
+"""Largest latent dimension of a full covariance, whose components then have half a million numbers."""
 
 
 @dataclass(frozen=True)
 class Covariance(ABC):
-    """A family of covariances of D dimensions with standard deviations of at least `min_std`."""
+    """A family of covariances of D dimensions with standard deviations of at least `min_std`.
+
+    `usage` is its name on a command line, with `:R` where it takes a rank.
+    """
 
     latent_dim: int
     min_std: float
+    rank: int = 0
     usage: ClassVar[str]
-    """As it is written on a command line: its name, and `:R` where it takes a number."""
-
-    @classmethod
-    def parse(cls, text: str, latent_dim: int, min_std: float) -> Covariance:  # noqa: ARG003
-        """From its name, with what follows the colon where `usage` has one."""
-        return cls(latent_dim, min_std)
 
     @property
     @abstractmethod
@@ -149,28 +147,17 @@ class Diagonal(Covariance):
         return distributions.Independent(distributions.Normal(means, self.std(raw, growth)), 1)
 
     def along(self, directions: Tensor, raw: Tensor, growth: Tensor) -> Tensor:
-        return _diagonal_along(directions, self.std(raw, growth).square())
+        return (directions * self.std(raw, growth).square().unsqueeze(1)) @ directions.T
 
     def principal(self, weights: Tensor, raw: Tensor, growth: Tensor, most: int) -> Tensor:
         return _largest_axes(weights @ self.std(raw, growth).square(), most)
 
 
 @dataclass(frozen=True)
-class LowRank(Covariance):
+class LowRank(Diagonal):
     """A diagonal and r directions in which coordinates move together."""
 
     usage = "lowrank:R"
-    rank: int
-
-    @classmethod
-    def parse(cls, text: str, latent_dim: int, min_std: float) -> Covariance:
-        _, _, rank = text.partition(":")
-        if not (rank.isascii() and rank.isdigit() and 1 <= int(rank) <= latent_dim):
-            raise SpecError(
-                f"`covariance` lowrank must have a rank of 1 to {latent_dim}, got {text!r}."
-                " Example: lowrank:8"
-            )
-        return cls(latent_dim, min_std, int(rank))
 
     @property
     def size(self) -> int:
@@ -181,7 +168,7 @@ class LowRank(Covariance):
 
     def relaxed(self, weights: Tensor, raw: Tensor, growth: Tensor, noise: Tensor) -> Tensor:
         own, shared = noise[..., : self.latent_dim], noise[..., self.latent_dim :]
-        own = self.relaxed_std(weights, raw, growth) * own
+        own = super().relaxed(weights, raw, growth, own)
         shared = weights.unsqueeze(-1) * shared.unflatten(-1, (weights.shape[-1], self.rank))
         directions = self._directions(raw).expand(len(noise), -1, -1, -1)
         moved: Tensor = torch.einsum("bskr,bkdr->bsd", shared, directions)
@@ -191,7 +178,7 @@ class LowRank(Covariance):
         own, shared = noise[..., : self.latent_dim], noise[..., self.latent_dim :]
         directions = self._directions(choose(raw, chosen))
         moved: Tensor = (directions @ shared[..., : self.rank].unsqueeze(-1)).squeeze(-1)
-        return self.exact_std(chosen, raw, growth) * own + moved
+        return super().exact(chosen, raw, growth, own) + moved
 
     def component(self, means: Tensor, raw: Tensor, growth: Tensor) -> Distribution:
         return torch.distributions.LowRankMultivariateNormal(
@@ -200,7 +187,7 @@ class LowRank(Covariance):
 
     def along(self, directions: Tensor, raw: Tensor, growth: Tensor) -> Tensor:
         factor = directions @ self._directions(raw)
-        return factor @ factor.mT + _diagonal_along(directions, self.std(raw, growth).square())
+        return factor @ factor.mT + super().along(directions, raw, growth)
 
     def principal(self, weights: Tensor, raw: Tensor, growth: Tensor, most: int) -> Tensor:
         """The shared directions first, then coordinates."""
@@ -229,15 +216,13 @@ class Full(Covariance):
 
     usage = "full"
 
-    @classmethod
-    def parse(cls, text: str, latent_dim: int, min_std: float) -> Covariance:
-        if latent_dim > MOST_FULL:
+    def __post_init__(self) -> None:
+        if self.latent_dim > MOST_FULL:
             raise SpecError(
                 f"`covariance` full must have at most {MOST_FULL} latent dimensions,"
-                f" got {latent_dim}. Choose diag or lowrank:8, or a coarser grid with"
+                f" got {self.latent_dim}. Choose diag or lowrank:8, or a coarser grid with"
                 " --upsampler bicubic."
             )
-        return super().parse(text, latent_dim, min_std)
 
     @property
     def size(self) -> int:
@@ -292,7 +277,16 @@ def check_covariance(text: str) -> None:
 
 def make_covariance(text: str, latent_dim: int, min_std: float) -> Covariance:
     """The covariance of this name in D dimensions."""
-    return COVARIANCES[text.partition(":")[0]].parse(text, latent_dim, min_std)
+    name, _, rank = text.partition(":")
+    kind = COVARIANCES[name]
+    if ":" not in kind.usage:
+        return kind(latent_dim, min_std)
+    if not (rank.isascii() and rank.isdigit() and 1 <= int(rank) <= latent_dim):
+        raise SpecError(
+            f"`covariance` {name} must have a rank of 1 to {latent_dim}, got {text!r}."
+            f" Example: {name}:8"
+        )
+    return kind(latent_dim, min_std, int(rank))
 
 
 def choose(values: Tensor, chosen: Tensor) -> Tensor:
@@ -306,11 +300,6 @@ def choose(values: Tensor, chosen: Tensor) -> Tensor:
 def mix(weights: Tensor, values: Tensor) -> Tensor:
     """`sum_k w_k v_k`: weights `(B, S, K)`, values `(B|1, K, N)` -> `(B, S, N)`."""
     return weights @ (values[0] if len(values) == 1 else values)
-
-
-def _diagonal_along(directions: Tensor, variances: Tensor) -> Tensor:
-    """`V diag(v_k) V^T` `(K, d, d)` with directions V `(d, D)` and variances v `(K, D)`."""
-    return (directions * variances.unsqueeze(1)) @ directions.T
 
 
 def _largest_axes(variances: Tensor, most: int) -> Tensor:

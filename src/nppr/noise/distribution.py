@@ -8,16 +8,14 @@ Noise comes from a `DrawBlock`, in one stream for all distributions, so that dif
 from __future__ import annotations
 
 import copy
-import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.budget import Budget
-from nppr.errors import SpecError
 from nppr.noise.covariance import make_covariance
-from nppr.noise.family import FLOOR_NOISE, Family, Rule, Temperatures
+from nppr.noise.family import COLD, FLOOR_NOISE, Family, Rule, Temperatures
 from nppr.noise.mixture import Context, Given, Mixture
 from nppr.noise.upsample import make_upsampler
 from nppr.random_draws import DrawBlock
@@ -32,8 +30,8 @@ FULL_SCALE = -8.0
 class Distribution(nn.Module):
     """Perturbations of images of `shape` (C, H, W).
 
-    `rule` is how components are chosen: by the weights, the one of the largest weight in each
-    context, or the one `chosen` for each class (one in all for noise that does not see the label).
+    `rule` is how a component is chosen: by the weights, the largest weight in each context, or the one
+    `chosen` for each class (one for all classes where the noise does not see the label).
     """
 
     chosen: Tensor
@@ -47,15 +45,9 @@ class Distribution(nn.Module):
         self.classes = classes
         self.features = features if family.dependency.sees_input else 0
         self.rule = Rule.WEIGHTS
-        self.upsampler = make_upsampler(
-            family.upsampler,
-            shape,
-            grid=family.grid_for(max(shape[1:])),
-            kernel=family.kernel,
-            latent_dim=family.latent_dim,
-        )
-        shaped = make_covariance(family.covariance, self.upsampler.latent_dim, family.min_std)
-        self.mixture = Mixture(family, shaped, classes, self.features)
+        self.upsampler = make_upsampler(family, shape)
+        covariance = make_covariance(family.covariance, self.upsampler.latent_dim, family.min_std)
+        self.mixture = Mixture(family, covariance, classes, self.features)
         if family.scaled:
             self.raw_scale = nn.Parameter(torch.tensor(FULL_SCALE))
         self.register_buffer("chosen", torch.zeros(classes, dtype=torch.int64))
@@ -73,7 +65,7 @@ class Distribution(nn.Module):
         draws: DrawBlock,
         budget: Budget,
         tau: float,
-        heat: Temperatures | None = None,
+        heat: Temperatures = COLD,
     ) -> tuple[Tensor, Given]:
         """Perturbations with gradients `(B, S, C, H, W)`, and the mixture they came from."""
         given = self.mixture(context, heat)
@@ -110,25 +102,11 @@ class Distribution(nn.Module):
         return other
 
     def with_floor(self, floor: float) -> Distribution:
-        """A copy with another floor rho."""
+        """The same with another floor rho."""
+        if floor == self.family.floor:
+            return self
         other = copy.deepcopy(self)
         other.family = other.mixture.family = self.family.with_(floor=floor)
-        return other
-
-    def within(self, share: float) -> Distribution:
-        """A copy whose scale is `share` <= 1 of this one's.
-
-        With share = r / r' the copy in a budget of radius r' is this distribution in radius r, which
-        is how a larger radius is warm-started.
-        """
-        if not (self.family.scaled and 0 < share <= 1):
-            raise SpecError(
-                f"`share` must lie in (0, 1], for a family with a learned scale, got {share}."
-            )
-        other = copy.deepcopy(self)
-        shrunk = -math.log(share) + float(F.softplus(self.raw_scale.detach()))
-        with torch.no_grad():
-            other.raw_scale.fill_(shrunk + math.log(-math.expm1(-shrunk)) if shrunk else FULL_SCALE)
         return other
 
     def _perturbation(self, latent: Tensor, draws: DrawBlock, budget: Budget) -> Tensor:

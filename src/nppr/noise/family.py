@@ -94,6 +94,9 @@ class Temperatures:
     shared: float = 1.0
 
 
+COLD = Temperatures()
+
+
 @dataclass(frozen=True)
 class Family:
     """A family of distributions: what the noise sees, its components, resolution and randomness.
@@ -128,10 +131,8 @@ class Family:
         object.__setattr__(self, "dependency", Dependency(self.dependency))
         for name in ("components", "latent_dim", "grid", "hidden_dim", "label_dim"):
             value = getattr(self, name)
-            free = value is None and name in ("latent_dim", "grid")
-            if not free and (type(value) is not int or value < 1):
-                argument = name.replace("_", "-")
-                raise SpecError(f"`{argument}` must be a whole number >= 1, got {value!r}.")
+            if name not in ("latent_dim", "grid") or value is not None:
+                require_count(name.replace("_", "-"), value)
         if not (_is_number(self.min_std) and 0 < self.min_std < math.inf):
             raise SpecError(f"`min-std` must be a number > 0, got {self.min_std!r}. Example: 0.05")
         if not (_is_number(self.floor) and 0 <= self.floor <= 1):
@@ -143,12 +144,14 @@ class Family:
             raise unknown("upsampler", self.upsampler, UPSAMPLERS)
 
     def with_(self, **changes: Any) -> Family:
-        """The same family but for some of its settings."""
+        """The same but for some of its settings."""
         return replace(self, **changes)
 
-    def grid_for(self, side: int) -> int:
-        """The side of the coarse grid for images of this many pixels a side."""
-        return self.grid or (4 if side <= 32 else 7)
+
+def require_count(argument: str, value: object) -> None:
+    """Raise `SpecError` unless the value is a whole number of at least 1."""
+    if type(value) is not int or value < 1:
+        raise SpecError(f"`{argument}` must be a whole number >= 1, got {value!r}.")
 
 
 def _is_number(value: object) -> bool:

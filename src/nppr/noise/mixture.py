@@ -4,8 +4,7 @@ Every parameter is `free[k] + residual(context)`, and the last layer of every re
 a family that sees more starts exactly at one that sees less. Where D is larger than J, the width of the
 heads, features move the means along J directions that all components share: `mu_k(x) = free[k] +
 c_k(x) basis` with c_k(x) in R^J, so that a draw mixes J numbers of each component and never D.
-`mixture(context)` returns the distribution; relaxed draws (Gumbel-softmax at temperature tau) have
-gradients, exact draws are what is measured.
+Relaxed draws (Gumbel-softmax at temperature tau) have gradients, exact draws are what is measured.
 Shapes: B inputs, S draws, K components, D latent dimensions, F features.
 """
 
@@ -19,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.noise.covariance import Covariance, choose, mix
-from nppr.noise.family import Family, Temperatures
+from nppr.noise.family import COLD, Family, Temperatures
 
 START_STD = math.exp(-1)
 """Standard deviation of the latent coordinates at the start of a fit."""
@@ -38,7 +37,7 @@ class Given:
     """The mixture for a context.
 
     Log weights `(B|1, K)`, free means `(B|1, K, D)`, raw `(B|1, K, P)` and growth `(B|1, K, 1)` of
-    the covariances; where features are seen, coefficients `(B, K, J)` of the directions `(J, D)`.
+    the covariances; `moved` are coefficients `(B, K, J)` and directions `(J, D)` that move the means.
     """
 
     log_weights: Tensor
@@ -46,15 +45,15 @@ class Given:
     raw: Tensor
     growth: Tensor
     covariance: Covariance
-    coefficients: Tensor | None = None
-    basis: Tensor | None = None
+    moved: tuple[Tensor, Tensor] | None = None
 
     @property
     def means(self) -> Tensor:
         """The means `(B|1, K, D)`."""
-        if self.coefficients is None or self.basis is None:
+        if self.moved is None:
             return self.free
-        return self.free + self.coefficients @ self.basis
+        coefficients, basis = self.moved
+        return self.free + coefficients @ basis
 
     def relaxed(self, gumbel: Tensor, noise: Tensor, tau: float) -> Tensor:
         """Draws with gradients: uniform numbers `(B, S, K)` and normal noise -> `(B, S, D)`."""
@@ -63,28 +62,23 @@ class Given:
         weights = torch.softmax((self.log_weights.unsqueeze(1) + gumbel) / tau, -1)
         centred = self.covariance.relaxed(weights, self.raw, self.growth, noise)
         means = mix(weights, self.free)
-        if self.coefficients is not None and self.basis is not None:
-            means = means + mix(weights, self.coefficients) @ self.basis
+        if self.moved is not None:
+            coefficients, basis = self.moved
+            means = means + mix(weights, coefficients) @ basis
         return means + centred
 
     def exact(self, chosen: Tensor, noise: Tensor) -> Tensor:
         """Draws of the chosen components: `(B, S|1)` and normal noise -> `(B, S, D)`."""
         means = choose(self.free, chosen)
-        if self.coefficients is not None and self.basis is not None:
-            means = means + choose(self.coefficients, chosen) @ self.basis
+        if self.moved is not None:
+            coefficients, basis = self.moved
+            means = means + choose(coefficients, chosen) @ basis
         return means + self.covariance.exact(chosen, self.raw, self.growth, noise)
 
     def choose(self, uniform: Tensor) -> Tensor:
         """Components by the weights: uniform numbers `(B, S)` -> `(B, S)`."""
         edges = self.log_weights.exp().cumsum(-1)[..., :-1].expand(len(uniform), -1)
         return torch.searchsorted(edges.contiguous(), uniform.contiguous(), right=True)
-
-    def log_prob(self, latent: Tensor) -> Tensor:
-        """Log density at `(B, S, D)`, `(B, S)`."""
-        values = (self.means, self.raw, self.growth)
-        components = self.covariance.component(*(value.unsqueeze(1) for value in values))
-        each = components.log_prob(latent.unsqueeze(2))
-        return torch.logsumexp(self.log_weights.unsqueeze(1) + each, -1)
 
 
 class Mixture(nn.Module):
@@ -122,12 +116,11 @@ class Mixture(nn.Module):
                 self.basis = nn.Parameter(torch.zeros(family.hidden_dim, d))
             self.input_raw = _zero(family.hidden_dim, k * (p if family.wide_heads else 1))
 
-    def forward(self, context: Context, heat: Temperatures | None = None) -> Given:
+    def forward(self, context: Context, heat: Temperatures = COLD) -> Given:
         """The mixture for a context."""
-        heat = heat or Temperatures()
         k = self.family.components
         logits, means, raw = self.logits[None], self.means[None], self.raw[None]
-        coefficients = basis = None
+        moved = None
         growth = raw.new_ones(1, k, 1)
         if self.family.dependency.sees_label:
             seen = F.normalize(self.embedding(context.labels), dim=-1)
@@ -138,26 +131,19 @@ class Mixture(nn.Module):
             seen = self.shared(standardised) / heat.shared
             if hasattr(self, "input_weights"):
                 logits = logits + self.input_weights(seen)
-            moved = self.input_means(seen).unflatten(-1, (k, -1))
+            coefficients = self.input_means(seen).unflatten(-1, (k, -1))
             shift = self.input_raw(seen).unflatten(-1, (k, -1))
             if hasattr(self, "basis"):
-                coefficients, basis = moved / heat.means, self.basis
+                moved = coefficients / heat.means, self.basis
             else:
-                means = means + moved
+                means = means + coefficients
             if self.family.wide_heads:
                 raw = raw + shift
             else:
                 growth = 2 * torch.sigmoid(shift)
         log_weights = torch.log_softmax(logits / heat.weights, -1)
-        return Given(
-            log_weights,
-            means / heat.means,
-            raw / heat.stds,
-            growth,
-            self.covariance,
-            coefficients,
-            basis,
-        )
+        means, raw = means / heat.means, raw / heat.stds
+        return Given(log_weights, means, raw, growth, self.covariance, moved)
 
     def standardise(self, features: Tensor) -> None:
         """Take mean and spread of these features `(N, F)` as the scale the heads see."""

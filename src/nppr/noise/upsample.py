@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from nppr.errors import SpecError
+from nppr.noise.family import Family
+
+Shape = tuple[int, int, int]
 
 COARSEST = 4
 """Side of the coarsest grid of `multiscale`."""
@@ -52,7 +54,7 @@ def bicubic_matrix(fine: int, coarse: int, a: float) -> Tensor:
 class Upsampler(nn.Module):
     """A linear map `(..., D) -> (..., C, H, W)`."""
 
-    def __init__(self, shape: tuple[int, int, int], latent_dim: int) -> None:
+    def __init__(self, shape: Shape, latent_dim: int) -> None:
         super().__init__()
         self.shape = shape
         self.latent_dim = latent_dim
@@ -65,7 +67,7 @@ class Upsampler(nn.Module):
 class Identity(Upsampler):
     """The latent vector is the image."""
 
-    def __init__(self, shape: tuple[int, int, int]) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__(shape, math.prod(shape))
 
     def forward(self, latent: Tensor) -> Tensor:
@@ -78,28 +80,24 @@ class Bicubic(Upsampler):
     rows: Tensor
     columns: Tensor
 
-    def __init__(self, shape: tuple[int, int, int], grid: int, kernel: float) -> None:
+    def __init__(self, shape: Shape, grid: int, kernel: float) -> None:
         channels, height, width = shape
         coarse = (channels, min(grid, height), min(grid, width))
         super().__init__(shape, math.prod(coarse))
         self.grid = coarse
-        rows, columns = (bicubic_matrix(shape[i], self.grid[i], kernel) for i in (1, 2))
+        rows = bicubic_matrix(height, coarse[1], kernel)
+        columns = bicubic_matrix(width, coarse[2], kernel).T.contiguous()
         self.register_buffer("rows", rows, persistent=False)
-        self.register_buffer("columns", columns.T.contiguous(), persistent=False)
+        self.register_buffer("columns", columns, persistent=False)
 
     def forward(self, latent: Tensor) -> Tensor:
         return self.rows @ latent.reshape(*latent.shape[:-1], *self.grid) @ self.columns
 
 
 class Trainable(Upsampler):
-    """A linear map to the coarse grid, then bicubic; it starts as the identity where sizes allow.
+    """A linear map to the coarse grid, which starts as (a cut of) the identity, then bicubic."""
 
-    Where D differs from the size of the grid, the first coordinates start as the identity.
-    """
-
-    def __init__(
-        self, shape: tuple[int, int, int], grid: int, kernel: float, latent_dim: int | None
-    ) -> None:
+    def __init__(self, shape: Shape, grid: int, kernel: float, latent_dim: int | None) -> None:
         bicubic = Bicubic(shape, grid, kernel)
         super().__init__(shape, latent_dim or bicubic.latent_dim)
         self.bicubic = bicubic
@@ -120,48 +118,38 @@ class Multiscale(Upsampler):
     moves many pixels at once, and together they would fill the budget before the search begins.
     """
 
-    def __init__(self, shape: tuple[int, int, int], kernel: float) -> None:
+    def __init__(self, shape: Shape, kernel: float) -> None:
         sides = [COARSEST]
         while sides[-1] < max(shape[1:]):
             sides.append(min(2 * sides[-1], max(shape[1:])))
         levels = [Bicubic(shape, side, kernel) for side in sides]
         super().__init__(shape, sum(level.latent_dim for level in levels))
         self.levels = nn.ModuleList(levels)
+        self.sizes = [level.latent_dim for level in levels]
         starts = torch.full((len(levels),), COARSE_SCALE).log()
         starts[-1] = 0.0
         self.log_scales = nn.Parameter(starts)
 
     def forward(self, latent: Tensor) -> Tensor:
-        parts = latent.split([level.latent_dim for level in self._bicubics()], dim=-1)
-        scales = self.log_scales.exp()
-        images = [
-            scale * level(part)
-            for scale, level, part in zip(scales, self._bicubics(), parts, strict=True)
-        ]
-        return torch.stack(images).sum(0)
-
-    def _bicubics(self) -> list[Bicubic]:
-        return [level for level in self.levels if isinstance(level, Bicubic)]
+        grids = zip(
+            self.log_scales.exp(), self.levels, latent.split(self.sizes, dim=-1), strict=True
+        )
+        return torch.stack([scale * level(coarse) for scale, level, coarse in grids]).sum(0)
 
 
-def make_upsampler(
-    name: str,
-    shape: tuple[int, int, int],
-    *,
-    grid: int,
-    kernel: float,
-    latent_dim: int | None = None,
-) -> Upsampler:
-    """The up-sampler of this name for images of `shape` (C, H, W)."""
-    if latent_dim is not None and name != "trainable":
+def make_upsampler(family: Family, shape: Shape) -> Upsampler:
+    """The up-sampler of a family for images of `shape` (C, H, W)."""
+    name, kernel = family.upsampler, family.kernel
+    if family.latent_dim is not None and name != "trainable":
         raise SpecError(
             f"`latent-dim` must be left out with --upsampler {name}, which fixes it,"
-            f" got {latent_dim}. Choose --upsampler trainable."
+            f" got {family.latent_dim}. Choose --upsampler trainable."
         )
-    makers: dict[str, Callable[[], Upsampler]] = {
-        "none": lambda: Identity(shape),
-        "bicubic": lambda: Bicubic(shape, grid, kernel),
-        "trainable": lambda: Trainable(shape, grid, kernel, latent_dim),
-        "multiscale": lambda: Multiscale(shape, kernel),
-    }
-    return makers[name]()
+    if name == "none":
+        return Identity(shape)
+    if name == "multiscale":
+        return Multiscale(shape, kernel)
+    grid = family.grid or (4 if max(shape[1:]) <= 32 else 7)
+    if name == "bicubic":
+        return Bicubic(shape, grid, kernel)
+    return Trainable(shape, grid, kernel, family.latent_dim)

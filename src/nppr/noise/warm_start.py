@@ -2,8 +2,7 @@
 
 Growth copies the parent's law. Routing then decides which of several equal components an input gets: a
 child whose components are copies of one may send each class to another copy without changing its law.
-From there the copies can diverge at once; with equal weights for all they would be pulled the same way
-for long.
+From there the copies diverge at once; with equal weights all would get nearly the same gradient.
 """
 
 from __future__ import annotations
@@ -17,13 +16,9 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule
 
 PER_COMPONENT = ("logits", "means", "raw")
-ALIKE = (
-    "covariance", "upsampler", "latent_dim", "grid", "min_std", "kernel", "floor", "scaled",
-    "label_only", "wide_heads", "hidden_dim", "label_dim",
-)  # fmt: skip
 HEADS = ("label_weights", "input_weights", "input_means", "input_raw")
 NEGLIGIBLE = 0.02
-"""Components with less than this share of an even weight are not split and give way to copies."""
+"""Components with less than this fraction of an even weight give way to copies of others."""
 
 ROUTING = 3.0
 """Logit of a class for its component: 20 times the weight of any other."""
@@ -34,9 +29,8 @@ RIDGE = 1e-2
 def grow(parent: Distribution, family: Family, classes: int, features: int = 0) -> Distribution:
     """A distribution of `family` with the law of `parent`, whose family lies inside it.
 
-    What the child sees beyond its parent enters through layers that are zero. More components are
-    split copies of fewer: each copy has its share of the weight, and the heaviest are split first.
-    Components with next to no weight in noise that sees nothing give way to copies.
+    What the child sees beyond its parent enters through layers that are zero. Where it has more
+    components, the heaviest ones are split into copies of equal weight.
     """
     _require_inside(parent, family)
     child = Distribution(family, parent.shape, classes, features)
@@ -52,11 +46,11 @@ def grow(parent: Distribution, family: Family, classes: int, features: int = 0) 
 
 
 def only_component(distribution: Distribution) -> int | None:
-    """The one component that a distribution ever uses, or None where there are several."""
+    """The one component that a sharpened distribution ever uses, or None."""
     if distribution.rule is Rule.CHOSEN and len(distribution.chosen.unique()) == 1:
         return int(distribution.chosen[0])
-    dependency = distribution.family.dependency
-    if distribution.rule is Rule.LARGEST and not (dependency.sees_label or dependency.sees_input):
+    independent = distribution.family.dependency is Dependency.INDEPENDENT
+    if distribution.rule is Rule.LARGEST and independent:
         return int(distribution.mixture.logits.argmax())
     return None
 
@@ -79,15 +73,15 @@ def route_by_features(distribution: Distribution, features: Tensor, labels: Tens
 
 
 def _require_inside(parent: Distribution, family: Family) -> None:
-    before, after = parent.family, family
-    alike = all(getattr(before, name) == getattr(after, name) for name in ALIKE)
-    inside = after.dependency.contains(before.dependency) and after.components >= before.components
-    if after.label_only and before.dependency is Dependency.INPUT:
-        inside = inside and after.dependency is Dependency.INPUT  # joint weights see no features
+    own = parent.family
+    alike = own.with_(dependency=family.dependency, components=family.components) == family
+    inside = family.dependency.contains(own.dependency) and family.components >= own.components
+    if family.label_only and own.dependency is Dependency.INPUT:
+        inside = inside and family.dependency is Dependency.INPUT  # joint weights see no features
     if not (alike and inside):
         raise SpecError(
             "`family` must contain the family of its parent: the same but for what it sees, which"
-            f" may be more, and its components, at least {before.components}."
+            f" may be more, and its components, at least {own.components}."
         )
 
 
@@ -103,18 +97,14 @@ def _log_weights(parent: Distribution) -> Tensor:
 
 def _split(parent: Distribution, components: int) -> Tensor:
     """For every component of the child, the component of the parent it copies."""
-    weights = _log_weights(parent).exp()
-    fixed = parent.family.dependency.sees_label or parent.family.dependency.sees_input
-    if fixed and not torch.isinf(_log_weights(parent)).any():
-        order = list(range(parent.family.components))  # every context may use another one
-    else:
-        kept = weights >= NEGLIGIBLE / parent.family.components
-        order = [k for k in range(parent.family.components) if kept[k]]
-    shares = {k: float(weights[k]) for k in order}
-    copies = dict.fromkeys(order, 1)
+    weights = _log_weights(parent).exp().tolist()
+    kept = list(range(parent.family.components))  # every context may use another one
+    if parent.family.dependency is Dependency.INDEPENDENT or only_component(parent) is not None:
+        kept = [k for k in kept if weights[k] >= NEGLIGIBLE / parent.family.components]
+    copies = dict.fromkeys(kept, 1)
     while sum(copies.values()) < components:
-        copies[max(order, key=lambda k: shares[k] / copies[k])] += 1
-    return torch.tensor([k for k in order for _ in range(copies[k])])
+        copies[max(kept, key=lambda k: weights[k] / copies[k])] += 1
+    return torch.tensor([k for k in kept for _ in range(copies[k])])
 
 
 def _copied(name: str, value: Tensor, plan: Tensor, components: int) -> Tensor:

@@ -1,13 +1,12 @@
 """The only loop that fits a distribution (Algorithm 1 of the paper), and its state on disk.
 
-Mixture, up-sampler and frozen classifier go through a step together, a few micro-batches at a time.
-The classifier gives the gradient in the perturbation only, and the perturbation hands it on to the
-distribution, so memory does not grow with the step. The numbers of an input depend on (seed, index,
-epoch) only.
+A step takes a few micro-batches at a time through mixture, up-sampler and frozen classifier. The
+classifier gives the gradient in the perturbation only, from where it goes on to the distribution, so
+memory does not grow with the step. The random numbers of an input depend on (seed, index, epoch) only.
 
 Several ranks divide the work of the classifier and exchange its gradients in the perturbation. All of
 them then take the same step, which is the step of one process bit for bit: nothing is added up in
-another order. The first rank alone reads and writes the state, for all are in the same one.
+another order. The first rank alone reads and writes the state, which is the same on all of them.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ logger = logging.getLogger(__name__)
 NUMBERS_AT_ONCE = 2**22
 """Numbers in the perturbations that are made together, unless a micro-batch has more."""
 
-SLOWER = ("log_scales", "raw_scale")
+FREE = ("mixture.logits", "mixture.means", "mixture.raw")
 SLOWER_BY = 0.1
 """Scales act as exponents, so they move by a tenth of the rate."""
 
@@ -85,7 +84,7 @@ class Fitting:
 
 @dataclass(eq=False)
 class FitState:
-    """How far a fit is: the distribution, its optimiser, and loss and running PR of every step.
+    """The state of a fit: the distribution, its optimiser, and loss and running PR of every step.
 
     `snapshot` is the distribution after half of the steps: it may do better on other inputs.
     """
@@ -98,8 +97,19 @@ class FitState:
 
     @classmethod
     def start(cls, distribution: Distribution, recipe: Recipe) -> FitState:
-        """Before the first step."""
-        return cls(distribution, make_optimiser(distribution, recipe))
+        """Before the first step; Adam has a rate for free parameters, for scales and for heads."""
+        groups: dict[float, list[nn.Parameter]] = {}
+        for name, parameter in distribution.named_parameters():
+            if name.endswith(("log_scales", "raw_scale")):
+                rate = SLOWER_BY * recipe.rate
+            else:
+                rate = recipe.rate if name in FREE else recipe.head_rate
+            groups.setdefault(rate, []).append(parameter)
+        optimiser = torch.optim.Adam(
+            [{"params": known, "lr": rate, "full": rate} for rate, known in groups.items()],
+            fused=True,
+        )
+        return cls(distribution, optimiser)
 
     @property
     def number(self) -> int:
@@ -121,7 +131,7 @@ class StateFile:
     _saved: float = field(default_factory=time.monotonic, repr=False)
 
     def save(self, state: FitState, now: bool) -> None:
-        """Keep the state: at once, or when the last time is long enough ago."""
+        """Write the state: at once, or if the last write was more than `seconds` ago."""
         if not world().is_first or (not now and time.monotonic() - self._saved < self.seconds):
             return
         tensors = add_prefix("distribution/", state.distribution.state_dict())
@@ -133,12 +143,18 @@ class StateFile:
         self._saved = time.monotonic()
 
     def restore(self, state: FitState) -> None:
-        """Bring a fresh state to where the file is, if there is one of this fit."""
+        """Load the file into a fresh state, if there is one of this fit."""
         found = read_stage(self.path)
         if found is None or found[1].get("identity") != self._whole_identity:
             return
+        tensors, record = found
         try:
-            _restore(state, *found)
+            state.distribution.load_state_dict(take_prefix("distribution/", tensors))
+            if snapshot := take_prefix("snapshot/", tensors):
+                state.snapshot = copy.deepcopy(state.distribution).eval()
+                state.snapshot.load_state_dict(snapshot)
+            restore_optimiser(state.optimiser, take_prefix("optimiser/", tensors))
+            state.loss, state.pr = record["loss"], record["pr"]
         except UNREADABLE as error:
             raise unreadable_stage(self.path, error) from error
 
@@ -162,24 +178,8 @@ def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 def unreadable_stage(path: Path, error: Exception) -> RunFolderError:
     """The error for a file of a stage that cannot be continued from."""
     return RunFolderError(
-        f"`resume` must find whole files, got {path} which cannot be read: {one_line(error)}."
+        f"`resume` must find whole files, got {path}, which cannot be read: {one_line(error)}."
         " Delete it to fit that stage again."
-    )
-
-
-def make_optimiser(distribution: Distribution, recipe: Recipe) -> torch.optim.Adam:
-    """Adam with a rate for free parameters, one for scales and one for layers that see a context."""
-    groups: dict[float, list[nn.Parameter]] = {}
-    free = ("mixture.logits", "mixture.means", "mixture.raw")
-    for name, parameter in distribution.named_parameters():
-        if name.endswith(SLOWER):
-            rate = SLOWER_BY * recipe.rate
-        else:
-            rate = recipe.rate if name in free else recipe.head_rate
-        groups.setdefault(rate, []).append(parameter)
-    return torch.optim.Adam(
-        [{"params": parameters, "lr": rate, "full": rate} for rate, parameters in groups.items()],
-        fused=True,
     )
 
 
@@ -195,46 +195,27 @@ def fit(
     with held_back() as interrupt, fitting.classifier.frozen(quantise=fitting.quantise) as models:
         while state.number < fitting.steps:
             try:
-                fitting = _take(fitting, state, models.fast, interrupt)
-            except (FitError, LostRank):  # the step was not taken
-                if save:
+                fitting = _take_step(fitting, state, models.fast, interrupt)
+                if state.number == fitting.steps // 2:
+                    state.snapshot = copy.deepcopy(state.distribution).eval()
+                if progress and world().is_first:
+                    latest = (state.number, fitting.steps, state.loss[-1], state.pr[-1])
+                    progress(FitProgress(fitting.stage, *latest))
+                interrupt.raise_if_asked()
+            except (FitError, LostRank, KeyboardInterrupt):
+                if save:  # the step was taken completely or not at all
                     save(state, True)
                 raise
-            if state.number == fitting.steps // 2:
-                state.snapshot = copy.deepcopy(state.distribution).eval()
-            _pause(fitting, state, interrupt, progress, save)
+            if save:
+                save(state, False)
     state.distribution.eval()
     return state
 
 
-def _pause(
-    fitting: Fitting,
-    state: FitState,
-    interrupt: Interrupt,
-    progress: Callable[[FitProgress], None] | None,
-    save: Callable[[FitState, bool], None] | None,
-) -> None:
-    """Between two steps: report progress, keep the state, and stop here if that is wanted."""
-    try:
-        if progress and world().is_first:
-            progress(
-                FitProgress(
-                    fitting.stage, state.number, fitting.steps, state.loss[-1], state.pr[-1]
-                )
-            )
-        interrupt.raise_if_asked()
-    except KeyboardInterrupt:
-        if save:
-            save(state, True)
-        raise
-    if save:
-        save(state, False)
-
-
-def _take(
+def _take_step(
     fitting: Fitting, state: FitState, model: FrozenClassifier, interrupt: Interrupt
 ) -> Fitting:
-    """One step; where memory runs out, with half the micro-batch, on all ranks."""
+    """One step; where memory runs out, it is repeated with half the micro-batch, on all ranks."""
     number, steps, recipe = state.number, fitting.steps, fitting.recipe
     while True:
         state.optimiser.zero_grad(set_to_none=True)
@@ -343,23 +324,13 @@ def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int
 def _draws(fitting: Fitting, positions: IntArray, epoch: int) -> DrawBlock:
     return DrawBlock(
         seed=fitting.seed,
-        split=f"{fitting.inputs.part.kind.name}/{fitting.stage}",
-        indices=tuple(fitting.inputs.part.indices[positions].tolist()),
+        split=f"{fitting.inputs.split.kind.name}/{fitting.stage}",
+        indices=tuple(fitting.inputs.split.indices[positions].tolist()),
         block=epoch,
         size=fitting.recipe.draws,
         device=fitting.classifier.device,
         capacity=fitting.recipe.draws,
     )
-
-
-def _restore(state: FitState, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-    state.distribution.load_state_dict(take_prefix("distribution/", tensors))
-    snapshot = take_prefix("snapshot/", tensors)
-    if snapshot:
-        state.snapshot = copy.deepcopy(state.distribution).eval()
-        state.snapshot.load_state_dict(snapshot)
-    restore_optimiser(state.optimiser, take_prefix("optimiser/", tensors))
-    state.loss, state.pr = record["loss"], record["pr"]
 
 
 def margin(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
@@ -378,7 +349,7 @@ LOSS_FUNCTIONS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
     "margin": margin,
     "cross-entropy": cross_entropy,
 }
-"""Smooth stand-ins for "it is classified correctly".
+"""Smooth surrogates of a correct classification.
 
 Each maps logits `(B, classes)`, labels `(B,)` and kappa to one number per image, small where the
 classification is wrong.

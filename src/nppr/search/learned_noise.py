@@ -131,7 +131,7 @@ def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord]:
         distribution = build(record, tensors)
     except ValidationError as error:
         wrong = error.errors()[0]
-        field = ".".join(str(part) for part in wrong["loc"])
+        field = ".".join(str(each) for each in wrong["loc"])
         raise _unreadable(path, f"field {field!r}: {wrong['msg']}") from error
     except (NpprError, *UNREADABLE) as error:
         raise _unreadable(path, one_line(error)) from error
@@ -170,6 +170,6 @@ def _budget(record: LearnedNoiseRecord) -> Budget:
 
 def _unreadable(path: Path, reason: str) -> DistributionError:
     return DistributionError(
-        f"`distribution` must be a file written by nppr fit, got {str(path)!r} which cannot be read:"
+        f"`distribution` must be a file written by nppr fit, got {str(path)!r}, which cannot be read:"
         f" {reason}. Example: --distribution runs/fit/distributions/nppr.safetensors"
     )

@@ -1,8 +1,8 @@
 """The search for the worst distribution: walk the families, fit, sharpen, choose on `select`.
 
-    fit split     what distributions are fitted on
-    select split  what is chosen among checkpoints, sharpened variants and parents
-    evaluate      untouched: what is chosen is measured there
+    fit split       distributions are fitted on it
+    select split    one of checkpoints, sharpened variants and parents is selected on it
+    evaluate split  is not used here: what is selected is measured on it
 
 A child that does not beat its parent on select beyond chance *is* its parent, with the same tally.
 Finished stages are kept in files, so that a resumed search does not fit them again.
@@ -139,9 +139,14 @@ class Search:
     def find_inputs(self) -> tuple[CleanInputs[Fit], CleanInputs[Select]]:
         """The clean-correct inputs of fit and select with their features, found once."""
         if self.inputs is None:
-            self._require_splits()
+            for split in (self.data.fit, self.data.select):
+                if not len(split):
+                    raise NoFitDataError(
+                        f"`data` must have a {split.kind.name} split to fit NPPR on, got none."
+                        " Leave nppr out of --sources, or give data with such a split."
+                    )
             kept = max(1, int(CLEAN_SHARE * self.settings.calls))
-            part = self.data.fit.limit(min(len(self.data.fit), kept), self.seed, "fit-inputs")
+            some = self.data.fit.limit(min(len(self.data.fit), kept), self.seed, "fit-inputs")
             find = partial(
                 find_clean_inputs,
                 self.classifier,
@@ -149,7 +154,7 @@ class Search:
                 feature_model=self.feature_model,
                 quantise=self.quantise,
             )
-            self.inputs = find(part=part, keep_images=True), find(part=self.data.select)
+            self.inputs = find(split=some, keep_images=True), find(split=self.data.select)
             self.clean_calls = sum(each.calls for each in self.inputs)
         return self.inputs
 
@@ -159,19 +164,11 @@ class Search:
         """Fit one family, then choose among what it found and its parents."""
         self.find_inputs()
         seed = self.seed if number == 0 else key(self.seed, "fit/seed", number, 0) & 0x7FFFFFFF
-        slug = re.sub(r"[^a-z0-9.=-]+", "_", f"{number}-{stage.name}".lower())
-        path = self.folder / f"{slug}.done.safetensors" if self.folder else None
-        done = load_finished(path, self.identity, self.classifier.device) if path else None
-        if done is None:
-            state_path = path.with_name(f"{slug}.state.safetensors") if path else None
-            file = StateFile(state_path, self.identity) if state_path else None
-            if self.before_write and file and world().is_first:
-                self.before_write(file.path, path)
-            state = self._fit(stage, parents, seed, file)
-            done = self._choose(stage, state, parents)
-            if path and file and world().is_first:
-                save_finished(path, self.identity, done)
-                file.path.unlink(missing_ok=True)
+        if self.folder is None:
+            done = self._choose(stage, self._fit(stage, parents, seed, None), parents)
+        else:
+            slug = re.sub(r"[^a-z0-9.=-]+", "_", f"{number}-{stage.name}".lower())
+            done = self._resume(stage, parents, seed, self.folder / slug)
         self.fit_calls += done.record.fit_calls
         self.forward_calls += done.record.forward_calls
         return done
@@ -182,13 +179,21 @@ class Search:
         judge = Judge(self.classifier, select, self.budget, 1, self.seed)
         return diagnose(finished.fitted, finished.selected, judge)
 
-    def _require_splits(self) -> None:
-        for part in (self.data.fit, self.data.select):
-            if not len(part):
-                raise NoFitDataError(
-                    f"`data` must have a {part.kind.name} split to fit NPPR on, got none."
-                    " Leave nppr out of --sources, or give data with such a split."
-                )
+    def _resume(
+        self, stage: Stage, parents: Sequence[FinishedStage], seed: int, place: Path
+    ) -> FinishedStage:
+        """A stage from its file if it is finished, else fitted from its last state on."""
+        path = place.with_name(f"{place.name}.done.safetensors")
+        file = StateFile(place.with_name(f"{place.name}.state.safetensors"), self.identity)
+        done = load_finished(path, self.identity, self.classifier.device)
+        if done is None:
+            if self.before_write and world().is_first:
+                self.before_write(file.path, path)
+            done = self._choose(stage, self._fit(stage, parents, seed, file), parents)
+            if world().is_first:
+                save_finished(path, self.identity, done)
+                file.path.unlink(missing_ok=True)
+        return done
 
     def _walk(self, number: int) -> list[tuple[FinishedStage, ...]]:
         """The stages that led to each floor, for one seed."""
@@ -235,38 +240,41 @@ class Search:
     def _choose(
         self, stage: Stage, state: FitState, parents: Sequence[FinishedStage]
     ) -> FinishedStage:
+        """What is lowest on select: the fitted mixture, a variant of it, or a parent."""
+        made, floor = state.distribution, stage.family.floor
         if not self.settings.walks:
-            made = state.distribution
             record = _record(stage, state, stage.name, made, {}, 0)
             return FinishedStage(record, None, None, made, made)
-        judge = self._judge(stage, len(parents))
-        own = candidates(stage.name, state.distribution, judge)
+        references = self.references if stage.last else ()
+        judge = self._judge(stage, len(parents) + len(references))
+        own = candidates(stage.name, made, judge)
         if state.snapshot is not None:
             sharp = state.snapshot.sharpened(Rule.LARGEST)
             own.append(Candidate(f"{stage.name}, checkpoint", sharp, judge.of(sharp)))
-        before = [_candidate(parent, stage, judge) for parent in parents]
+        before = []
+        for parent in parents:
+            kept = parent.selected.with_floor(floor)
+            before.append(Candidate(parent.record.selected, kept, judge.of(kept)))
         winner = best(own, before)
-        noises = {
-            source.name: float(judge.rates(source).mean()) for source in self._references(stage)
-        }
-        kept = [
-            _raised(parent.fitted, stage)
-            for parent, candidate in zip(parents, before, strict=True)
-            if candidate is winner
-        ]
-        fitted = kept[0] if kept else state.distribution
+        choice = None
+        if references:
+            noises = {source.name: float(judge.rates(source).mean()) for source in references}
+            lowest = min(noises, key=lambda name: noises[name])
+            choice = ReferenceChoice(
+                winner=lowest if noises[lowest] < winner.value else None,
+                select_values={FAMILY: winner.value, **noises},
+            )
+        for parent, candidate in zip(parents, before, strict=True):
+            if candidate is winner:
+                made = parent.fitted.with_floor(floor)
         values = {each.name: each.value for each in (*before, *own)}
-        record = _record(stage, state, winner.name, fitted, values, judge.calls)
-        references = _compare(noises, winner.value)
-        return FinishedStage(record, winner.value, references, fitted, winner.distribution)
+        record = _record(stage, state, winner.name, made, values, judge.calls)
+        return FinishedStage(record, winner.value, choice, made, winner.distribution)
 
-    def _references(self, stage: Stage) -> Sequence[Source]:
-        return self.references if stage.last else ()
-
-    def _judge(self, stage: Stage, parents: int) -> Judge:
+    def _judge(self, stage: Stage, rivals: int) -> Judge:
         """As many select inputs and draws as the budget of forward-only calls allows."""
         _, select = self.find_inputs()
-        columns = stage.family.components + 1 + parents + len(self._references(stage))
+        columns = stage.family.components + 1 + rivals
         spent = self.clean_calls + self.forward_calls
         allowed = FORWARD_SHARE * (self.fit_calls + stage.calls) - spent
         inputs = int(min(len(select), max(FEWEST, allowed // columns)))
@@ -281,12 +289,11 @@ class Search:
         last, budget = finished[-1], self.budget
         dependency = self.settings.family.dependency
         source = Learned(budget, last.selected, self.feature_model, dependency, fit_seed)
+        ball = BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text)
         record = LearnedNoiseRecord(
             name=source.name,
             fit_seed=fit_seed,
-            budget=BudgetRecord(
-                norm=budget.norm.name, radius=budget.radius, text=budget.radius_text
-            ),
+            budget=ball,
             search=self._search_record(finished),
             diagnostics=self.diagnose(last),
             nppr_version=version("nppr"),
@@ -300,14 +307,13 @@ class Search:
 
     def _search_record(self, finished: Sequence[FinishedStage]) -> SearchRecord:
         stages = [each.record for each in finished]
-        forward_calls = sum(each.forward_calls for each in stages)
         return SearchRecord(
             selected=stages[-1].selected,
             select_value=finished[-1].select_value,
             references=finished[-1].references,
             stages=tuple(each.rounded() for each in stages),
             fit_calls=sum(each.fit_calls for each in stages),
-            forward_calls=self.clean_calls + forward_calls,
+            forward_calls=self.clean_calls + sum(each.forward_calls for each in stages),
             settings=self.settings,
             conditions=SearchConditions(
                 fit_inputs=len(self.data.fit),
@@ -350,7 +356,7 @@ def start(
         if made.family.dependency.sees_label:
             route_by_label(made)
         elif made.features and made.family.components > 1:
-            route_by_features(made, inputs.features, torch.from_numpy(inputs.part.labels))
+            route_by_features(made, inputs.features, torch.from_numpy(inputs.split.labels))
     return made
 
 
@@ -409,28 +415,6 @@ def _record(
         loss=tuple(state.loss),
         running_pr=tuple(state.pr),
     )
-
-
-def _compare(noises: dict[str, float], own: float) -> ReferenceChoice | None:
-    """Which of the family and the reference noises is lowest on select."""
-    if not noises:
-        return None
-    values = {FAMILY: own, **noises}
-    lowest = min(values, key=lambda each: values[each])
-    return ReferenceChoice(winner=None if lowest == FAMILY else lowest, select_values=values)
-
-
-def _candidate(parent: FinishedStage, stage: Stage, judge: Judge) -> Candidate:
-    """What a parent selected, as a candidate of its child."""
-    distribution = _raised(parent.selected, stage)
-    return Candidate(parent.record.selected, distribution, judge.of(distribution))
-
-
-def _raised(parent: Distribution, stage: Stage) -> Distribution:
-    """A parent as a member of the stage's family: only its floor can differ."""
-    if parent.family.floor == stage.family.floor:
-        return parent
-    return parent.with_floor(stage.family.floor)
 
 
 def _basis(parent: FinishedStage) -> Distribution:

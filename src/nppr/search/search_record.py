@@ -72,12 +72,10 @@ class StageRecord(Record):
 
     def rounded(self) -> StageRecord:
         """The same with loss and running PR to six decimals, which is enough to plot them."""
-        histories = {name: getattr(self, name) for name in ("loss", "running_pr")}
-        return self.model_copy(
-            update={
-                name: tuple(round(each, 6) for each in known) for name, known in histories.items()
-            }
+        loss, running_pr = (
+            tuple(round(each, 6) for each in known) for known in (self.loss, self.running_pr)
         )
+        return self.model_copy(update={"loss": loss, "running_pr": running_pr})
 
 
 class ReferenceChoice(Record):

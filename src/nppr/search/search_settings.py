@@ -1,4 +1,4 @@
-"""How a search is done: the recipe of one stage, what is asked of the whole, and the walk it takes.
+"""How a search is done: the recipe of one stage, the settings of the whole, and the walk it takes.
 
 The walk goes through the nested families up to the one the assessor admits: independent -> label,
 input -> joint, each child warm-started at its parent. Calls are divided among the stages by weight:
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nppr.errors import SpecError, unknown
-from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures
+from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures, require_count
 
 PRESETS = ("nppr", "paper")
 LOSSES = ("margin", "cross-entropy")
@@ -29,6 +29,14 @@ SHARES = {
     },
 }
 """Fractions of the calls of a walk up to each dependency."""
+
+PARENTS: dict[Dependency, tuple[Dependency, ...]] = {
+    Dependency.INDEPENDENT: (),
+    Dependency.LABEL: (Dependency.INDEPENDENT,),
+    Dependency.INPUT: (Dependency.INDEPENDENT,),
+    Dependency.JOINT: (Dependency.LABEL, Dependency.INPUT),
+}
+"""The largest families of a walk inside each."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +68,8 @@ class Recipe:
     diversity: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_count("step-inputs", self.inputs)
-        _require_count("fit-draws", self.draws)
+        require_count("step-inputs", self.inputs)
+        require_count("fit-draws", self.draws)
         if not (isinstance(self.kappa, int | float) and math.isfinite(self.kappa)):
             raise SpecError(f"`kappa` must be a finite number, got {self.kappa!r}. Example: 1")
         if self.loss not in LOSSES:
@@ -88,7 +96,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What the caller asks for.
+    """The settings of a search.
 
     `family` is the largest admissible set; the search walks up to it. `floors` are the values of rho,
     one result each. `calls` is the budget of one walk in classifier calls (a forward and backward of
@@ -105,8 +113,8 @@ class SearchSettings:
     preset: str = "nppr"
 
     def __post_init__(self) -> None:
-        _require_count("fit-calls", self.calls)
-        _require_count("fit-seeds", self.seeds)
+        require_count("fit-calls", self.calls)
+        require_count("fit-seeds", self.seeds)
         if not self.floors:
             raise SpecError("`floor` must name at least one rho, got none. Example: 0,0.5")
         for floor in self.floors:
@@ -215,9 +223,10 @@ def walk(settings: SearchSettings) -> tuple[Stage, ...]:
     steps *= family.floor < 1  # rho = 1 is Uniform noise: nothing to fit
     split = _split(steps, shares)
     stages: list[Stage] = []
-    for dependency in shares:
+    order = list(shares)
+    for dependency in order:
         own = family.with_(dependency=dependency)
-        parents = _parents(stages, dependency)
+        parents = tuple(order.index(parent) for parent in PARENTS[dependency])
         recipe = replace(settings.recipe, rate=settings.child_rate) if parents else settings.recipe
         last = dependency is family.dependency
         stages.append(Stage(dependency.value, own, parents, recipe, split[dependency], last))
@@ -234,19 +243,3 @@ def _split(steps: int, shares: dict[Dependency, float]) -> dict[Dependency, int]
         chosen = (max if up else min)(missing, key=lambda each: missing[each])
         split[chosen] += 1 if up else -1
     return split
-
-
-def _parents(stages: list[Stage], dependency: Dependency) -> tuple[int, ...]:
-    """The largest families before that lie inside this one."""
-    known = [stage.family.dependency for stage in stages]
-    inside = [number for number, each in enumerate(known) if dependency.contains(each)]
-    return tuple(
-        number
-        for number in inside
-        if not any(other != number and known[other].contains(known[number]) for other in inside)
-    )
-
-
-def _require_count(argument: str, value: object) -> None:
-    if type(value) is not int or value < 1:
-        raise SpecError(f"`{argument}` must be a whole number >= 1, got {value!r}.")

@@ -57,21 +57,21 @@ class CleanInputs(Generic[S]):
     to be kept in memory; `calls` counts the forward passes it took to find them.
     """
 
-    part: Split[S]
+    split: Split[S]
     features: Tensor
     images: Tensor | None
     calls: int
 
     def __len__(self) -> int:
-        return len(self.part)
+        return len(self.split)
 
     def batch(self, positions: IntArray, device: torch.device) -> tuple[Tensor, Tensor]:
         """Images `(B, C, H, W)` and labels `(B,)`."""
         if self.images is None:
-            x, y = self.part.batch(positions)
+            x, y = self.split.batch(positions)
         else:
             x = self.images[torch.from_numpy(positions)]
-            y = torch.from_numpy(self.part.labels[positions])
+            y = torch.from_numpy(self.split.labels[positions])
         return x.to(device), y.to(device)
 
     def features_at(self, positions: IntArray, device: torch.device) -> Tensor | None:
@@ -84,20 +84,20 @@ class CleanInputs(Generic[S]):
         """Features by dataset index, or None where there are none."""
         if not self.features.shape[1]:
             return None
-        return dict(zip(self.part.indices.tolist(), self.features, strict=True))
+        return dict(zip(self.split.indices.tolist(), self.features, strict=True))
 
     def limit(self, inputs: int, seed: int) -> CleanInputs[S]:
         """A seeded subset, stratified by class; a smaller one lies inside a larger one."""
-        order = stratified_order(self.part.labels, self.part.indices, seed)
+        order = stratified_order(self.split.labels, self.split.indices, seed)
         keep = np.sort(order[:inputs])
         rows = torch.from_numpy(keep)
         images = None if self.images is None else self.images[rows]
-        return CleanInputs(_rows(self.part, keep), self.features[rows], images, self.calls)
+        return CleanInputs(_rows(self.split, keep), self.features[rows], images, self.calls)
 
 
 def find_clean_inputs(
     classifier: Prepared,
-    part: Split[S],
+    split: Split[S],
     *,
     features: bool,
     feature_model: Classifier | None = None,
@@ -108,7 +108,7 @@ def find_clean_inputs(
 
     Several ranks divide the micro-batches; each reads the images it keeps by itself.
     """
-    size, everything = classifier.micro_batch, np.arange(len(part))
+    size, everything = classifier.micro_batch, np.arange(len(split))
     batches = np.split(everything, everything[size::size])
     own = span(len(batches))
     images: list[Tensor] = []
@@ -118,7 +118,7 @@ def find_clean_inputs(
             for number, positions in enumerate(batches):
                 if number not in own and not keep_images:
                     continue
-                x, y = part.batch(positions)
+                x, y = split.batch(positions)
                 if keep_images:
                     images.append(x)
                     keep_images = sum(each.nbytes for each in images) <= IN_MEMORY
@@ -135,15 +135,15 @@ def find_clean_inputs(
     keep = np.flatnonzero(correct.cpu().numpy())
     if not len(keep):
         raise DataError(
-            f"the {part.kind.name} split must hold at least one input that is classified correctly"
-            " without noise, got none. Check the classifier, its normalisation and the labels."
+            f"the {split.kind.name} split must hold at least one clean-correct input, got none."
+            " Check the classifier, its normalisation and the labels."
         )
     kept = torch.cat(images)[torch.from_numpy(keep)] if keep_images else None
-    return CleanInputs(_rows(part, keep), seen.cpu(), kept, calls)
+    return CleanInputs(_rows(split, keep), seen.cpu(), kept, calls)
 
 
-def _rows(part: Split[S], keep: IntArray) -> Split[S]:
-    return replace(part, indices=part.indices[keep], labels=part.labels[keep])
+def _rows(split: Split[S], keep: IntArray) -> Split[S]:
+    return replace(split, indices=split.indices[keep], labels=split.labels[keep])
 
 
 def _look(
@@ -186,14 +186,13 @@ class Judge:
 
     def rates(self, source: Source) -> FloatArray:
         """PR of every input: the fraction of its draws classified correctly."""
-        part = self.inputs.part
         tally = measure(
             source,
             self.classifier,
-            part,
+            self.inputs.split,
             draws=self.draws,
             seed=self.seed,
-            clean_correct=np.ones(len(part), bool),
+            clean_correct=np.ones(len(self.inputs), bool),
             quantise=self.quantise,
         )
         self.calls += tally.calls
@@ -214,7 +213,7 @@ class Judge:
     def weights(self, distribution: Distribution) -> FloatArray:
         """The weights of the components for every input, `(N, K)`."""
         device = self.classifier.device
-        labels = torch.from_numpy(self.inputs.part.labels).to(device)
+        labels = torch.from_numpy(self.inputs.split.labels).to(device)
         features = self.inputs.features_at(np.arange(len(self.inputs)), device)
         with torch.inference_mode():
             given = distribution.mixture(Context(labels, features))
@@ -226,25 +225,21 @@ class Judge:
 def candidates(name: str, distribution: Distribution, judge: Judge) -> list[Candidate]:
     """A fitted mixture and its sharpened variants, scored on select."""
     table, weights = judge.table(distribution), judge.weights(distribution)
-    labels = judge.inputs.part.labels
+    labels = judge.inputs.split.labels
     found = [Candidate(name, distribution, (weights * table).sum(1))]
     if distribution.family.components == 1:
         return found
     largest = np.take_along_axis(table, weights.argmax(1)[:, None], 1)[:, 0]
-    found.append(
-        Candidate(f"{name}, largest weight", distribution.sharpened(Rule.LARGEST), largest)
-    )
-    rules: dict[str, Callable[[FloatArray, IntArray], IntArray]] = {
-        "best component": lambda rates, _: np.full(distribution.classes, rates.mean(0).argmin())
-    }
+    sharp = distribution.sharpened(Rule.LARGEST)
+    found.append(Candidate(f"{name}, largest weight", sharp, largest))
+    rules = {"best component": _best_overall}
     if distribution.family.dependency.sees_label:
-        rules["best per class"] = lambda rates, known: _per_class(
-            rates, known, distribution.classes
-        )
+        rules["best per class"] = _best_per_class
     for rule, choose in rules.items():
-        chosen = torch.from_numpy(choose(table, labels))
-        sharp = distribution.sharpened(Rule.CHOSEN, chosen)
-        found.append(Candidate(f"{name}, {rule}", sharp, _crossed(table, labels, choose)))
+        chosen = choose(table, labels, distribution.classes)
+        sharp = distribution.sharpened(Rule.CHOSEN, torch.from_numpy(chosen))
+        rates = _cross_fitted(table, labels, distribution.classes, choose)
+        found.append(Candidate(f"{name}, {rule}", sharp, rates))
     return found
 
 
@@ -259,30 +254,34 @@ def best(own: Sequence[Candidate], parents: Sequence[Candidate]) -> Candidate:
     return child if float(difference.mean()) < -MARGIN * error else parent
 
 
-def _per_class(rates: FloatArray, labels: IntArray, classes: int) -> IntArray:
+def _best_overall(rates: FloatArray, labels: IntArray, classes: int) -> IntArray:  # noqa: ARG001
+    """The component with the lowest PR, for every class."""
+    return np.full(classes, rates.mean(0).argmin())
+
+
+def _best_per_class(rates: FloatArray, labels: IntArray, classes: int) -> IntArray:
     """The component with the lowest PR in each class; that of all where a class is absent."""
-    chosen = np.full(classes, rates.mean(0).argmin())
+    chosen = _best_overall(rates, labels, classes)
     for label in np.unique(labels):
         chosen[label] = rates[labels == label].mean(0).argmin()
     return chosen
 
 
-def _crossed(
+def _cross_fitted(
     table: FloatArray,
     labels: IntArray,
-    choose: Callable[[FloatArray, IntArray], IntArray],
+    classes: int,
+    choose: Callable[[FloatArray, IntArray, int], IntArray],
 ) -> FloatArray:
-    """Rates of a chosen component, chosen on the other half of the inputs."""
+    """Rates of a component that is chosen on the other half of the inputs."""
     half = np.zeros(len(labels), bool)
     for label in np.unique(labels):  # halves of every class
         half[np.flatnonzero(labels == label)[::2]] = True
     rates = np.empty(len(labels))
-    for part in (half, ~half):
-        if not part.any():
-            continue
-        others = ~part if (~part).any() else part
-        chosen = choose(table[others], labels[others])
-        rates[part] = table[part, chosen[labels[part]]]
+    for own in (half, ~half):
+        others = ~own if (~own).any() else own
+        chosen = choose(table[others], labels[others], classes)
+        rates[own] = table[own, chosen[labels[own]]]
     return rates
 
 
@@ -293,8 +292,8 @@ def diagnose(fitted: Distribution, selected: Distribution, judge: Judge) -> Diag
     x, y = some.batch(np.arange(len(some)), classifier.device)
     draws = DrawBlock(
         seed=judge.seed,
-        split=some.part.kind.name,
-        indices=tuple(some.part.indices.tolist()),
+        split=some.split.kind.name,
+        indices=tuple(some.split.indices.tolist()),
         block=0,
         size=DRAWS_PER_BLOCK,
         device=classifier.device,
