@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from nppr.statistics.betting import anytime_bets, betting, betting_lower, log_capital
+from nppr.statistics.betting import betting, betting_lower
 from nppr.statistics.density_ratio import lower_mean_clipped, lower_population, pooled_upper
 from nppr.statistics.intervals import (
     Interval,
@@ -32,13 +32,7 @@ from nppr.statistics.intervals import (
     wilson,
 )
 from nppr.statistics.paired import paired_difference
-from nppr.statistics.sequential import (
-    BettingSequence,
-    MeanTest,
-    Verdict,
-    mixture_sequence,
-    one_sided_evidence,
-)
+from nppr.statistics.sequential import mixture_sequence, one_sided_evidence
 from nppr.tally import BoolArray, FloatArray, IntArray
 
 CONFIDENCE = 0.95
@@ -105,12 +99,12 @@ def of_counts(rng: np.random.Generator, repeats: int) -> list[Row]:
     """Success probability of one input from 400 draws."""
     rows = []
     for p in MEANS:
-        right = rng.binomial(INPUTS, p, repeats)
+        correct = rng.binomial(INPUTS, p, repeats)
         for name, method in {"clopper-pearson": clopper_pearson, "wilson": wilson}.items():
-            low, high = method(right, INPUTS, CONFIDENCE)
+            low, high = method(correct, INPUTS, CONFIDENCE)
             held = (low <= p) & (p <= high)
             rows.append(row("one input", name, str(p), held, float((high - low).mean())))
-        high = clopper_pearson_upper(right, INPUTS, CONFIDENCE)
+        high = clopper_pearson_upper(correct, INPUTS, CONFIDENCE)
         distance = float((high - p).mean())
         rows.append(row("one input", "clopper-pearson-upper", str(p), p <= high, distance))
     return rows
@@ -170,22 +164,18 @@ def at_any_look(rng: np.random.Generator, repeats: int) -> list[Row]:
     rows = []
     draws = EVERY * np.arange(1, LOOKS + 1)
     for p in (0.01, 0.1, 0.5, 0.9, 0.99):
-        right = np.cumsum(rng.binomial(EVERY, p, (repeats, LOOKS)), axis=1)
+        correct = np.cumsum(rng.binomial(EVERY, p, (repeats, LOOKS)), axis=1)
         for name, method in {
             "mixture": mixture_sequence,
             "clopper-pearson": clopper_pearson,
         }.items():
-            low, high = method(right, draws, CONFIDENCE)
+            low, high = method(correct, draws, CONFIDENCE)
             held = ((low <= p) & (p <= high)).all(1)
             rows.append(row("any look", name, str(p), held, float((high - low)[:, -1].mean())))
     for mean in (0.1, 0.5, 0.9):
         x = rng.binomial(
             DRAWS, probabilities(rng, mean, KINDS["bimodal"], (repeats, LOOKS * EVERY))
         )
-        held = np.array([_never_ruled_out(each / DRAWS, mean) for each in x])
-        last = [BettingSequence(CONFIDENCE).update(each / DRAWS) for each in x[:100]]
-        width = float(np.mean([at.high - at.low for at in last]))
-        rows.append(row("any look", "betting-sequence", f"bimodal {mean}", held, width))
         cumulative = np.cumsum(x / DRAWS, axis=1)[:, draws - 1] / draws
         squares = np.cumsum((x / DRAWS) ** 2, axis=1)[:, draws - 1] / draws
         half = stats.norm.isf(0.025) * np.sqrt((squares - cumulative**2) / draws)
@@ -195,15 +185,6 @@ def at_any_look(rng: np.random.Generator, repeats: int) -> list[Row]:
     return rows
 
 
-def _never_ruled_out(x: FloatArray, mean: float) -> bool:
-    """As `BettingSequence` looked at after every number: its bounds never get worse."""
-    error = (1 - CONFIDENCE) / 2
-    return all(
-        log_capital(side, anytime_bets(side, error), m).max() < -math.log(error)
-        for side, m in ((x, mean), (1 - x, 1 - mean))
-    )
-
-
 def false_verdicts(rng: np.random.Generator, repeats: int) -> list[Row]:
     """Share of runs without a false verdict at any look, the truth at the limit or 0.001 off."""
     rows = []
@@ -211,15 +192,10 @@ def false_verdicts(rng: np.random.Generator, repeats: int) -> list[Row]:
     needed = math.log(1 / (1 - CONFIDENCE))
     for limit in (0.5, 0.9, 0.99):
         for truth, above in ((limit - 0.001, True), (limit, False)):
-            right = np.cumsum(rng.binomial(EVERY, truth, (repeats, LOOKS)), axis=1)
-            wrongly = (one_sided_evidence(right, draws - right, limit, above) >= needed).any(1)
+            correct = np.cumsum(rng.binomial(EVERY, truth, (repeats, LOOKS)), axis=1)
+            wrongly = (one_sided_evidence(correct, draws - correct, limit, above) >= needed).any(1)
             case = f"false {'holds' if above else 'violated'} at {limit}"
             rows.append(row("verdicts", "bernoulli-test", case, np.asarray(~wrongly), math.nan))
-            p = probabilities(rng, truth, KINDS["bimodal"], (repeats, 2000))
-            said = [MeanTest(limit, CONFIDENCE).update(x) for x in rng.binomial(DRAWS, p) / DRAWS]
-            false = Verdict.HOLDS if above else Verdict.VIOLATED
-            right_or_none = np.array([each is not false for each in said])
-            rows.append(row("verdicts", "mean-test", case, right_or_none, math.nan))
     return rows
 
 
@@ -235,9 +211,9 @@ def draws_needed(rng: np.random.Generator, repeats: int) -> list[Row]:
         correct: IntArray = np.cumsum(rng.random((repeats, most)) < p, axis=1)
         draws = np.arange(1, most + 1)
         level = 0.6 * np.log(np.log(draws) / math.log(1.1) + 1) + math.log(24 / 0.05) / 1.8
-        proa = _first(np.abs(right / draws - limit) > np.sqrt(level / draws))
+        proa = _first(np.abs(correct / draws - limit) > np.sqrt(level / draws))
         early = draws[: most // 2]
-        seen = right[:, : most // 2]
+        seen = correct[:, : most // 2]
         ours = _first(one_sided_evidence(seen, early - seen, limit, p > limit) >= math.log(20))
         rows.append(
             {

@@ -1,6 +1,6 @@
 """Statistics: intervals, tests and sequences as pure functions, and the readings of tallies."""
 
-from nppr.statistics.betting import betting, betting_lower, betting_upper
+from nppr.statistics.betting import betting, betting_lower
 from nppr.statistics.density_ratio import at_least, at_least_together, pooled_upper
 from nppr.statistics.estimates import (
     APPROXIMATE,
@@ -24,7 +24,6 @@ from nppr.statistics.intervals import (
     bootstrap,
     check_confidence,
     clopper_pearson,
-    clopper_pearson_lower,
     clopper_pearson_upper,
     empirical_bernstein,
     half_width,
@@ -41,7 +40,6 @@ from nppr.statistics.paired import (
     Share,
     benjamini_hochberg,
     binomial_pvalues,
-    exceeds,
     exceeds_approximately,
     guaranteed_difference,
     holm,
@@ -49,21 +47,14 @@ from nppr.statistics.paired import (
     paired_difference,
     unpaired_difference,
 )
-from nppr.statistics.sequential import (
-    BernoulliTest,
-    BettingSequence,
-    MeanTest,
-    Verdict,
-    mixture_sequence,
-)
+from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
 
 __all__ = [
     "APPROXIMATE", "FEWEST_INPUTS", "GAMMAS", "MOST_CONFIDENT", "RESAMPLES", "UNRESOLVED",
-    "BernoulliTest", "BettingSequence", "Interval", "JointDifference", "MeanTest",
-    "PairedDifference", "Share", "Verdict", "accuracy", "adversarial", "at_least",
-    "at_least_together", "benjamini_hochberg", "betting", "betting_lower", "betting_upper",
-    "binomial_pvalues", "bootstrap", "check_confidence", "clopper_pearson", "clopper_pearson_lower",
-    "clopper_pearson_upper", "corrupted", "empirical_bernstein", "exceeds", "exceeds_approximately",
+    "BernoulliTest", "Interval", "JointDifference", "PairedDifference", "Share", "Verdict",
+    "accuracy", "adversarial", "at_least", "at_least_together", "benjamini_hochberg", "betting",
+    "betting_lower", "binomial_pvalues", "bootstrap", "check_confidence", "clopper_pearson",
+    "clopper_pearson_upper", "corrupted", "empirical_bernstein", "exceeds_approximately",
     "guaranteed_difference", "half_width", "hoeffding", "holm", "joint_difference", "merged",
     "mixture_sequence", "normal", "normalised", "paired_difference", "per_input", "pooled_upper",
     "probabilistic", "probably_accurate", "ratio_bootstrap", "simultaneous_upper", "stressed",
