@@ -87,8 +87,7 @@ def measure(
         clean = measure(Clean(), classifier, split, clean_correct=nothing, quantise=quantise)
         clean_correct = clean.correct == 1
     draws = source.fixed_draws or draws
-    pixels = probe(split)[0].numel()
-    job = _Job(source, classifier, split, pixels, draws, seed, quantise, keep)
+    job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, quantise, keep)
     with together(), classifier.frozen(quantise=quantise) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
@@ -219,7 +218,7 @@ def _exchange_features(job: _Job, keep: dict[int, Tensor]) -> None:
 class _Reporter:
     """Reports progress, from `done` images and `correct` answers on.
 
-    Of several ranks one reports, as if all went its way: every image of its own stands for `weight`.
+    Of several ranks the first reports, as if all were alike: each of its images counts `weight` times.
     """
 
     job: _Job
@@ -374,4 +373,6 @@ def _check_perturbations(source: Source, delta: Tensor, shape: tuple[int, ...]) 
     if source.budget is not None:
         source.budget.require(delta, source.name)
     elif not bool(torch.isfinite(delta).all()):
-        raise DataError(f"source {source.name!r} must return finite numbers, got NaN or Inf.")
+        raise DataError(
+            f"source {source.name!r} must return finite numbers, got NaN or infinite ones."
+        )
