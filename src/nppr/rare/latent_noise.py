@@ -74,7 +74,7 @@ def make_latent(source: Source, model: FrozenModel, x: Tensor, y: Tensor) -> Lat
     if source.moved_by_splitting is not source:
         raise SpecError(
             "`source` must be fixed or learned noise for rare failures, got"
-            f" {source.name!r}, whose numbers cannot be moved. Leave it out."
+            f" {source.name!r}, which splitting cannot follow. Leave it out."
         )
     slots: dict[str, slice] = {}
     # The index -1 is that of no input: features found here are not taken for those of another one.
