@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from nppr.statistics.betting import anytime_bets, betting, betting_lower, log_capital
+from nppr.statistics.betting import betting, betting_lower
 from nppr.statistics.density_ratio import lower_mean_clipped, lower_population, pooled_upper
 from nppr.statistics.intervals import (
     Interval,
@@ -32,13 +32,7 @@ from nppr.statistics.intervals import (
     wilson,
 )
 from nppr.statistics.paired import paired_difference
-from nppr.statistics.sequential import (
-    BettingSequence,
-    MeanTest,
-    Verdict,
-    mixture_sequence,
-    one_sided_evidence,
-)
+from nppr.statistics.sequential import mixture_sequence, one_sided_evidence
 from nppr.tally import BoolArray, FloatArray, IntArray
 
 CONFIDENCE = 0.95
@@ -182,10 +176,6 @@ def at_any_look(rng: np.random.Generator, repeats: int) -> list[Row]:
         x = rng.binomial(
             DRAWS, probabilities(rng, mean, KINDS["bimodal"], (repeats, LOOKS * EVERY))
         )
-        held = np.array([_never_ruled_out(each / DRAWS, mean) for each in x])
-        last = [BettingSequence(CONFIDENCE).update(each / DRAWS) for each in x[:100]]
-        width = float(np.mean([at.high - at.low for at in last]))
-        rows.append(row("any look", "betting-sequence", f"bimodal {mean}", held, width))
         cumulative = np.cumsum(x / DRAWS, axis=1)[:, draws - 1] / draws
         squares = np.cumsum((x / DRAWS) ** 2, axis=1)[:, draws - 1] / draws
         half = stats.norm.isf(0.025) * np.sqrt((squares - cumulative**2) / draws)
@@ -193,15 +183,6 @@ def at_any_look(rng: np.random.Generator, repeats: int) -> list[Row]:
         width = float(2 * half[:, -1].mean())
         rows.append(row("any look", "normal", f"bimodal {mean}", np.asarray(held), width))
     return rows
-
-
-def _never_ruled_out(x: FloatArray, mean: float) -> bool:
-    """As `BettingSequence` looked at after every number: its bounds never get worse."""
-    error = (1 - CONFIDENCE) / 2
-    return all(
-        log_capital(side, anytime_bets(side, error), m).max() < -math.log(error)
-        for side, m in ((x, mean), (1 - x, 1 - mean))
-    )
 
 
 def false_verdicts(rng: np.random.Generator, repeats: int) -> list[Row]:
@@ -215,11 +196,6 @@ def false_verdicts(rng: np.random.Generator, repeats: int) -> list[Row]:
             wrongly = (one_sided_evidence(correct, draws - correct, limit, above) >= needed).any(1)
             case = f"false {'holds' if above else 'violated'} at {limit}"
             rows.append(row("verdicts", "bernoulli-test", case, np.asarray(~wrongly), math.nan))
-            p = probabilities(rng, truth, KINDS["bimodal"], (repeats, 2000))
-            said = [MeanTest(limit, CONFIDENCE).update(x) for x in rng.binomial(DRAWS, p) / DRAWS]
-            false = Verdict.HOLDS if above else Verdict.VIOLATED
-            not_false = np.array([each is not false for each in said])
-            rows.append(row("verdicts", "mean-test", case, not_false, math.nan))
     return rows
 
 

@@ -18,13 +18,14 @@ from nppr.records import one_line, read_record, write_record
 from nppr.tally import FloatArray, IntArray
 
 SUFFIX = ".safetensors"
+COUNTS = ("correct", "finished", "calls")
 
 
 @dataclass(eq=False)
 class Blocks:
     """How far a measurement is: per input the correct draws, finished draw blocks and calls.
 
-    `sums` `(N, M)` are logarithms of what was added up from the logits, M = 0 unless a source looks.
+    `sums` `(N, M)` are logarithms of what was added up from the logits; M = 0 for most sources.
     """
 
     correct: IntArray
@@ -44,13 +45,12 @@ class Blocks:
         furthest = np.stack([each.finished for each in parts]).argmax(0)
         inputs = np.arange(len(furthest))
         width = max(each.sums.shape[1] for each in parts)
-        sums = [each.sums if each.sums.size else _nothing(len(inputs), width) for each in parts]
-        return cls(
-            correct=np.stack([each.correct for each in parts])[furthest, inputs],
-            finished=np.stack([each.finished for each in parts])[furthest, inputs],
-            calls=np.stack([each.calls for each in parts])[furthest, inputs],
-            sums=np.stack(sums)[furthest, inputs] if width else np.empty((0, 0)),
+        nothing = np.full((len(inputs), width), -np.inf)
+        sums = np.stack([each.sums if each.sums.size else nothing for each in parts])
+        correct, finished, calls = (
+            np.stack([getattr(each, name) for each in parts])[furthest, inputs] for name in COUNTS
         )
+        return cls(correct, finished, calls, sums[furthest, inputs] if width else np.empty((0, 0)))
 
 
 class Store(Protocol):
@@ -70,7 +70,7 @@ class Store(Protocol):
 class FileStore:
     """A safetensors file that is replaced whole, at most every `seconds`.
 
-    `identity` says what was measured; blocks of anything else are refused. Every rank but the first
+    Blocks of another `identity` are refused. Every rank but the first
     has a file of its own beside it until the measurement is finished; a later run, of any number of
     ranks, finds them all.
     """
@@ -87,8 +87,7 @@ class FileStore:
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
             return
-        arrays = {"correct": blocks.correct, "finished": blocks.finished, "calls": blocks.calls}
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tensors = {name: torch.from_numpy(getattr(blocks, name)) for name in COUNTS}
         if blocks.sums.size:
             tensors["sums"] = torch.from_numpy(blocks.sums)
         write_record(self.own, tensors, {"identity": self.identity})
@@ -132,7 +131,7 @@ class FileStore:
         try:
             tensors, record = read_record(path)
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            correct, finished, calls = (arrays[name] for name in ("correct", "finished", "calls"))
+            correct, finished, calls = (arrays[name] for name in COUNTS)
             sums, identity = arrays.get("sums", np.empty((0, 0))), record["identity"]
         except (RecordError, KeyError) as error:
             raise RunFolderError(
@@ -146,8 +145,3 @@ class FileStore:
                 " Delete it to measure that source again."
             )
         return Blocks(correct, finished, calls, sums)
-
-
-def _nothing(inputs: int, width: int) -> FloatArray:
-    """Logarithms of sums of nothing."""
-    return np.full((inputs, width), -np.inf)

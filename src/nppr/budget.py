@@ -145,12 +145,12 @@ class Budget:
     @classmethod
     def linf(cls, radius: float | str) -> Budget:
         """Every pixel changes by at most `radius`."""
-        return cls(NORMS["linf"], parse_radius(radius))
+        return cls.parse("linf", radius)
 
     @classmethod
     def l2(cls, radius: float | str) -> Budget:
         """The change has Euclidean length at most `radius`."""
-        return cls(NORMS["l2"], parse_radius(radius))
+        return cls.parse("l2", radius)
 
     @classmethod
     def parse(cls, norm: str, radius: float | str) -> Budget:
@@ -232,9 +232,9 @@ def parse_radius(radius: float | str) -> float:
 
 
 def perturbed(x: Tensor, delta: Tensor, *, quantise: bool = False) -> Tensor:
-    """The input the classifier meets: `clip(x + delta)` to [0, 1], optionally in 8 bits.
+    """What the classifier is given, in fitting and in measuring: `clip(x + delta)` to [0, 1].
 
-    This is the one convention for all sources, in fitting and in measuring.
+    With `quantise` it is rounded to 8 bits.
     """
     moved = (x + delta).clamp_(0.0, 1.0)
     return quantised(moved) if quantise else moved

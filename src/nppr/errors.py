@@ -1,23 +1,7 @@
-"""Everything that can go wrong on purpose, as one tree.
+"""Everything that can go wrong on purpose, as one tree below `NpprError`.
 
-    NpprError                 base: catch this to catch all of ours
-    |-- InputError            what the caller gave cannot be used
-    |   |-- BudgetError       norm or radius
-    |   |-- SpecError         an unknown or malformed name, source, option or number
-    |   |-- DataError         images or labels
-    |   |   `-- NoFitDataError  no inputs to fit on or to choose with
-    |   |-- ClassifierError   the model or its outputs
-    |   |-- WeightsError      a weights file
-    |   |-- DistributionError a file of a learned distribution
-    |   |-- RecordError       a file of tensors and a record
-    |   `-- RunFolderError    a run folder that cannot be written or continued
-    |-- BudgetBreach          a source left the budget it declares
-    |-- GradientError         a source needs gradients that the classifier does not give
-    |-- FitError              a fit whose loss or gradients are not numbers any more
-    `-- SplitError            a tally of the fit or select split was about to be reported
-
-Every message names the argument, what was expected, what came, and the fix. The command line shows
-it as one line and exits with code 2.
+Every message names the argument, what was expected, what came, and the fix. The command line shows it
+as one line and exits with code 2.
 """
 
 from __future__ import annotations
@@ -35,7 +19,7 @@ class InputError(NpprError):
 
 
 class BudgetError(InputError):
-    """A norm or radius that is not one."""
+    """An unknown norm, or a radius that is not a positive number."""
 
 
 class SpecError(InputError):
@@ -79,7 +63,7 @@ class GradientError(NpprError):
 
 
 class FitError(NpprError):
-    """A fit whose loss or gradients are not numbers any more."""
+    """A fit whose loss or gradients became NaN or infinite."""
 
 
 class SplitError(NpprError):

@@ -22,8 +22,6 @@ from nppr.records import write_whole
 MANIFEST = "manifest.json"
 RANK = re.compile(r"manifest\.rank[0-9]+\.json")
 FORMAT = 1
-PARTIAL = ".partial"
-"""What the name of a file that is being written ends in."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Manifest:
         """
         known = self._read(self.path)
         if known is None and os.path.lexists(self.path):
-            raise self.unreadable()
+            raise self._unreadable()
         names = self._inside(paths)
         if known is None or not names <= known:
             self._write(names | (known or set()))
@@ -74,26 +72,22 @@ class Manifest:
             self.clear()
         self.begin(*paths)
 
-    def names(self) -> set[str]:
-        """The files listed by this rank; a manifest that is missing or not ours is an error."""
-        known = self._read(self.path)
-        if known is None:
-            raise self.unreadable()
-        return known
-
     def clear(self) -> None:
         """Remove the listed files; the first rank also removes what the manifests of others list."""
-        self.remove(self.names())
+        known = self._read(self.path)
+        if known is None:
+            raise self._unreadable()
+        self._remove(known)
         if not world().is_first:
             self.path.unlink()
             return
         for path in sorted(self.folder.iterdir()):
             names = self._read(path) if RANK.fullmatch(path.name) else None
             if names is not None:
-                self.remove(names)
+                self._remove(names)
                 path.unlink()
 
-    def remove(self, names: set[str]) -> None:
+    def _remove(self, names: set[str]) -> None:
         """Remove files by their paths within the folder, never through a link."""
         for name in sorted(names):
             path = self.folder.joinpath(*PurePosixPath(name).parts)
@@ -107,7 +101,7 @@ class Manifest:
             if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
                 path.unlink()  # of a link: the link itself
 
-    def unreadable(self) -> RunFolderError:
+    def _unreadable(self) -> RunFolderError:
         """The error for a folder whose manifest does not list what may be removed."""
         return RunFolderError(
             f"`out` must hold a {self.path.name} that lists the files of its {self.kind},"
@@ -118,7 +112,7 @@ class Manifest:
     def _inside(self, paths: Iterable[Path]) -> set[str]:
         """The names to list for these files."""
         found = [name for path in paths if (name := self._name(path)) is not None]
-        return {each for name in found for each in (name, name + PARTIAL)}
+        return {*found, *(name + ".partial" for name in found)}
 
     def _name(self, path: Path) -> str | None:
         """The path of a file within the folder, or None; links above the file are followed."""

@@ -87,8 +87,7 @@ def measure(
         clean = measure(Clean(), classifier, split, clean_correct=nothing, quantise=quantise)
         clean_correct = clean.correct == 1
     draws = source.fixed_draws or draws
-    pixels = probe(split)[0].numel()
-    job = _Job(source, classifier, split, pixels, draws, seed, quantise, keep)
+    job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, quantise, keep)
     with together(), classifier.frozen(quantise=quantise) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
@@ -185,7 +184,7 @@ def _run(
     if bool((blocks.finished < job.blocks).any()):
         job.source.make_ready()
     own = _own_inputs(job, blocks)
-    report = _Reporter.start(job, blocks, own, progress if world().is_first else None)
+    report = _make_reporter(job, blocks, own, progress)
     smallest = _run_own(job, models, own, blocks, report, store)
     ended = gathered((blocks, smallest))
     blocks = Blocks.merged([each for each, _ in ended])
@@ -215,41 +214,25 @@ def _exchange_features(job: _Job, keep: dict[int, Tensor]) -> None:
         keep.update(zip(indices, features.unbind(), strict=True))
 
 
-@dataclass(frozen=True)
-class _Reporter:
-    """Reports progress, from `done` images and `correct` answers on.
+def _make_reporter(
+    job: _Job, blocks: Blocks, own: IntArray, progress: ProgressCallback | None
+) -> Callable[[Blocks], None]:
+    """Reports progress from these blocks on.
 
-    Of several ranks one reports, as if all went its way: every image of its own stands for `weight`.
+    Of several ranks the first reports, as if all were alike: each of its images counts `weight` times.
     """
+    left = job.draws - job.draws_done(blocks)
+    weight = int(left.sum()) / max(1, int(left[own].sum()))
+    total = len(left) * job.draws
+    done, correct = total - int(left.sum()), int(blocks.correct.sum())
 
-    job: _Job
-    progress: ProgressCallback | None
-    done: int
-    correct: int
-    weight: float
+    def report(now: Blocks) -> None:
+        if progress is not None and world().is_first:
+            more = round((int(job.draws_done(now).sum()) - done) * weight)
+            better = round((int(now.correct.sum()) - correct) * weight)
+            progress(Progress(job.source.name, done + more, total, correct + better))
 
-    @classmethod
-    def start(
-        cls, job: _Job, blocks: Blocks, own: IntArray, progress: ProgressCallback | None
-    ) -> _Reporter:
-        left = job.draws - job.draws_done(blocks)
-        weight = int(left.sum()) / max(1, int(left[own].sum()))
-        done = len(left) * job.draws - int(left.sum())
-        return cls(job, progress, done, int(blocks.correct.sum()), weight)
-
-    def __call__(self, blocks: Blocks) -> None:
-        if self.progress is None:
-            return
-        done = int(self.job.draws_done(blocks).sum()) - self.done
-        correct = int(blocks.correct.sum()) - self.correct
-        self.progress(
-            Progress(
-                source=self.job.source.name,
-                done=self.done + round(done * self.weight),
-                total=len(self.job.split) * self.job.draws,
-                correct=self.correct + round(correct * self.weight),
-            )
-        )
+    return report
 
 
 def _run_own(
@@ -257,7 +240,7 @@ def _run_own(
     models: FrozenForms,
     own: IntArray,
     blocks: Blocks,
-    report: _Reporter,
+    report: Callable[[Blocks], None],
     store: Store | None,
 ) -> int:
     """All blocks of this rank's inputs, in chunks of inputs; the micro-batch it ended with."""
@@ -374,4 +357,6 @@ def _check_perturbations(source: Source, delta: Tensor, shape: tuple[int, ...]) 
     if source.budget is not None:
         source.budget.require(delta, source.name)
     elif not bool(torch.isfinite(delta).all()):
-        raise DataError(f"source {source.name!r} must return finite numbers, got NaN or Inf.")
+        raise DataError(
+            f"source {source.name!r} must return finite numbers, got NaN or infinite ones."
+        )

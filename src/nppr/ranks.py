@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MEETING = timedelta(minutes=5)
+START_TIMEOUT = timedelta(minutes=5)
 """How long ranks wait for each other at the start."""
 
-PATIENCE = timedelta(days=7)
+WORK_TIMEOUT = timedelta(days=7)
 """How long a rank waits for one that still works; one that has died is noticed at once."""
 
-TOLD = "_told_to_all_ranks"
+SHARED = "_raised_on_all_ranks"
 """Marks an error that every rank has."""
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ def together() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if world().size > 1 and not getattr(error, TOLD, False):
+        if world().size > 1 and not getattr(error, SHARED, False):
             _exchange(_bytes(b""), error)
         raise
     if world().size > 1:
@@ -191,13 +191,12 @@ def _flat(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
 def _start() -> None:
     try:
         if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group(_backend(), timeout=MEETING)
+            torch.distributed.init_process_group(_backend(), timeout=START_TIMEOUT)
             _state.own = True
-        # Meeting is quick, waiting for another's work is not.
-        _state.group = torch.distributed.new_group(timeout=PATIENCE)
+        _state.group = torch.distributed.new_group(timeout=WORK_TIMEOUT)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise NpprError(f"the processes that torchrun started did not meet: {reason}") from error
+        raise NpprError(f"the processes that torchrun started did not connect: {reason}") from error
     _state.world = World(torch.distributed.get_rank(), torch.distributed.get_world_size())
 
 
@@ -229,13 +228,12 @@ def _exchange(own: Tensor, error: Exception | None = None) -> list[Tensor]:
     failed = [int(header[1]) for header in headers]
     if not any(failed):
         return _padded(own, [int(header[0]) for header in headers])
-    told = _padded(_bytes(packed), failed)
+    packages = _padded(_bytes(packed), failed)
     lowest = next(rank for rank, length in enumerate(failed) if length)
-    found = error
-    if found is None or lowest != world().rank:
-        found = _unpacked(told[lowest].numpy().tobytes())
-    setattr(found, TOLD, True)
-    raise found
+    if error is None or lowest != world().rank:
+        error = _unpacked(packages[lowest].numpy().tobytes())
+    setattr(error, SHARED, True)
+    raise error
 
 
 def _padded(own: Tensor, lengths: Sequence[int]) -> list[Tensor]:
@@ -279,8 +277,6 @@ def _unpacked(content: bytes) -> Exception:
     try:
         error = pickle.loads(content)
     except Exception as failure:
-        error = NpprError(
-            f"another rank failed with an error that this one does not know: {failure}"
-        )
+        return NpprError(f"another rank failed with an error that cannot be read here: {failure}")
     assert isinstance(error, Exception)
     return error

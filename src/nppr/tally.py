@@ -1,4 +1,4 @@
-"""The nouns of the library: splits, tallies, estimates and the protocol of all sources.
+"""The nouns of the library: splits, tallies, estimates, and what a source may ask a classifier.
 
     classifier + data -> source -> measure -> tally -> estimate -> report
 
@@ -27,7 +27,7 @@ FloatArray = NDArray[np.float64]
 
 
 class SplitKind:
-    """What a part of the data is for. The three parts never share an input."""
+    """What a split of the data is for. The three splits never share an input."""
 
     name: ClassVar[str]
 
@@ -70,14 +70,14 @@ class Metric(StrEnum):
 
 
 class Claim(StrEnum):
-    """Whom an interval speaks about; the two are never mixed."""
+    """What an interval applies to; the two are never mixed."""
 
     TEST_SET = "this test set"
     POPULATION = "the population"
 
 
 class Direction(StrEnum):
-    """How an estimate stands to the quantity it is read for."""
+    """Whether a number estimates the quantity or bounds it."""
 
     ESTIMATE = "estimate"
     UPPER_BOUND = "upper bound"
@@ -86,11 +86,11 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Tally(Generic[S]):
-    """Per input: correct when clean or not, and how many of its draws are classified correctly.
+    """Per input: whether it is clean-correct, and how many of its draws are classified correctly.
 
-    All inputs of the part are kept, with a `clean_correct` mask, so that every reading comes from one
-    measurement. Arrays have one entry per input, in the order of the part. `micro_batch` is the one
-    the measurement ended with; `sums` `(N, M)` is what an `Observing` source saw, as logarithms.
+    All inputs of the split are kept, with a `clean_correct` mask, so that every reading comes from one
+    measurement. Arrays have one entry per input, in the order of the split. `micro_batch` is the one
+    the measurement ended with; `sums` `(N, M)` is what the source observed, as logarithms.
     """
 
     kind: type[S]
@@ -121,7 +121,7 @@ class Tally(Generic[S]):
 
 
 def require_evaluate(tally: Tally[Evaluate]) -> None:
-    """Raise `SplitError` unless the tally is of the evaluate split (the type says so too)."""
+    """Raise `SplitError` unless the tally is of the evaluate split (its type requires it too)."""
     if tally.kind is not Evaluate:
         raise SplitError(
             f"only a tally of the 'evaluate' split may be reported, got one of {tally.kind.name!r}."

@@ -26,7 +26,6 @@ from nppr.noise.distribution import Distribution
 from nppr.rare import (
     Rare,
     Status,
-    calls_for,
     combined,
     joined,
     rare_csv,
@@ -34,7 +33,7 @@ from nppr.rare import (
     read_rare,
     write_rare,
 )
-from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST
+from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST, calls_for
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, FloatArray, Progress, Tally
@@ -274,7 +273,7 @@ def test_known_features_are_not_found_again() -> None:
         ({"replicates": 1}, "`replicates`"),
         ({"confidence": 1.0}, "`confidence`"),
         ({"floor": 0.0}, "`rare-floor`"),
-        ({"source": PGD(Budget.linf(0.1))}, "cannot be moved"),
+        ({"source": PGD(Budget.linf(0.1))}, "splitting cannot follow"),
     ],
 )
 def test_refusals(changes: dict[str, Any], message: str) -> None:

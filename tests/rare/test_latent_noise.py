@@ -16,7 +16,7 @@ from nppr.errors import SpecError
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.random_draws import DrawBlock
-from nppr.rare import Latent, make_latent
+from nppr.rare.latent_noise import Latent, make_latent
 from nppr.sources import (
     PGD,
     Brightness,
@@ -162,7 +162,7 @@ def test_points_are_left_as_they_are() -> None:
     ids=lambda source: source.name,
 )
 def test_sources_that_cannot_be_moved_are_refused(source: Source) -> None:
-    with pytest.raises(SpecError, match="cannot be moved") as caught:
+    with pytest.raises(SpecError, match="splitting cannot follow") as caught:
         view(source)
     assert source.name in str(caught.value)
     assert "\n" not in str(caught.value)

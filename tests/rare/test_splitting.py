@@ -16,8 +16,20 @@ from helpers import evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.errors import ClassifierError
-from nppr.rare import Judge, Levels, Run, Status, make_latent, split
-from nppr.rare.splitting import FLOOR, MOVES, SMALLEST, TARGET, adapt, propose
+from nppr.rare import Status
+from nppr.rare.latent_noise import make_latent
+from nppr.rare.splitting import (
+    FLOOR,
+    MOVES,
+    SMALLEST,
+    TARGET,
+    Judge,
+    Levels,
+    Run,
+    adapt,
+    propose,
+    run_splitting,
+)
 from nppr.sources import Gaussian, Laplace, Source, Uniform
 
 
@@ -226,7 +238,9 @@ def run(
     with classifier.frozen() as models, torch.inference_mode():
         x, y = part.batch(np.arange(1))
         judge = Judge(models.fast, make_latent(source, models.fast, x, y), classifier.micro_batch)
-        outcomes = split(judge, part, runs, particles=particles, limit=limit, seed=seed, device=CPU)
+        outcomes = run_splitting(
+            judge, part, runs, particles=particles, limit=limit, seed=seed, device=CPU
+        )
         assert models.fast.calls == judge.calls == sum(one.calls for one in outcomes)
     return outcomes
 
@@ -362,7 +376,7 @@ def test_out_of_memory_halves_and_goes_on() -> None:
     with classifier.frozen() as models, torch.inference_mode():
         x, y = part.batch(np.arange(1))
         judge = Judge(models.fast, make_latent(source, models.fast, x, y), 64)
-        found = split(judge, part, runs, particles=500, limit=50_000, seed=0, device=CPU)
+        found = run_splitting(judge, part, runs, particles=500, limit=50_000, seed=0, device=CPU)
     assert found == expected
     assert judge.micro_batch == 4
     assert judge.calls == found[0].calls

@@ -214,7 +214,7 @@ def test_a_resumed_run_does_not_fit_what_it_measured(
 
     first = run(resume=False)
 
-    def fit_again(self: UniversalOn) -> None:  # noqa: ARG001
+    def fit_again(self: UniversalOn, epochs: int) -> None:  # noqa: ARG001
         raise AssertionError("fitted again")
 
     monkeypatch.setattr(UniversalOn, "_positions", fit_again)

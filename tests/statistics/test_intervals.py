@@ -17,10 +17,8 @@ from nppr.statistics.intervals import (
     bootstrap,
     check_confidence,
     clopper_pearson,
-    clopper_pearson_lower,
     clopper_pearson_upper,
     empirical_bernstein,
-    exact_lower,
     exact_upper,
     half_width,
     hoeffding,
@@ -232,19 +230,15 @@ def test_wilson_falls_short_outside() -> None:
 @pytest.mark.parametrize("p", [0.001, 0.02, 0.3, 0.9, 0.999])
 def test_exact_one_sided_bounds_cover(p: float) -> None:
     successes = np.arange(61)
-    low = clopper_pearson_lower(successes, 60, 0.95)
     high = clopper_pearson_upper(successes, 60, 0.95)
-    assert exact_coverage(low, np.ones(61), p) >= 0.95
     assert exact_coverage(np.zeros(61), high, p) >= 0.95
 
 
 def test_exact_one_sided_bounds_are_the_ends_at_half_the_error() -> None:
     successes = np.arange(31)
-    low, high = clopper_pearson(successes, 30, 0.9)
-    assert clopper_pearson_lower(successes, 30, 0.95) == pytest.approx(low)
+    _, high = clopper_pearson(successes, 30, 0.9)
     assert clopper_pearson_upper(successes, 30, 0.95) == pytest.approx(high)
     two_sided = clopper_pearson(successes[1:-1], 30, 0.95)
-    assert np.all(clopper_pearson_lower(successes[1:-1], 30, 0.95) > two_sided[0])
     assert np.all(clopper_pearson_upper(successes[1:-1], 30, 0.95) < two_sided[1])
 
 
@@ -252,7 +246,6 @@ def test_no_failures_have_a_closed_form_at_any_error() -> None:
     for error in (0.05, 1e-9, 1e-30):
         high = float(exact_upper(np.array([0]), 50, error)[0])
         assert high == pytest.approx(-np.expm1(np.log(error) / 50))
-        assert float(exact_lower(np.array([50]), 50, error)[0]) == pytest.approx(1 - high)
 
 
 @given(st.integers(1, 200), st.data())
@@ -261,7 +254,6 @@ def test_bounds_grow_with_the_count(draws: int, data: st.DataObject) -> None:
     successes = np.arange(draws + 1)
     for ends in (
         *wilson(successes, draws, confidence),
-        clopper_pearson_lower(successes, draws, confidence),
         clopper_pearson_upper(successes, draws, confidence),
     ):
         assert np.all(np.diff(ends) >= 0)
@@ -273,7 +265,7 @@ def test_bounds_grow_with_the_count(draws: int, data: st.DataObject) -> None:
 
 def test_many_counts_are_bounded_as_one() -> None:
     successes, draws = np.array([0, 3, 7]), np.array([5, 9, 7])
-    for method in (clopper_pearson_lower, clopper_pearson_upper, wilson):
+    for method in (clopper_pearson_upper, wilson):
         together = method(successes, draws, 0.95)
         apart = [method(successes[i : i + 1], int(draws[i]), 0.95) for i in range(3)]
         assert np.array_equal(together, np.concatenate(apart, -1))

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from nppr.errors import SpecError
-from nppr.statistics.betting import betting
 from nppr.statistics.intervals import clopper_pearson
 from nppr.statistics.sequential import (
     BernoulliTest,
-    BettingSequence,
-    MeanTest,
     Verdict,
     mixture_sequence,
     one_sided_evidence,
@@ -183,66 +180,11 @@ def test_a_verdict_stays() -> None:
     test = BernoulliTest(0.9, 0.95)
     assert test.update(100, 100) is Verdict.HOLDS
     assert test.update(0, 1000) is Verdict.HOLDS
-    mean = MeanTest(0.9, 0.95)
-    assert mean.update(np.ones(100)) is Verdict.HOLDS
-    assert mean.update(np.zeros(1000)) is Verdict.HOLDS
 
 
 @pytest.mark.parametrize(("truth", "verdict"), [(0.95, Verdict.HOLDS), (0.8, Verdict.VIOLATED)])
 def test_millions_of_draws_do_not_overflow(truth: float, verdict: Verdict) -> None:
     assert BernoulliTest(0.9, 0.95).update(round(truth * 10**7), 10**7) is verdict
-
-
-def bimodal(rng: np.random.Generator, mean: float, shape: tuple[int, ...]) -> FloatArray:
-    """Shares of 16 draws with this mean, mostly near 0 or 1."""
-    return rng.binomial(16, rng.beta(0.2 * mean, 0.2 * (1 - mean), shape)) / 16
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mean", [0.1, 0.9])
-def test_the_betting_sequence_holds_at_all_looks(mean: float) -> None:
-    rng = np.random.default_rng(3)
-    repeats, missed = 200, 0
-    for x in bimodal(rng, mean, (repeats, 4, 60)):
-        sequence = BettingSequence(0.9)
-        found = [sequence.update(block) for block in x]
-        missed += not all(at.low <= mean <= at.high for at in found)
-    assert missed / repeats <= 0.1 + slack(0.1, repeats)
-    assert found[-1].high - found[-1].low < 0.3
-
-
-def test_blocks_do_not_matter_and_the_sequence_is_wider_than_the_interval() -> None:
-    x = np.random.default_rng(4).random(300)
-    apart = BettingSequence(0.95)
-    for block in np.split(x, 10):
-        last = apart.update(block)
-    assert last == BettingSequence(0.95).update(x)
-    interval = betting(x, 0.95)
-    assert 1 < (last.high - last.low) / (interval.high - interval.low) < 2
-    one, many = MeanTest(0.45, 0.95), MeanTest(0.45, 0.95)
-    for block in np.split(x, 10):
-        many.update(block)
-    assert one.update(x) is many.verdict
-
-
-@pytest.mark.parametrize("at_least", [0.5, 0.9])
-def test_false_verdicts_on_means_are_rare(at_least: float) -> None:
-    rng = np.random.default_rng(6)
-    repeats = 1000
-    slackness = 0.05 + slack(0.05, repeats)
-    below = [
-        MeanTest(at_least, 0.95).update(x) for x in bimodal(rng, at_least - 0.001, (repeats, 1000))
-    ]
-    assert np.mean([said is Verdict.HOLDS for said in below]) <= slackness
-    at = [MeanTest(at_least, 0.95).update(x) for x in bimodal(rng, at_least, (repeats, 1000))]
-    assert np.mean([said is Verdict.VIOLATED for said in at]) <= slackness
-
-
-@pytest.mark.parametrize(("mean", "verdict"), [(0.97, Verdict.HOLDS), (0.8, Verdict.VIOLATED)])
-def test_means_away_from_the_limit_are_told(mean: float, verdict: Verdict) -> None:
-    rng = np.random.default_rng(7)
-    said = [MeanTest(0.9, 0.95).update(x) for x in bimodal(rng, mean, (100, 600))]
-    assert np.mean([each is verdict for each in said]) > 0.9
 
 
 @settings(deadline=None, max_examples=50)
@@ -259,16 +201,12 @@ def test_evidence_grows_with_the_count(t: float, draws: int, data: st.DataObject
 
 @pytest.mark.parametrize("at_least", [0.0, 1.0, 1.5])
 def test_bad_limits_are_named(at_least: float) -> None:
-    for kind in (BernoulliTest, MeanTest):
-        with pytest.raises(SpecError, match="`at_least`"):
-            kind(at_least, 0.95)
+    with pytest.raises(SpecError, match="`at_least`"):
+        BernoulliTest(at_least, 0.95)
 
 
 def test_bad_counts_and_numbers_are_named() -> None:
     with pytest.raises(SpecError, match="`successes`"):
         BernoulliTest(0.9, 0.95).update(3, 2)
-    for kind in (MeanTest(0.9, 0.95), BettingSequence(0.95)):
-        with pytest.raises(SpecError, match="`x`"):
-            kind.update(np.array([2.0]))
     with pytest.raises(SpecError, match="`confidence`"):
-        BettingSequence(1.0)
+        BernoulliTest(0.9, 1.0)

@@ -29,7 +29,7 @@ from nppr.data import Split
 from nppr.errors import RecordError, RunFolderError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.rare.latent_noise import make_latent
-from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, split
+from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, run_splitting
 from nppr.records import one_line, read_record, write_record
 from nppr.sources import Source
 from nppr.statistics.intervals import check_confidence, student_quantile
@@ -86,7 +86,7 @@ class Rare:
 def rare_failures(
     source: Source,
     classifier: Prepared,
-    part: Split[SplitKind],
+    split: Split[SplitKind],
     positions: Sequence[int] | IntArray,
     *,
     calls: int,
@@ -104,21 +104,20 @@ def rare_failures(
     a margin `max_{j != y} h_j - h_y >= 0` of the fast form of the classifier.
     """
     places = np.asarray(positions, dtype=np.int64)
-    _check(part, places, replicates, confidence, floor)
+    _check(split, places, replicates, confidence, floor)
     with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
-        x, y = (each.to(classifier.device) for each in part.batch(places[:1]))
+        x, y = (each.to(classifier.device) for each in split.batch(places[:1]))
         before = models.fast.calls
         latent = make_latent(source, models.fast, x, y)
-        own = np.zeros(len(places), dtype=np.int64)
-        source, own = source.with_features(models.fast, part, places, classifier.micro_batch)
+        source, own = source.with_features(models.fast, split, places, classifier.micro_batch)
         spent = models.fast.calls - before
         own[0] += spent - own.sum()  # the perturbation of the first input, where it takes features
         limit = (calls - spent) // (len(places) * replicates)
         particles = _particles(limit, math.log(floor), calls)
         judge = Judge(models.fast, replace(latent, source=source), classifier.micro_batch)
         runs = [Run(int(place), replicate) for place in places for replicate in range(replicates)]
-        found = split(
-            judge, part, runs, particles=particles, limit=limit, floor=math.log(floor), seed=seed,
+        found = run_splitting(
+            judge, split, runs, particles=particles, limit=limit, floor=math.log(floor), seed=seed,
             device=classifier.device, on_end=_reporter(progress, source.name, judge, len(runs)),
         )  # fmt: skip
     rows = [found[i : i + replicates] for i in range(0, len(found), replicates)]
@@ -127,7 +126,7 @@ def rare_failures(
     return Rare(
         source=source.name,
         positions=places,
-        indices=part.indices[places],
+        indices=split.indices[places],
         log_p=log_p,
         log_low=log_p - half,
         log_high=np.minimum(log_p + half, 0.0),
@@ -154,18 +153,18 @@ def _particles(limit: int, floor: float, calls: int) -> int:
     if limit < FEWEST:
         raise SpecError(
             f"`calls` must give each run of an input at least {FEWEST}, got {calls} in all, which is"
-            f" {max(limit, 0)} per run. Allow more calls, or look at fewer inputs."
+            f" {max(limit, 0)} per run. Allow more calls, or follow fewer inputs."
         )
     return min(MOST, max(FEWEST, limit // calls_for(1, floor))) // MOVES * MOVES
 
 
 def _check(
-    part: Split[SplitKind], places: IntArray, replicates: int, confidence: float, floor: float
+    split: Split[SplitKind], places: IntArray, replicates: int, confidence: float, floor: float
 ) -> None:
     if places.ndim != 1 or not len(places) or len(np.unique(places)) < len(places):
         raise SpecError("`positions` must be different positions of the split, at least one.")
-    if places.min() < 0 or places.max() >= len(part):
-        raise SpecError(f"`positions` must lie in 0..{len(part) - 1}, got {places.tolist()}.")
+    if places.min() < 0 or places.max() >= len(split):
+        raise SpecError(f"`positions` must lie in 0..{len(split) - 1}, got {places.tolist()}.")
     if type(replicates) is not int or replicates < 2:
         raise SpecError(f"`replicates` must be a whole number >= 2, got {replicates!r}.")
     check_confidence(confidence)
@@ -175,16 +174,15 @@ def _check(
 
 def _reporter(
     progress: ProgressCallback | None, name: str, judge: Judge, runs: int
-) -> Callable[[Levels], None] | None:
+) -> Callable[[Levels], None]:
     """Reports, at the end of a run, the images judged of those that runs may still take."""
-    if progress is None:
-        return None
     ended: list[int] = []
 
     def report(run: Levels) -> None:
         ended.append(run.calls)
         total = max(judge.calls, sum(ended) + (runs - len(ended)) * run.limit)
-        progress(Progress(name, judge.calls, total, judge.correct))
+        if progress:
+            progress(Progress(name, judge.calls, total, judge.correct))
 
     return report
 
@@ -200,18 +198,15 @@ def _combine_runs(rows: Sequence[Sequence[Levels]]) -> tuple[FloatArray, FloatAr
 
 def _worst(runs: Sequence[Levels]) -> Status:
     """FOUND if all are, OUT_OF_CALLS if any is."""
-    reached = {run.status for run in runs}
-    return next(
-        each for each in (Status.OUT_OF_CALLS, Status.BELOW, Status.FOUND) if each in reached
-    )
+    return max((run.status for run in runs if run.status), key=list(Status).index)
 
 
 @dataclass(frozen=True, eq=False)
 class Combined:
     """Failure probabilities of all inputs of a tally `(N,)`, and their standard errors.
 
-    `by_splitting` marks estimates of splitting. An input that never failed and that splitting did not
-    look at counts as 0, without an error.
+    `by_splitting` marks estimates of splitting. An input that never failed and that splitting was not
+    run on counts as 0, without an error.
     """
 
     failures: FloatArray
@@ -238,7 +233,7 @@ def combined(tally: Tally[SplitKind], rare: Rare) -> Combined:
     """
     within = rare.positions.max() < len(tally.indices)
     if not within or not np.array_equal(tally.indices[rare.positions], rare.indices):
-        raise SpecError("`rare` must be about inputs of the tally, got those of another split.")
+        raise SpecError("`rare` must hold inputs of the tally, got those of another split.")
     failures: FloatArray = 1.0 - tally.rates
     errors: FloatArray = np.sqrt(failures * (1 - failures) / max(tally.draws - 1, 1))
     by_splitting = np.zeros(len(failures), bool)
@@ -265,7 +260,7 @@ def joined(parts: Sequence[Rare]) -> Rare:
 
 
 def rare_csv(found: Mapping[str, Rare]) -> str:
-    """One line per input that splitting looked at: its failure probability with an interval."""
+    """One line per input that splitting was run on: its failure probability with an interval."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["index", "source", "p", "low", "high", "status", "calls"])

@@ -29,12 +29,6 @@ from nppr.tally import FrozenModel
 _STREAM = "rare"
 
 
-def normal_cdf(z: Tensor) -> Tensor:
-    """Uniform numbers Phi(z)."""
-    uniform: Tensor = torch.special.ndtr(z)
-    return uniform
-
-
 def folded_cdf(z: Tensor) -> Tensor:
     """Uniform numbers `1/2 + sign(z) Phi(-|z|)`, whose distance from 1/2 falls with |z|.
 
@@ -80,7 +74,7 @@ def make_latent(source: Source, model: FrozenModel, x: Tensor, y: Tensor) -> Lat
     if source.moved_by_splitting is not source:
         raise SpecError(
             "`source` must be fixed or learned noise for rare failures, got"
-            f" {source.name!r}, whose numbers cannot be moved. Leave it out."
+            f" {source.name!r}, which splitting cannot follow. Leave it out."
         )
     slots: dict[str, slice] = {}
     # The index -1 is that of no input: features found here are not taken for those of another one.
@@ -112,7 +106,8 @@ class _Given(DrawBlock):
         z: Tensor = self.z[..., self.latent.slots[stream]].unflatten(-1, shape)
         if normal:
             return z.clone()  # sources work in place
-        return folded_cdf(z) if self.latent.source.folds_uniform else normal_cdf(z)
+        uniform: Tensor = torch.special.ndtr(z)
+        return folded_cdf(z) if self.latent.source.folds_uniform else uniform
 
 
 def _size(slots: Mapping[str, slice]) -> int:

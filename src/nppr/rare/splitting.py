@@ -235,12 +235,12 @@ class Judge:
                 if not is_out_of_memory(error) or self.micro_batch == 1:
                     raise
             self.micro_batch //= 2
-            logger.warning("out of memory: going on with a micro-batch of %d", self.micro_batch)
+            logger.warning("out of memory: continuing with a micro-batch of %d", self.micro_batch)
 
 
-def split(
+def run_splitting(
     judge: Judge,
-    part: Split[SplitKind],
+    split: Split[SplitKind],
     runs: Sequence[Run],
     *,
     particles: int,
@@ -261,7 +261,7 @@ def split(
     while waiting or active:
         entering, waiting = waiting[: room - len(active)], waiting[room - len(active) :]
         if entering:
-            active += _enter(judge, part, entering, particles, seed, device)
+            active += _enter(judge, split, entering, particles, seed, device)
         for one in active:
             survivors = one.levels.settle(one.margins.numpy())
             if one.levels.status is None:
@@ -302,16 +302,16 @@ class _Active:
 
 def _enter(
     judge: Judge,
-    part: Split[SplitKind],
+    split: Split[SplitKind],
     entering: Sequence[tuple[Run, Levels]],
     particles: int,
     seed: int,
     device: torch.device,
 ) -> list[_Active]:
     """Runs with their first populations: independent draws."""
-    x, y = part.batch(np.array([run.position for run, _ in entering]))
+    x, y = split.batch(np.array([run.position for run, _ in entering]))
     fresh = [
-        _Active(int(part.indices[run.position]), f"{part.kind.name}/rare/{run.replicate}",
+        _Active(int(split.indices[run.position]), f"{split.kind.name}/rare/{run.replicate}",
                 image, label, levels, torch.Generator(device))
         for (run, levels), image, label in zip(entering, x.to(device), y.to(device), strict=True)
     ]  # fmt: skip

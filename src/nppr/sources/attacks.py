@@ -61,11 +61,9 @@ class Climb(Source, ABC):
         found = torch.zeros_like(x)
         left = torch.arange(len(x), device=x.device)
         for restart in range(self.restarts):
-            if not len(left):
-                break
-            delta = self._start(x, draws, restart)[left]
-            survived = self._climb(model, x, y, left, delta, found)
-            left = left[survived]
+            if len(left):
+                start = self._start(x, draws, restart)[left]
+                left = left[self._climb(model, x, y, left, start, found)]
         return found.unsqueeze(1)
 
     def _climb(
@@ -154,6 +152,7 @@ class WeakAdversary(Source, kind="weak-adversary"):
     """
 
     guidance = Guidance.MORE
+    cost = 1.25
 
     budget: Budget
     variance: float = 0.1
@@ -163,10 +162,6 @@ class WeakAdversary(Source, kind="weak-adversary"):
         for name in ("variance", "step"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SpecError(f"`{name}` must be a number > 0, got {getattr(self, name)}.")
-
-    @property
-    def cost(self) -> float:
-        return 1.25
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""

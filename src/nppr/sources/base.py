@@ -49,7 +49,7 @@ RESERVED = ("clean", "merged", "fit", NPPR, ALL)
 
 
 class Guidance(StrEnum):
-    """What leads a source to failures, which tells what it means if it breaks more than an attack."""
+    """What leads a source to failures: it decides what it means if it breaks more than an attack."""
 
     NOTHING = "nothing"
     GRADIENTS = "gradients"
@@ -123,12 +123,10 @@ class Source(ABC):
 
     def fit_passes(self, inputs: int) -> float:
         """Forward passes of fitting it on this many inputs."""
-        del inputs
         return 0.0
 
     def options(self, shape: Sequence[int]) -> dict[str, Option]:
         """Every option with its value for images of this shape, defaults too."""
-        del shape
         return {name: getattr(self, name) for name in option_defaults(type(self))}
 
     def fitted_on(
@@ -141,7 +139,6 @@ class Source(ABC):
         progress: Callable[[Progress], None] | None = None,
     ) -> Source:
         """The source ready to be measured on a classifier; itself where nothing has to be fitted."""
-        del classifier, split, seed, device, progress
         return self
 
     def make_ready(self) -> None:  # noqa: B027
@@ -163,24 +160,20 @@ class Source(ABC):
 
         Splitting perturbs the same inputs again and again, so features are computed once.
         """
-        del model, split, batch
         return self, np.zeros(len(places), dtype=np.int64)
 
     def missing_parts(self, classes: int) -> tuple[str, ...]:
         """Parts that do not run on a classifier of this many classes."""
-        del classes
         return ()
 
     def observe(self, logits: Tensor, y: Tensor) -> Tensor | None:
         """Logarithms to add up per input over its draws, `(B, S, classes), (B,) -> (B, M)`, or None."""
-        del logits, y
         return None
 
     def read(
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
         """Every number that is read off its tally; `clean` is the tally of the clean inputs."""
-        del clean
         from nppr.statistics import estimates  # not before PyTorch is needed
 
         if self.metric is Metric.AR:

@@ -1,17 +1,6 @@
 """Natural corruptions: one corrupted image per input, without a budget.
 
-The strengths are those of ImageNet-C and CIFAR-C (Hendrycks and Dietterich, 2019):
-
-    source           strength  constants   1      2       3      4       5
-    salt-and-pepper  share     imagenet-c  0.03   0.06    0.09   0.17    0.27
-                               cifar-c     0.01   0.02    0.03   0.05    0.07
-    motion-blur      r, s      imagenet-c  10, 3  15, 5   15, 8  15, 12  20, 15
-                               cifar-c     6, 1   6, 1.5  6, 2   8, 2    9, 2.5
-    brightness       shift     imagenet-c  0.1    0.2     0.3    0.4     0.5
-                               cifar-c     0.05   0.1     0.15   0.2     0.3
-    jpeg             quality   imagenet-c  25     18      15     10      7
-                               cifar-c     80     65      58     50      40
-
+The strengths are those of ImageNet-C and CIFAR-C (Hendrycks and Dietterich, 2019), severities 1 to 5.
 The classifier is given the corrupted images as they are. Those data sets store them in 8 bits, and
 ImageNet-C moreover as JPEG files of quality 85.
 """
@@ -45,9 +34,6 @@ CIFAR_C = "cifar-c"
 SEVERITIES = 5
 LARGEST_OF_CIFAR_C = 32
 """Images whose larger side has at most as many pixels get the constants of CIFAR-C."""
-
-LARGEST_ANGLE = 45.0
-"""Motion blur has an angle between minus and plus this, in degrees."""
 
 T = TypeVar("T")
 
@@ -110,10 +96,7 @@ class Corruption(Source, ABC):
             )
 
 
-AMOUNTS = {
-    IMAGENET_C: (0.03, 0.06, 0.09, 0.17, 0.27),
-    CIFAR_C: (0.01, 0.02, 0.03, 0.05, 0.07),
-}
+AMOUNTS = {IMAGENET_C: (0.03, 0.06, 0.09, 0.17, 0.27), CIFAR_C: (0.01, 0.02, 0.03, 0.05, 0.07)}
 
 
 @dataclass(frozen=True)
@@ -153,7 +136,7 @@ class MotionBlur(Corruption, kind="motion-blur"):
     def corrupt(self, x: Tensor, draws: DrawBlock) -> Tensor:
         radius, sigma = self._strength(BLURS, x)
         turns = draws.uniform(self.kind, ())[:, 0].cpu().double()
-        angles = torch.deg2rad((2 * turns - 1) * LARGEST_ANGLE).unsqueeze(1)
+        angles = torch.deg2rad((2 * turns - 1) * 45.0).unsqueeze(1)
         steps = torch.arange(2 * radius + 1, dtype=torch.float64)
         weights = torch.exp(-(steps**2) / (2 * sigma**2))
         down = torch.ceil(steps * angles.sin() - 0.5).long()  # (B, 2r + 1)
@@ -180,10 +163,7 @@ def _along(x: Tensor, down: Tensor, right: Tensor, weights: list[float]) -> Tens
     return total
 
 
-SHIFTS = {
-    IMAGENET_C: (0.1, 0.2, 0.3, 0.4, 0.5),
-    CIFAR_C: (0.05, 0.1, 0.15, 0.2, 0.3),
-}
+SHIFTS = {IMAGENET_C: (0.1, 0.2, 0.3, 0.4, 0.5), CIFAR_C: (0.05, 0.1, 0.15, 0.2, 0.3)}
 
 
 @dataclass(frozen=True)
@@ -203,10 +183,7 @@ class Brightness(Corruption, kind="brightness"):
         return torch.where(black, 1.0, x / value) * brighter
 
 
-QUALITIES = {
-    IMAGENET_C: (25, 18, 15, 10, 7),
-    CIFAR_C: (80, 65, 58, 50, 40),
-}
+QUALITIES = {IMAGENET_C: (25, 18, 15, 10, 7), CIFAR_C: (80, 65, 58, 50, 40)}
 
 
 @dataclass(frozen=True)

@@ -159,5 +159,5 @@ def _difference(name: str, moved: object, x: Tensor) -> Tensor:
         )
     moved = moved.detach().to(x)
     if not bool(torch.isfinite(moved).all()):
-        raise DataError(f"source {name!r} must return finite numbers, got NaN or Inf.")
+        raise DataError(f"source {name!r} must return finite numbers, got NaN or infinite ones.")
     return moved - x

@@ -21,15 +21,6 @@ from nppr.sources.base import NPPR, Guidance, Source
 from nppr.tally import FrozenModel, IntArray, Metric, SplitKind
 
 
-@dataclass(eq=False)
-class _Remembered:
-    """Features of the last inputs: all draw blocks of an input see the same ones."""
-
-    model: FrozenModel | None = None
-    inputs: tuple[object, ...] = ()
-    features: Tensor | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Learned(Source):
     """A fitted distribution in a budget.
@@ -50,7 +41,8 @@ class Learned(Source):
     dependency: Dependency | None = None
     fit_seed: int | None = None
     known: Mapping[int, Tensor] | None = field(default=None, repr=False)
-    _last: _Remembered = field(default_factory=_Remembered, repr=False)
+    _last: list[tuple[FrozenModel, object, Tensor]] = field(default_factory=list, repr=False)
+    """Model, inputs and features of the last call: all draw blocks of an input see the same ones."""
 
     def __post_init__(self) -> None:
         if self.dependency is None:
@@ -134,11 +126,9 @@ class Learned(Source):
         if self.known is not None and all(index in self.known for index in draws.indices):
             return torch.stack([self.known[index] for index in draws.indices]).to(x.device)
         inputs = (draws.split, draws.indices)
-        last = self._last
-        if last.features is None or last.model is not model or last.inputs != inputs:
-            last.features = self._found(model, x)
-            last.model, last.inputs = model, inputs
-        return last.features
+        if not self._last or self._last[0][0] is not model or self._last[0][1] != inputs:
+            self._last[:] = [(model, inputs, self._found(model, x))]
+        return self._last[0][2]
 
     def _found(self, model: FrozenModel, x: Tensor) -> Tensor:
         if self.feature_model is None:

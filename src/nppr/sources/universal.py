@@ -126,14 +126,16 @@ class UniversalOn(Source):
     @cached_property
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
-        budget, epochs, inputs = self.settings.budget, self._epochs, len(self.split)
-        steps = epochs * self._steps
+        budget, inputs = self.budget, len(self.split)
+        per_epoch = -(-inputs // AT_ONCE)
+        epochs = max(self.settings.epochs, -(-FEWEST_STEPS // per_epoch))
+        steps = epochs * per_epoch
         delta = torch.zeros(self.split.batch(np.arange(1))[0].shape[1:], device=self.device)
         broken = 0
         from nppr.classifiers import frozen  # not before PyTorch is needed
 
         with frozen(self.classifier) as model:
-            for number, positions in enumerate(self._positions()):
+            for number, positions in enumerate(self._positions(epochs)):
                 x, y = self.split.batch(positions)
                 x, y = x.to(delta.device), y.to(delta.device)
                 gradient, logits = _in_pieces(model, (x + delta).clamp(0, 1), y)
@@ -146,19 +148,9 @@ class UniversalOn(Source):
                     self.progress(Progress(f"fit {self.name}", done, total, done - broken))
         return delta
 
-    @property
-    def _steps(self) -> int:
-        """Steps of an epoch."""
-        return -(-len(self.split) // AT_ONCE)
-
-    @property
-    def _epochs(self) -> int:
-        """As many as were asked for, or more where they would have too few steps to get anywhere."""
-        return max(self.settings.epochs, -(-FEWEST_STEPS // self._steps))
-
-    def _positions(self) -> Iterator[IntArray]:
+    def _positions(self, epochs: int) -> Iterator[IntArray]:
         """The inputs of every step."""
-        for epoch in range(self._epochs):
+        for epoch in range(epochs):
             seed = key(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
             order = np.random.default_rng(seed).permutation(len(self.split))
             for start in range(0, len(order), AT_ONCE):

@@ -20,7 +20,6 @@ of x. With 8 orders it varies by a hundredth; the interval is a tenth to a fifth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -35,7 +34,6 @@ MARGIN = 1e-9
 """Excess of a log capital over its threshold, far above the rounding errors of its sum."""
 
 _ORDERS = 8
-_HORIZONS = (16, 128, 1024, 8192, 65_536)
 _STEPS = 32
 
 
@@ -55,7 +53,8 @@ def betting(x: FloatArray, confidence: float, seed: int = 0) -> Interval:
     True
     """
     error = check_confidence(confidence) / 2
-    return Interval(_lower(x, error, seed), _upper(x, error, seed))
+    high = max(1 - _ruled_out(1 - x, error, seed), float(x.mean()))
+    return Interval(_lower(x, error, seed), high)
 
 
 def betting_lower(x: FloatArray, confidence: float, seed: int = 0) -> float:
@@ -63,74 +62,30 @@ def betting_lower(x: FloatArray, confidence: float, seed: int = 0) -> float:
     return _lower(x, check_confidence(confidence), seed)
 
 
-def betting_upper(x: FloatArray, confidence: float, seed: int = 0) -> float:
-    """Upper bound of the mean: above it with probability at least `confidence`, as `betting`."""
-    return _upper(x, check_confidence(confidence), seed)
+def plug_in_bets(x: FloatArray, error: float) -> FloatArray:
+    """Bets `sqrt(2 log(1/a) / (v n))` on each number of the rows of x `(..., n)`.
 
-
-def predictions(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance expected of each number from those before it in its row, `(..., n)`.
-
-    They start at 1/2 and 1/4.
-
-    >>> [each.round(3).tolist() for each in predictions(np.array([1.0, 1.0, 0.0]))]
-    [[0.5, 0.75, 0.833], [0.25, 0.156, 0.113]]
+    v is the variance expected from the numbers before it, 1/4 at first.
     """
-    seen = np.arange(1, x.shape[-1] + 1)
+    n = x.shape[-1]
+    seen = np.arange(1, n + 1)
     mean = (0.5 + np.cumsum(x, axis=-1)) / (seen + 1)
     variance = (0.25 + np.cumsum((x - mean) ** 2, axis=-1)) / (seen + 1)
-    start = np.ones_like(x[..., :1])
-    return (
-        np.concatenate([start / 2, mean[..., :-1]], axis=-1),
-        np.concatenate([start / 4, variance[..., :-1]], axis=-1),
-    )
-
-
-def plug_in_bets(x: FloatArray, error: float, horizon: int) -> FloatArray:
-    """Bets `sqrt(2 log(1/a) / (v n))`, v the expected variance: best for a look after n = `horizon`."""
-    bets: FloatArray = np.sqrt(2 * math.log(1 / error) / (predictions(x)[1] * horizon))
+    expected = np.concatenate([np.full_like(x[..., :1], 0.25), variance[..., :-1]], axis=-1)
+    bets: FloatArray = np.sqrt(2 * math.log(1 / error) / (expected * n))
     return bets
 
 
-def anytime_bets(x: FloatArray, error: float) -> FloatArray:
-    """Bets of several players with a horizon each, `(J, n)`: together they are good at every look."""
-    share = error / len(_HORIZONS)
-    return np.stack([plug_in_bets(x, share, horizon) for horizon in _HORIZONS])
-
-
-def log_capital(x: FloatArray, bets: FloatArray, mean: float) -> FloatArray:
-    """Log of the capital after each number of x `(n,)`, with bets `(J, n)` on x > mean, `(n,)`.
-
-    Each of the J players starts with a J-th of the capital.
-    """
-    return _log_mean(np.cumsum(np.log1p(np.minimum(bets, CAP / mean) * (x - mean)), axis=-1))
-
-
-def final_log_capital(x: FloatArray, bets: FloatArray, mean: float) -> float:
-    """Log of the mean final capital over orders, the rows of x and bets `(J, n)`."""
-    return float(_log_mean(np.log1p(np.minimum(bets, CAP / mean) * (x - mean)).sum(-1)))
+def log_capital(x: FloatArray, bets: FloatArray, mean: float) -> float:
+    """Log of the mean over orders, the rows of x and bets `(J, n)`, of the final capital."""
+    wealth = np.log1p(np.minimum(bets, CAP / mean) * (x - mean)).sum(-1)
+    most = wealth.max(0)
+    return float(most + np.log(np.exp(wealth - most).mean(0)))
 
 
 def in_orders(x: FloatArray, seed: int) -> FloatArray:
     """The numbers in 8 orders drawn from the seed, `(n,) -> (8, n)`."""
     return np.random.default_rng(seed).permuted(np.tile(x, (_ORDERS, 1)), axis=1)
-
-
-def ruled_out(evidence: Callable[[float], float], error: float) -> float:
-    """The mean up to which all candidates are ruled out; 0 if none is.
-
-    `evidence` is the log capital against a candidate, which must fall in the candidate; a capital of
-    1/error rules it out.
-    """
-    needed = math.log(1 / error) + MARGIN
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if evidence(middle) >= needed:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def require_shares(x: FloatArray) -> None:
@@ -140,20 +95,20 @@ def require_shares(x: FloatArray) -> None:
 
 
 def _lower(x: FloatArray, error: float, seed: int) -> float:
-    return min(_shuffled_bound(x, error, seed), float(x.mean()))
+    return min(_ruled_out(x, error, seed), float(x.mean()))
 
 
-def _upper(x: FloatArray, error: float, seed: int) -> float:
-    return max(1 - _shuffled_bound(1 - x, error, seed), float(x.mean()))
-
-
-def _shuffled_bound(x: FloatArray, error: float, seed: int) -> float:
+def _ruled_out(x: FloatArray, error: float, seed: int) -> float:
+    """The mean up to which all candidates are ruled out, by a capital of 1/error; 0 if none is."""
     require_shares(x)
     rows = in_orders(x, seed)
-    bets = plug_in_bets(rows, error, len(x))
-    return ruled_out(lambda mean: final_log_capital(rows, bets, mean), error)
-
-
-def _log_mean(wealth: FloatArray) -> FloatArray:
-    most = wealth.max(0)
-    return np.asarray(most + np.log(np.exp(wealth - most).mean(0)))
+    bets = plug_in_bets(rows, error)
+    needed = math.log(1 / error) + MARGIN
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if log_capital(rows, bets, middle) >= needed:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -65,15 +65,6 @@ def clopper_pearson_upper(count: IntArray, draws: IntArray | int, confidence: fl
     return exact_upper(count, draws, check_confidence(confidence))
 
 
-def clopper_pearson_lower(count: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
-    """Exact one-sided lower bounds, `(N,) -> (N,)`: at most the probability, as above.
-
-    >>> clopper_pearson_lower(np.array([10]), 10, 0.95).round(4).tolist()
-    [0.7411]
-    """
-    return exact_lower(count, draws, check_confidence(confidence))
-
-
 def simultaneous_upper(count: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:
     """Upper bounds of N probabilities at once, `(N,) -> (N,)`.
 
@@ -91,13 +82,6 @@ def exact_upper(count: IntArray, draws: IntArray | int, error: float) -> FloatAr
     with np.errstate(invalid="ignore"):
         high = scipy.special.betainccinv(count + 1, draws - count, error)
     return np.where(count == draws, 1.0, np.minimum(high, 1.0))
-
-
-def exact_lower(count: IntArray, draws: IntArray | int, error: float) -> FloatArray:
-    """`clopper_pearson_lower` by its error, which keeps its digits where it is tiny."""
-    with np.errstate(invalid="ignore"):
-        low = scipy.special.betaincinv(count, draws - count + 1, error)
-    return np.where(count == 0, 0.0, np.maximum(low, 0.0))
 
 
 def wilson(successes: IntArray, draws: IntArray | int, confidence: float) -> FloatArray:

@@ -2,7 +2,7 @@
 
 `a` and `b` are rates in [0, 1] of two sources or two classifiers, one per input, in the same order.
 What they share cancels. To test whether one source is above another on the same inputs, use
-`exceeds_approximately` (Student's paired t-test) or `exceeds` (guaranteed).
+`exceeds_approximately` (Student's paired t-test).
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ import numpy as np
 import scipy
 
 from nppr.errors import SpecError
-from nppr.statistics.betting import (
-    betting,
-    final_log_capital,
-    in_orders,
-    plug_in_bets,
-    require_shares,
-)
+from nppr.statistics.betting import betting, require_shares
 from nppr.statistics.intervals import (
     RESAMPLES,
     Interval,
@@ -179,24 +173,10 @@ def guaranteed_difference(
     return Interval(mine.low - other.high, mine.high - other.low)
 
 
-def exceeds(a: FloatArray, b: FloatArray, alpha: float, seed: int = 0) -> float:
-    """P-value of "the mean of a is at most that of b", one-sided.
-
-    Guaranteed: if that is true, the p-value is at most u with probability at most u, for any
-    distribution of pairs, any u and any number of inputs. It is the inverse of the final capital of
-    betting on a > b, in the mean over 8 orders of the inputs. The bets are best for reaching `alpha`:
-    the level of the test, divided by the number of tests when there are many. Choose `alpha` and `seed`
-    before looking.
-    """
-    if not 0 < alpha < 1:
-        raise SpecError(f"`alpha` must lie in (0, 1), got {alpha}. Example: 0.05")
-    x = _to_unit(a, b)
-    rows = in_orders(x, seed)
-    return min(1.0, math.exp(-final_log_capital(rows, plug_in_bets(rows, alpha, len(x)), 0.5)))
-
-
 def exceeds_approximately(a: FloatArray, b: FloatArray) -> float:
-    """P-value of the same by the t-test of paired differences: approximate, for many inputs.
+    """One-sided p-value of "the mean of a is at most that of b", by the t-test of paired differences.
+
+    Approximate, for many inputs.
 
     If all differences are equal there is no spread to compare with: 0 if a is above b, else 1.
     """

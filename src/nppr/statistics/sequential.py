@@ -1,6 +1,6 @@
 """Anytime-valid sequences and tests: look as often as you like, stop when you like.
 
-Each rests on a process that starts at 1 and, while a hypothesis is true, is a nonnegative
+Both rest on a process that starts at 1 and, while a hypothesis is true, is a nonnegative
 supermartingale: it ever reaches 1/a with probability at most a (Ville, 1939).
 """
 
@@ -13,25 +13,16 @@ import numpy as np
 import scipy
 
 from nppr.errors import SpecError
-from nppr.statistics.betting import (
-    CAP,
-    MARGIN,
-    anytime_bets,
-    log_capital,
-    predictions,
-    require_shares,
-    ruled_out,
-)
-from nppr.statistics.intervals import Interval, check_confidence
+from nppr.statistics.intervals import check_confidence
 from nppr.tally import BoolArray, FloatArray, IntArray
 
 _STEPS = 60
-_COUNT_MARGIN = 1e-6
+_MARGIN = 1e-6
 """Excess of a log ratio over its threshold: above its rounding errors for up to 10^8 draws."""
 
 
 class Verdict(StrEnum):
-    """The outcome of a test of "the probability (or mean) is at least so much"."""
+    """The outcome of a test of "the probability is at least so much"."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -58,7 +49,7 @@ def mixture_sequence(
     """
     successes, draws = np.broadcast_arrays(successes, draws)
     failures = draws - successes
-    needed = math.log(1 / check_confidence(confidence)) + _COUNT_MARGIN
+    needed = math.log(1 / check_confidence(confidence)) + _MARGIN
     mixed = scipy.special.betaln(a + successes, b + failures) - scipy.special.betaln(a, b)
 
     def excluded(p: FloatArray) -> BoolArray:
@@ -115,9 +106,10 @@ class BernoulliTest:
     """
 
     def __init__(self, at_least: float, confidence: float) -> None:
-        _require_inside(at_least)
+        if not 0 < at_least < 1:
+            raise SpecError(f"`at_least` must lie in (0, 1), got {at_least}. Example: 0.9")
         self.at_least = at_least
-        self.needed = math.log(1 / check_confidence(confidence)) + _COUNT_MARGIN
+        self.needed = math.log(1 / check_confidence(confidence)) + _MARGIN
         self.verdict = Verdict.UNDECIDED
         self.correct = 0
         self.draws = 0
@@ -135,85 +127,3 @@ class BernoulliTest:
             elif one_sided_evidence(*counts, above=False) >= self.needed:
                 self.verdict = Verdict.VIOLATED
         return self.verdict
-
-
-class BettingSequence:
-    """Confidence sequence of the mean of independent numbers in [0, 1], which arrive in blocks.
-
-    Guaranteed: with probability at least `confidence` the intervals of *all* looks contain the mean,
-    for any distribution on [0, 1]; it is enough that each number has this mean whatever came before.
-    Each interval is stretched to contain the mean of the numbers so far. The numbers must arrive in an
-    order that does not depend on their values. The capital is split among players with horizons of 16
-    to 65,536 numbers. Reference: Waudby-Smith and Ramdas, JRSS B, 2024.
-
-    >>> sequence = BettingSequence(0.95)
-    >>> wide, narrow = sequence.update(np.ones(50)), sequence.update(np.ones(50))
-    >>> wide.low < narrow.low <= narrow.high
-    True
-    """
-
-    def __init__(self, confidence: float) -> None:
-        self.error = check_confidence(confidence) / 2
-        self.x: FloatArray = np.empty(0)
-
-    def update(self, x: FloatArray) -> Interval:
-        """Add a block, `(N,)`; the interval after all numbers so far."""
-        require_shares(x)
-        self.x = np.concatenate([self.x, x])
-        mean = float(self.x.mean())
-        low, below = self._bound(self.x), self._bound(1 - self.x)
-        return Interval(min(low, mean), max(1 - below, mean))
-
-    def _bound(self, x: FloatArray) -> float:
-        """The bound below which every candidate was ruled out at some time."""
-        bets = anytime_bets(x, self.error)
-        return ruled_out(lambda mean: float(log_capital(x, bets, mean).max()), self.error)
-
-
-class MeanTest:
-    """Sequential test of "the mean is at least `at_least`" on independent numbers in [0, 1].
-
-    Guaranteed for any distribution on [0, 1], at all looks together: if the mean is below `at_least`,
-    the verdict is ever HOLDS with probability at most `1 - confidence`; if it is at least `at_least`,
-    the same applies to VIOLATED. A verdict is final. The numbers must arrive in an order that does not
-    depend on their values.
-
-    The evidence is the capital of betting that numbers are above m = `at_least`, and of betting that
-    they are below: bets `(u - m) / (v + (u - m)^2)`, u and v the mean and variance expected from the
-    past.
-    Reference: Waudby-Smith and Ramdas, JRSS B, 2024 (approximate GRAPA bets, one side each).
-
-    >>> MeanTest(0.9, confidence=0.95).update(np.ones(100))
-    <Verdict.HOLDS: 'holds'>
-    """
-
-    def __init__(self, at_least: float, confidence: float) -> None:
-        _require_inside(at_least)
-        self.at_least = at_least
-        self.needed = math.log(1 / check_confidence(confidence)) + MARGIN
-        self.verdict = Verdict.UNDECIDED
-        self.x: FloatArray = np.empty(0)
-
-    def update(self, x: FloatArray) -> Verdict:
-        """Add a block, `(N,)`; the verdict so far."""
-        require_shares(x)
-        self.x = np.concatenate([self.x, x])
-        if self.verdict is Verdict.UNDECIDED:
-            holds = self._decided(self.x, self.at_least)
-            violated = self._decided(1 - self.x, 1 - self.at_least)
-            if min(holds, violated) < len(self.x):
-                self.verdict = Verdict.HOLDS if holds < violated else Verdict.VIOLATED
-        return self.verdict
-
-    def _decided(self, x: FloatArray, mean: float) -> int:
-        """After how many numbers betting on x > mean won enough; the count of numbers if never."""
-        expected, variance = predictions(x)
-        gap = expected - mean
-        bets = np.clip(gap / (variance + gap**2), 0, CAP / mean)
-        reached = np.flatnonzero(np.cumsum(np.log1p(bets * (x - mean))) >= self.needed)
-        return int(reached[0]) if len(reached) else len(x)
-
-
-def _require_inside(at_least: float) -> None:
-    if not 0 < at_least < 1:
-        raise SpecError(f"`at_least` must lie in (0, 1), got {at_least}. Example: 0.9")
