@@ -78,7 +78,7 @@ def test_it_breaks_one_class_where_the_two_ask_for_opposite_directions() -> None
     assert not (broken[0].any() and broken[1].any())
 
 
-def digits(inputs: int = 60, fit_inputs: int = 70) -> Data:
+def digits(inputs: int = 40, fit_inputs: int = 70) -> Data:
     return load_data("digits").limit(inputs=inputs, fit_inputs=fit_inputs)
 
 

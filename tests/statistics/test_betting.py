@@ -67,7 +67,7 @@ def test_it_covers_at_least_95_percent(population: str) -> None:
     draw, truth = POPULATIONS[population]
     rng = np.random.default_rng(1)
     for n in (10, 100):
-        repeats = 400
+        repeats = 200
         found = [betting(draw(rng, n), 0.95, seed) for seed in range(repeats)]
         slack = 3 * math.sqrt(0.025 * 0.975 / repeats)
         assert np.mean([at.low > truth for at in found]) <= 0.025 + slack
@@ -170,7 +170,7 @@ def test_the_one_sided_bound_is_tighter_and_the_end_is_at_half_the_error() -> No
 def test_the_one_sided_bound_covers() -> None:
     draw, truth = POPULATIONS["bimodal-0.9"]
     rng = np.random.default_rng(7)
-    samples = [draw(rng, 100) for _ in range(800)]
+    samples = [draw(rng, 100) for _ in range(400)]
     slack = 3 * math.sqrt(0.1 * 0.9 / len(samples))
     assert np.mean([betting_lower(x, 0.9) > truth for x in samples]) <= 0.1 + slack
 
@@ -179,7 +179,7 @@ def test_the_one_sided_bound_covers() -> None:
 def test_a_sorted_table_does_no_harm() -> None:
     """In sorted order the bets would win by knowing what comes; in a drawn order they do not."""
     rng = np.random.default_rng(8)
-    repeats = 500
+    repeats = 200
     missed_sorted = missed = 0
     for seed in range(repeats):
         x = np.sort(rng.binomial(1, 0.5, 100).astype(float))

@@ -31,7 +31,7 @@ from nppr.statistics.intervals import (
 )
 from nppr.tally import FloatArray
 
-REPEATS = 400
+REPEATS = 300
 
 SLACK = 2 * np.sqrt(0.95 * 0.05 / REPEATS)
 """Two standard errors of a simulated coverage."""

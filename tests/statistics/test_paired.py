@@ -25,7 +25,7 @@ from nppr.statistics.paired import (
 )
 from nppr.tally import BoolArray, FloatArray
 
-REPEATS = 300
+REPEATS = 200
 
 
 def rates(rng: np.random.Generator, n: int, shift: float) -> tuple[FloatArray, FloatArray]:
