@@ -186,10 +186,9 @@ class Growth:
         folder, chosen = self.session.folder, self.session.data.evaluate.indices
         order = np.argsort(self.whole.indices)
         rows = order[np.searchsorted(self.whole.indices, chosen, sorter=order)]
-        before = self._stores.get(name)
-        self._stores[name] = store = GrowingStore(
-            rows, len(self.whole), folder.store(name) if folder else None, before and before.held
-        )
+        held = self._stores[name].held if name in self._stores else None
+        kept = folder.store(name) if folder else None
+        self._stores[name] = store = GrowingStore(rows, len(self.whole), kept, held)
         return store
 
     def continues(self, tallies: Mapping[str, Tally[Evaluate]]) -> bool:
