@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from helpers import Broken, half_classifier
 from nppr.assessment.assess import assess
-from nppr.assessment.precision import GrowingStore, MemoryStore, Round, judge_round, whole_blocks
+from nppr.assessment.precision import GrowingStore, Round, judge_round, whole_blocks
 from nppr.blocks import Blocks
 from nppr.budget import Budget
 from nppr.data import from_arrays
@@ -125,12 +125,11 @@ def test_draws_are_whole_blocks() -> None:
 
 
 def test_a_growing_store_keeps_every_row_in_its_place() -> None:
-    whole = MemoryStore()
-    first = GrowingStore(whole, np.array([1, 4]), 6)
+    first = GrowingStore(np.array([1, 4]), 6)
     assert first.load(2) is None
     blocks = Blocks(np.array([3, 5]), np.array([1, 1]), np.array([4, 4]), np.array([[0.5], [1.5]]))
     first.save(blocks, now=True)
-    larger = GrowingStore(whole, np.array([0, 1, 4]), 6)
+    larger = GrowingStore(np.array([0, 1, 4]), 6, held=first.held)
     found = larger.load(3)
     assert found is not None
     assert found.correct.tolist() == [0, 3, 5]
@@ -139,7 +138,7 @@ def test_a_growing_store_keeps_every_row_in_its_place() -> None:
     assert found.sums[1:].tolist() == [[0.5], [1.5]]
     found.correct[0] = 9
     larger.save(found, now=True)
-    again = GrowingStore(whole, np.arange(6), 6).load(6)
+    again = GrowingStore(np.arange(6), 6, held=larger.held).load(6)
     assert again is not None
     assert again.correct.tolist() == [9, 3, 0, 0, 5, 0]
 

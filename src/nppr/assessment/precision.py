@@ -109,50 +109,38 @@ def _width(tally: Tally[Evaluate], z: float) -> Width:
 
 
 @dataclass
-class MemoryStore:
-    """Blocks that are kept as long as the process runs."""
-
-    blocks: Blocks | None = None
-
-    def load(self, inputs: int) -> Blocks | None:
-        return self.blocks if self.blocks is None or len(self.blocks.correct) == inputs else None
-
-    def save(self, blocks: Blocks, *, now: bool) -> None:
-        self.blocks = blocks
-
-    def finish(self, blocks: Blocks) -> None:
-        self.blocks = blocks
-
-
-@dataclass
 class GrowingStore:
     """Blocks of some of the inputs, at `rows` of all of them, kept as blocks of all.
 
-    So a measurement of more of them, or with more draws, continues where a smaller one ended.
+    So a measurement of more of them, or with more draws, continues where a smaller one ended. They are
+    kept in `file`, or without one in `held` as long as the process runs.
     """
 
-    whole: Store
     rows: IntArray
     inputs: int
-    _held: Blocks | None = field(default=None, repr=False)
+    file: Store | None = None
+    held: Blocks | None = field(default=None, repr=False)
 
     def load(self, inputs: int) -> Blocks | None:
-        held = self.whole.load(self.inputs)
+        held = self.held = self.file.load(self.inputs) if self.file else self.held
         if held is None:
             return None
-        self._held = held
         rows, sums = self.rows, held.sums
         sums = sums[rows] if sums.size else sums
         return Blocks(held.correct[rows], held.finished[rows], held.calls[rows], sums)
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
-        self.whole.save(self._with(blocks), now=now)
+        held = self._with(blocks)
+        if self.file:
+            self.file.save(held, now=now)
 
     def finish(self, blocks: Blocks) -> None:
-        self.whole.finish(self._with(blocks))
+        held = self._with(blocks)
+        if self.file:
+            self.file.finish(held)
 
     def _with(self, blocks: Blocks) -> Blocks:
-        held = self._held = self._held or Blocks.none(self.inputs)
+        held = self.held = self.held or Blocks.none(self.inputs)
         held.correct[self.rows] = blocks.correct
         held.finished[self.rows] = blocks.finished
         held.calls[self.rows] = blocks.calls
@@ -175,7 +163,7 @@ class Growth:
         assert session.settings.precision is not None
         self.precision = session.settings.precision
         self.need: Need | None = None
-        self._memory: dict[str, MemoryStore] = {}
+        self._stores: dict[str, GrowingStore] = {}
         folder = session.folder
         noted = folder.noted(ROUNDS) if folder else None
         draws = whole_blocks(session.settings.draws or 1)
@@ -198,8 +186,10 @@ class Growth:
         folder, chosen = self.session.folder, self.session.data.evaluate.indices
         order = np.argsort(self.whole.indices)
         rows = order[np.searchsorted(self.whole.indices, chosen, sorter=order)]
-        kept = folder.store(name) if folder else self._memory.setdefault(name, MemoryStore())
-        return GrowingStore(kept, rows, len(self.whole))
+        held = self._stores[name].held if name in self._stores else None
+        kept = folder.store(name) if folder else None
+        self._stores[name] = store = GrowingStore(rows, len(self.whole), kept, held)
+        return store
 
     def continues(self, tallies: Mapping[str, Tally[Evaluate]]) -> bool:
         """Judge the tallies of this round; whether there is another one."""
