@@ -12,9 +12,9 @@ HEAD = """# Results of the small studies
 Written by `make reproduce`, which runs `studies/small/digits_*.toml`: the paper's tables on
 scikit-learn's digits and small networks. So the numbers are not the paper's, but the orders that theory
 demands are the same; each section reports whether they hold. Learned noise gives an upper bound on the
-infimum over its family. Fractions are in % and clean-normalised unless a table states otherwise; `mean ±
-standard deviation` is over evaluation seeds of one fit, in brackets the lowest and highest over fit
-seeds, where there are several. What each file holds: [studies](studies.md).
+infimum over its family. Fractions are in % and clean-normalised unless a table states otherwise;
+`mean ± standard deviation` is over evaluation seeds of one fit, in brackets the lowest and highest over
+fit seeds, where there are several. What each file holds: [studies](studies.md).
 """
 SHOWN = 0.1
 """Percentage points above which a raw difference in the wrong direction is shown."""

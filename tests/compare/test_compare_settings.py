@@ -239,6 +239,26 @@ def test_attacks_of_other_options_under_one_name_are_not_compared() -> None:
     assert "B is ahead" in answer(found)  # of NPPR, whose searches were the same
 
 
+def test_an_attack_fitted_on_other_inputs_is_not_compared() -> None:
+    def fitted(name: str, inputs: int) -> RunFiles:
+        run = searched(name)
+        report = run.report
+        sources = tuple(
+            each.model_copy(update={"fitted": each.name == "pgd"})
+            for each in report.settings.sources
+        )
+        settings = report.settings.model_copy(update={"sources": sources})
+        sizes = report.data.inputs.model_copy(update={"fit": inputs})
+        data = report.data.model_copy(update={"inputs": sizes})
+        changed = report.model_copy(update={"settings": settings, "data": data})
+        return replace(run, report=changed)
+
+    assert row(compare([fitted("a", 100), fitted("b", 100)]), "pgd", Metric.AR).differences
+    found = row(compare([fitted("a", 100), fitted("b", 7)]), "pgd", Metric.AR)
+    assert found.differences == ()
+    assert "fit inputs: 100 in A, 7 in B" in found.incomparable
+
+
 def test_seeds_of_one_entry_are_one_search() -> None:
     runs = [searched(name, seed) for name in "ab" for seed in (0, 1)]
     found = row(compare(runs), "nppr", Metric.NPPR)

@@ -222,9 +222,7 @@ def test_damaged_results_are_computed_again_and_said(finished: Path, tmp_path: P
         ("fit", "fit/0-independent-2.done.safetensors"),
     ],
 )
-def test_what_an_interrupted_node_left_is_not_trusted(
-    tmp_path: Path, kind: str, left: str
-) -> None:
+def test_what_an_interrupted_node_left_is_not_trusted(tmp_path: Path, kind: str, left: str) -> None:
     small = toy(
         grids__0={"radii": [0.1], "dependencies": ["independent"], "components": [2]},
         tables=[],

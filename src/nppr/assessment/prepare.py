@@ -218,6 +218,7 @@ def _describe_source(source: Source, data: Data) -> SourceRecord:
         kind=source.kind,
         metric=source.metric,
         fixed=source.is_fixed_noise,
+        fitted=source.needs_fit_split,
         options=source.options(data.shape),
     )
 

@@ -23,8 +23,6 @@ Settings = dict[str, str]
 """Settings as text, by name."""
 
 OWN_MODEL = "the classifier itself"
-FITTED_ATTACK = "universal"
-"""The attack that is fitted on the fit split."""
 
 LONGEST_NAME = 48
 """Letters of a name; a longer one gives way to the name of the folder."""
@@ -179,7 +177,7 @@ def _attack_options(report: ReportRecord, *names: str) -> Settings:
     chosen = [each for each in report.settings.sources if each.name in names]
     found = _flat({each.name: each.options for each in chosen})
     found["quantise"] = str(report.settings.quantise)
-    if any(each.kind == FITTED_ATTACK for each in chosen):
+    if any(each.fitted for each in chosen):
         found["fit inputs"] = str(report.data.inputs.fit)
     return found
 

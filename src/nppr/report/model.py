@@ -122,6 +122,8 @@ class SourceRecord(Record):
     options: dict[str, bool | int | float | str]
     fixed: bool = False
     """Noise that sees neither input nor classifier."""
+    fitted: bool = False
+    """It was fitted on the fit split before it was measured."""
 
 
 class SettingsRecord(Record):
