@@ -78,6 +78,7 @@ class RunFolder:
             elif not resume:
                 folder.manifest.clear()
             if held is None or not resume:
+                folder.path.mkdir(parents=True, exist_ok=True)
                 folder.manifest.begin()
                 folder._write_run({"format": FORMAT, "settings": known})
                 (folder.path / "blocks").mkdir(exist_ok=True)
