@@ -23,11 +23,11 @@ from pydantic import (
     model_validator,
 )
 
-from nppr.assessment.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import BudgetError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DRAWS
+from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search_settings import (
     LOSSES,
     PRESETS,

@@ -13,7 +13,6 @@ from torch import nn
 
 from helpers import Broken, learned_noise
 from nppr.assessment.collect_evidence import _describe_components, collect
-from nppr.assessment.run_settings import RunSettings
 from nppr.assessment.session import Session
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
@@ -24,6 +23,7 @@ from nppr.noise.family import Dependency, Family
 from nppr.noise.mixture import Context, Given
 from nppr.random_draws import DrawBlock
 from nppr.report.evidence import Draws, Evidence, Worst
+from nppr.run_settings import RunSettings
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import PGD, AutoAttack, Brightness, Clean, Gaussian, Source, Stress, Uniform
 from nppr.sources.custom import CustomAttack

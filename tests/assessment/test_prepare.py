@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from helpers import half_classifier, two_class_data
 from nppr.assessment.prepare import FIT_MICRO_BATCH, prepare_run
-from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier
 from nppr.data import load_data
 from nppr.noise.family import Dependency, Family
+from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
 
 BUDGET = Budget.linf(0.1)

@@ -12,13 +12,13 @@ from scipy.stats import norm
 
 from helpers import Linear
 from nppr.assessment.assess import assess
-from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT
 from nppr.budget import Budget
 from nppr.data import Data, from_arrays
 from nppr.doctor.flags import RARE_PARTLY
 from nppr.errors import SpecError
 from nppr.report import Report
 from nppr.report.model import SPLITTING, Result
+from nppr.run_settings import RARE_CALLS_PER_INPUT
 from nppr.sources import PGD, Bound, Gaussian, Uniform
 from nppr.tally import Claim, Metric, Progress
 

@@ -14,12 +14,12 @@ from torch import Tensor
 from helpers import Broken, Stray, half_classifier, two_class_data
 from nppr.assessment.assess import assess, learn
 from nppr.assessment.run import _measure_clean, _Measurements
-from nppr.assessment.run_settings import RunSettings
 from nppr.assessment.session import Session
 from nppr.budget import Budget
 from nppr.classifiers import load_classifier, prepare
 from nppr.measurement import measure, probe
 from nppr.report import Report, read_run
+from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
 from nppr.sources import Source, Uniform, parse_sources
 from nppr.sources.custom import CustomNoise

@@ -12,9 +12,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.options import ModelOptions
+from nppr.run_settings import RunSettings
 from nppr.study.graph import MeasureTask, Node
 from nppr.study.plan import plan
 from nppr.study.resources import ClassifierSource, DataSource

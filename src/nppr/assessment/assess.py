@@ -10,7 +10,6 @@ import torch
 
 from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
-from nppr.assessment.run_settings import RunSettings, require_budget
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
 from nppr.data import DataSpec, load_data
@@ -18,6 +17,7 @@ from nppr.errors import BudgetError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.ranks import world
 from nppr.report import Report
+from nppr.run_settings import RunSettings, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings

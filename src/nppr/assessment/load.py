@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier
 from nppr.data import Data, load_data
 from nppr.errors import SpecError
 from nppr.options import DataOptions, FeatureModelOptions, ModelOptions, TrainOptions
+from nppr.run_settings import RunSettings
 
 if TYPE_CHECKING:
     from nppr.classifiers.training import TrainSettings

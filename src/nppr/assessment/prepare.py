@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from nppr.assessment.run_folder import Division, RunFolder
-from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import (
     FORMS,
@@ -32,6 +31,7 @@ from nppr.measurement import probe
 from nppr.noise.family import Dependency
 from nppr.ranks import first, gathered, require_same, world
 from nppr.report.model import DataRecord, SettingsRecord, SourceRecord, SplitSizes
+from nppr.run_settings import RunSettings
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search

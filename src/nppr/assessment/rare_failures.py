@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from nppr.assessment.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.assessment.session import Session, result_of
 from nppr.data import stratified_order
 from nppr.ranks import first, gathered, span, together, world
@@ -31,6 +30,7 @@ from nppr.rare import (
 )
 from nppr.records import write_whole
 from nppr.report.model import SPLITTING, RareRecord, Result
+from nppr.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Source
 from nppr.tally import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
 

@@ -12,7 +12,6 @@ from typing import Any
 from torch import Tensor
 
 from nppr.assessment.run_folder import RunFolder
-from nppr.assessment.run_settings import RunSettings
 from nppr.blocks import Store
 from nppr.classifiers import Prepared
 from nppr.data import Data
@@ -20,6 +19,7 @@ from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
 from nppr.errors import GradientError, NoFitDataError
 from nppr.measurement import ProgressCallback, measure
 from nppr.report.model import Result
+from nppr.run_settings import RunSettings
 from nppr.sources import Source
 from nppr.tally import BoolArray, Estimate, Evaluate, Metric, Tally
 

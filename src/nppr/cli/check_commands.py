@@ -79,7 +79,7 @@ def certify(options: CertifyOptions) -> None:
     from nppr.assessment.certify import certify as decide
     from nppr.assessment.load import load_images, load_models
     from nppr.assessment.prepare import prepare_run
-    from nppr.assessment.run_settings import require_budget
+    from nppr.run_settings import require_budget
     from nppr.search.learned_noise import load_learned
     from nppr.sources import Source, parse_sources
     from nppr.tally import Claim

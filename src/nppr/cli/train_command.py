@@ -37,9 +37,9 @@ def train(options: TrainCommandOptions) -> None:
     Options that are left out have defaults that suit the network. A log is written beside the weights.
     """
     from nppr.assessment.load import load_images, train_settings
-    from nppr.assessment.run_settings import RunSettings
     from nppr.classifiers.training import Outputs, image_shape, require_known
     from nppr.classifiers.training import train as train_network
+    from nppr.run_settings import RunSettings
 
     model, quiet = options.model, options.quiet
     require_known(model)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers.training import TrainSettings
+from nppr.run_settings import RunSettings
 from nppr.search.search_settings import SearchSettings, Stage
 from nppr.study.chains import Chain
 from nppr.study.resources import ClassifierSource, DataSource, digest_of

@@ -8,12 +8,12 @@ from itertools import product
 from typing import Any
 
 from nppr.assessment.load import train_settings
-from nppr.assessment.run_settings import RunSettings
 from nppr.budget import Budget
 from nppr.classifiers import usable_device
 from nppr.classifiers.training import image_shape
 from nppr.errors import NpprError, SpecError
 from nppr.noise.family import Dependency
+from nppr.run_settings import RunSettings
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, closed, nearest
 from nppr.study.graph import Cell, FitTask, Graph, MeasureTask, Node, TrainTask

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from helpers import two_class_data
-from nppr.assessment.run_settings import RunSettings, require_budget
 from nppr.budget import Budget
 from nppr.errors import BudgetError, NpprError, SpecError
+from nppr.run_settings import RunSettings, require_budget
 
 
 def test_settings_are_checked_at_construction() -> None:
