@@ -120,9 +120,12 @@ def read_printed(folder: Path) -> Values:
 def read_certificate(folder: Path) -> Values:
     """A verdict, and the verdicts on the classes."""
     printed = _json(folder / "printed")
-    found = _pick("certificate", printed, "verdict right draws low high inputs calls")
+    correct = "correct" if "correct" in printed else "right"
+    found = _pick("certificate", printed, "verdict draws low high inputs calls")
+    found["certificate / right"] = printed[correct]
     for each in printed["classes"]:
-        found |= _pick(_name("certificate", "class", each["label"]), each, "verdict right draws")
+        name = _name("certificate", "class", each["label"])
+        found |= _pick(name, each, "verdict draws") | {_name(name, "right"): each[correct]}
     return found
 
 

@@ -11,15 +11,16 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from nppr.errors import RecordError, RunFolderError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, MemoryError,
@@ -78,7 +79,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
         f"{number}/{name}": tensor
         for number, memory in optimiser.state_dict()["state"].items()
         for name, tensor in memory.items()
-        if isinstance(tensor, Tensor)
+        if isinstance(tensor, torch.Tensor)
     }
 
 
@@ -101,6 +102,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write tensors and text by name, without a record or checksum; whole or not at all."""
+    from safetensors.torch import save  # this loads PyTorch
+
     # Clones, because safetensors refuses tensors that share storage.
     content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
     _write(path, _with_metadata(content, metadata))

@@ -8,7 +8,7 @@ from nppr.classifiers.classifier import (
     frozen,
     is_out_of_memory,
 )
-from nppr.classifiers.load_model import RANDOM, ModelSpec, load_classifier
+from nppr.classifiers.load_model import ModelSpec, load_classifier
 from nppr.classifiers.prepare_classifier import (
     AGREEMENT,
     FORMS,
@@ -21,7 +21,6 @@ from nppr.classifiers.prepare_classifier import (
 __all__ = [
     "AGREEMENT",
     "FORMS",
-    "RANDOM",
     "Classifier",
     "FrozenClassifier",
     "FrozenForms",

@@ -27,15 +27,13 @@ from nppr.classifiers.formats.python_models import load_python
 from nppr.classifiers.weight_files import load_into, read_weights
 from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import Data
-from nppr.errors import ClassifierError, SpecError, WeightsError, unknown
+from nppr.errors import ClassifierError, SpecError, WeightsError
+from nppr.specs import RANDOM, check_model
 
 ModelSpec = str | nn.Module | Classifier | Callable[[Tensor], Any]
 
 FILES = {".pt2": load_pt2, ".onnx": load_onnx}
 LIBRARIES = {"hf": load_hugging_face, "timm": load_timm, "torchvision": load_torchvision}
-
-RANDOM = "random"
-"""In place of a weights file: an untrained network."""
 
 
 def load_classifier(
@@ -71,14 +69,15 @@ def load_classifier(
         return Classifier(model, mean=mean, std=std, features=features)
     if stem is not None and model not in ZOO:
         raise SpecError(f"`stem` must be left out for {model!r}, it is for networks of the zoo.")
-    prefix, colon, rest = model.partition(":")
+    check_model(model)
+    prefix, _, rest = model.partition(":")
     name, fingerprint = model, None
     if model in ZOO:
         found = _load_zoo(model, weights, classes, stem, data)
     elif (path := Path(model)).suffix in FILES:
         found, name = _load_file(path, weights), path.stem
         fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()
-    elif colon and prefix in LIBRARIES:
+    elif prefix in LIBRARIES:
         # A library that is given a number of classes replaces the trained last layer by a random one.
         outputs = None if weights is None else classes or (data.classes if data else None)
         found, name = LIBRARIES[prefix](rest, weights is None, outputs), rest
@@ -88,14 +87,8 @@ def load_classifier(
                 " Give --mean 0 --std 1 for none."
             )
         found = _with_weights(found, weights, name)
-    elif colon:
-        found = _with_weights(LoadedModel(load_python(model)), weights, name)
     else:
-        raise SpecError(
-            f"{unknown('model', model, ZOO)} It can also be a path/to/file.py:callable,"
-            f" pkg.module:callable, {', '.join(f'model{suffix}' for suffix in FILES)},"
-            " hf:NAME, timm:NAME or torchvision:NAME."
-        )
+        found = _with_weights(LoadedModel(load_python(model)), weights, name)
     return Classifier(
         found.model,
         mean=mean if mean is not None else found.mean,
@@ -142,8 +135,6 @@ def _load_zoo(
 def _load_file(path: Path, weights: str | Path | None) -> LoadedModel:
     if weights is not None:
         raise WeightsError(f"`weights` must be left out for {str(path)!r}, which holds its own.")
-    if not path.is_file():
-        raise ClassifierError(f"`model` must be a file, got {str(path)!r}, which does not exist.")
     return LoadedModel(FILES[path.suffix](path))
 
 

@@ -20,6 +20,7 @@ from nppr.bounded import OversizeError, program_limit, unpacked_size
 from nppr.classifiers.classifier import reason_of
 from nppr.errors import WeightsError
 from nppr.records import read_tensors
+from nppr.specs import check_weights
 
 CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.")
@@ -73,8 +74,7 @@ class Weights:
 def read_weights(path: str | Path) -> Weights:
     """Read a safetensors file or a PyTorch state dict."""
     path = Path(path)
-    if not path.is_file():
-        raise WeightsError(f"`weights` must be a file, got {str(path)!r}, which does not exist.")
+    check_weights(path)
     with path.open("rb") as file:
         start = file.read(len(ZIP_MAGIC))
     if path.suffix == ".safetensors" or not start.startswith((ZIP_MAGIC, PICKLE_MAGIC)):

@@ -15,12 +15,22 @@ from typer.core import TyperCommand, TyperGroup
 
 from nppr.errors import SpecError
 from nppr.options import Options, Panel
+from nppr.specs import RANDOM, check_data, check_model, check_weights
 
 LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "as_json")
 """Options that say nothing about the question; `--help` shows them below the others."""
 
 EXPECTED = {"int_parsing": "a whole number", "float_parsing": "a number"}
 """What a value must be, by the type of pydantic's error."""
+
+SPECS = {
+    "model": check_model,
+    "feature_model": check_model,
+    "weights": check_weights,
+    "feature_weights": check_weights,
+    "data": check_data,
+}
+"""Options that name a file or a thing of ours: a wrong name is found before PyTorch is loaded."""
 
 
 class Command(TyperCommand):
@@ -80,12 +90,17 @@ def command(
 def _checked_options(model: type[Options], given: dict[str, Any]) -> Options:
     """The options; the first value that is not of its type is an error of one line."""
     try:
-        return model(**given)
+        options = model(**given)
     except ValidationError as error:
         mistake = error.errors()[0]
         name = str(mistake["loc"][0]).replace("_", "-")
         expected = EXPECTED[mistake["type"]]
         raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
+    for name, check in SPECS.items():
+        spec = getattr(options, name, None)
+        if spec is not None and (check, spec) != (check_weights, RANDOM):
+            check(spec, name.replace("_", "-"))
+    return options
 
 
 def _flags(model: type[Options]) -> list[inspect.Parameter]:

@@ -1,7 +1,7 @@
 """Data: from a spec, a path, arrays or a Dataset to three disjoint splits."""
 
 from nppr.data.array_data import from_arrays
-from nppr.data.data_loading import DATA, HUB, DataSpec, load_data
+from nppr.data.data_loading import DataSpec, load_data
 from nppr.data.data_set import (
     PROBE_INPUTS,
     RANGE_TOLERANCE,
@@ -16,8 +16,6 @@ from nppr.data.file_trees import require
 from nppr.data.image_sets import TensorImages
 
 __all__ = [
-    "DATA",
-    "HUB",
     "PROBE_INPUTS",
     "RANGE_TOLERANCE",
     "Data",

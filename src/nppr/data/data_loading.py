@@ -19,7 +19,8 @@ from nppr.data.data_set import Data
 from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_line
 from nppr.data.image_sets import resize_data
 from nppr.data.splits import assemble, choose_splits
-from nppr.errors import DataError, SpecError, unknown
+from nppr.errors import DataError, SpecError
+from nppr.specs import DATA, HUB, check_data
 
 REGISTRY = (
     "nppr.data.cifar_files",
@@ -41,10 +42,6 @@ DataSpec = (
     | DataLoader[Any]
 )
 
-DATA = ("digits",)
-"""Names of the data sets that need no download."""
-
-HUB = "hf:"
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SHOWN = 4
 
@@ -96,16 +93,13 @@ def _load_object(spec: DataSpec, resize: int | None) -> Data:
 
 def _load_stored(spec: str | Path, split: str | None, resize: int | None) -> Data:
     """Data of the hub, or of a file or folder."""
+    check_data(spec)
     if isinstance(spec, str) and spec.startswith(HUB):
         from nppr.data.arrow_tables import open_hub
 
         name, splits = spec, open_hub(spec.removeprefix(HUB))
     else:
         path = Path(os.path.expanduser(spec))  # `Path.expanduser` raises for unknown users
-        if not str(spec) or not os.path.exists(path):
-            raise SpecError(
-                f"{unknown('data', str(spec), DATA)} No file or folder of that name was found."
-            )
         path = path.absolute() if path.name == "" else path
         name, splits = path.name, _open_path(path)
     chosen = choose_splits(splits, split)

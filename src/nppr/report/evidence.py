@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import torch
-from torch import Tensor
 
 from nppr.errors import RecordError, RunFolderError
 from nppr.records import one_line, read_record, write_record
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EVIDENCE = "evidence.safetensors"
 _FORMAT = 2

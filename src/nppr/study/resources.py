@@ -14,12 +14,13 @@ from pathlib import Path
 
 from nppr.assessment.load import load_models
 from nppr.assessment.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
-from nppr.classifiers import FORMS, RANDOM, Classifier, Prepared, prepare
+from nppr.classifiers import FORMS, Classifier, Prepared, prepare
 from nppr.classifiers.zoo import ZOO, shipped_weights
-from nppr.data import DATA, HUB, Data, load_data
+from nppr.data import Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measurement import probe
 from nppr.options import ModelOptions
+from nppr.specs import DATA, HUB, RANDOM
 from nppr.study.study_file import ClassifierEntry, DataEntry
 
 CHANGED = "changed since the study was planned. Run the same command again."

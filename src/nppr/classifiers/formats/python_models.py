@@ -56,8 +56,6 @@ def _imported(place: str) -> ModuleType:
             sys.path.insert(0, "")
         return importlib.import_module(place)
     path = Path(place)
-    if not path.is_file():
-        raise ClassifierError(f"`model` must name a file, got {place!r}, which does not exist.")
     found = importlib.util.spec_from_file_location(f"nppr_user_{path.stem}", path)
     assert found is not None  # the name ends in .py
     assert found.loader is not None

@@ -12,6 +12,7 @@ N draws of P pixels.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,7 +21,6 @@ from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from scipy.stats import gaussian_kde
 from sklearn.manifold import TSNE
-from torch import Tensor
 
 from nppr.report.evidence import Draws
 from nppr.report.figures.figure_style import (
@@ -38,6 +38,9 @@ from nppr.report.figures.figure_style import (
     thinned,
 )
 from nppr.tally import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TINY = 1e-9
 BLUR = 0.02

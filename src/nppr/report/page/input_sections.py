@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 from PIL import Image
-from torch import Tensor
 
 from nppr.report.evidence import Evidence, Worst
 from nppr.report.findings import headline_of, measured_source
@@ -17,6 +17,9 @@ from nppr.report.model import ReportRecord
 from nppr.report.page.shell import rendered
 from nppr.report.per_input import PerInput
 from nppr.statistics.betting import betting
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SHOWN_CLASSES = 20
 """Bars on the page; the other classes are in a table that is folded away."""
