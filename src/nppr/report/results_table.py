@@ -38,7 +38,7 @@ _LEGEND = {
     Metric.AR: "fraction of the clean-correct inputs that nothing broke: an upper bound",
     Metric.CORRUPTION: "fraction of the clean-correct inputs that stay correct; no budget",
     Metric.BOUND: "lower bound, noise of density up to c times {reference}; test set",
-    Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: by the clean loss",
+    Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: divided by the clean loss",
 }
 
 
