@@ -178,7 +178,7 @@ def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 def unreadable_stage(path: Path, error: Exception) -> RunFolderError:
     """The error for a file of a stage that cannot be continued from."""
     return RunFolderError(
-        f"`resume` must find whole files, got {path}, which cannot be read: {one_line(error)}."
+        f"`resume` must find complete files, got {path}, which cannot be read: {one_line(error)}."
         " Delete it to fit that stage again."
     )
 
