@@ -138,7 +138,7 @@ def test_what_can_be_moved() -> None:
 
 
 def test_nothing_to_follow_and_too_few_calls() -> None:
-    with pytest.raises(SpecError, match="`rare` must come with noise"):
+    with pytest.raises(SpecError, match="`rare` must be given with noise"):
         followed(sources="pgd:steps=1")
     often = followed(sources="uniform")
     assert often.rare == ()

@@ -234,7 +234,7 @@ def test_what_an_interrupted_node_left_is_not_trusted(tmp_path: Path, kind: str,
     ended = run_toy(small, tmp_path)
     assert not ended.failures
     assert ended.ran == 2
-    assert [note for note in ended.notes if "begun again" in note]
+    assert [note for note in ended.notes if "started again" in note]
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
