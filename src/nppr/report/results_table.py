@@ -309,7 +309,8 @@ def _rare_notes(report: ReportRecord) -> list[str]:
         for row in report.results:
             if row.method == SPLITTING and row.name == entry.source and row.value is not None:
                 bound = "at most " if row.direction is Direction.UPPER_BOUND else ""
-                line += f"; with splitting {row.metric.value} {bound}{100 * row.value:.3f} %, {row.claim}"
+                line += f"; with splitting {row.metric.value} {bound}{100 * row.value:.3f} %"
+                line += f", {row.claim}"
         lines.append(line)
     if names := not_followed(report):
         lines.append(f"splitting did not follow: {', '.join(names)}")
