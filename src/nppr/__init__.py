@@ -1,4 +1,4 @@
-"""How badly can unknown noise hurt a classifier, and what can you rely on at least?
+"""How badly can unknown noise hurt a classifier, and what robustness can you rely on?
 
     import nppr
 

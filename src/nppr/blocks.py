@@ -135,8 +135,8 @@ class FileStore:
             sums, identity = arrays.get("sums", np.empty((0, 0))), record["identity"]
         except (RecordError, KeyError) as error:
             raise RunFolderError(
-                f"`resume` must find whole files, got {path} which cannot be read: {one_line(error)}."
-                " Delete it to measure that source again."
+                f"`resume` must find complete files, got {path}, which cannot be read:"
+                f" {one_line(error)}. Delete it to measure that source again."
             ) from error
         shapes = {each.shape for each in (correct, finished, calls)}
         if shapes != {(inputs,)} or identity != self.identity:

@@ -106,7 +106,7 @@ def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     a few kilobytes of bzip2 or LZMA hold at once, which is gigabytes.
     """
     if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise OversizeError("it is not compressed with deflate. Pack the archive again with it.")
+        raise OversizeError("it is not compressed with deflate. Repack the archive with deflate.")
     return archive.open(name)
 
 

@@ -146,13 +146,17 @@ class ModelOptions(Options):
         "digits-cnn",
         "A network of the zoo (digits-cnn, resnet18, resnet20, vgg16, ...), model.pt2, model.onnx,"
         " hf:NAME_OR_FOLDER, timm:NAME, torchvision:NAME, or Python code that makes a model:"
-        " pkg.module:callable or path/to/file.py:callable. Only the last two run code of yours.",
+        " pkg.module:callable or path/to/file.py:callable. Only the last two run your code.",
     )
     weights: str | None = option(
-        None, "A safetensors file, a PyTorch state dict, or random. Default: those nppr ships."
+        None,
+        "A safetensors file, a PyTorch state dict, or random. Default: the model's own; in the zoo,"
+        " nppr ships those of digits-cnn.",
     )
-    mean: Numbers = option(None, "Normalisation: one number, or one per channel (0.5,0.5,0.5).")
-    std: Numbers = option(None, "Normalisation, as --mean.")
+    mean: Numbers = option(
+        None, "Normalisation: mean, one number or one per channel (0.5,0.5,0.5)."
+    )
+    std: Numbers = option(None, "Normalisation: standard deviation, as --mean.")
     classes: int | None = option(
         None, "Number of classes, where weights or labels do not show it.", Panel.ADVANCED
     )
@@ -211,12 +215,14 @@ class BudgetOptions(Options):
 SOURCES_OPTION = option(None, _sources_help())
 DRAWS_OPTION = option(
     None,
-    f"Perturbations drawn per input. Default: {DRAWS}; at first {PRECISION_DRAWS} where --precision is"
-    " given.",
+    f"Perturbations drawn per input. Default: {DRAWS}; with --precision, {PRECISION_DRAWS} to start"
+    " with.",
 )
 CONFIDENCE_OPTION = option(RunSettings.confidence, "Confidence of the intervals.", Panel.STATISTICS)
 SEED_OPTION = option(0, "Seed of subsets, draws and resampling.")
-DEVICE_OPTION = option(None, "Such as cpu or cuda:0. Default: the accelerator, if there is one.")
+DEVICE_OPTION = option(
+    None, "Device, such as cpu or cuda:0. Default: the accelerator, if there is one."
+)
 FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT)
 QUIET_OPTION = option(False, "Print nothing but the path of the result.")
 JSON_OPTION = option(False, "Print the result as JSON instead of a table.", flag="--json")
@@ -271,7 +277,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     )
     rare_calls: int | None = option(
         None,
-        f"Images that --rare may classify in all. Default: {RARE_CALLS:,}.",
+        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}.",
         Panel.STATISTICS,
     )
     radii: str | None = option(
@@ -281,7 +287,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         Panel.STATISTICS,
     )
     page: bool = option(
-        True, "Whether to write report.html, the page for readers. Default: yes.", Panel.OUTPUT
+        True, "Write report.html, the page for readers. Default: yes.", Panel.OUTPUT
     )
     figures: str | None = FIGURES_OPTION
     as_json: bool = JSON_OPTION
@@ -289,7 +295,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     @model_validator(mode="after")
     def _require_valid(self) -> Self:
         if self.rare_calls is not None and not self.rare:
-            raise SpecError("`rare-calls` must come with --rare, got it alone.")
+            raise SpecError("`rare-calls` must be given with --rare, got it alone.")
         figure_formats(self.figures)
         return self
 
@@ -369,7 +375,7 @@ class FamilyOptions(Options):
 
 FLOOR_HELP = (
     "Least randomness rho, from 0 to 1, one value or several: that fraction of every perturbation is"
-    " Uniform noise. 0 is the paper's set. One row each."
+    " Uniform noise. 0 is the paper's set. Each value has a row."
 )
 
 
@@ -379,7 +385,7 @@ class SearchOptions(FamilyOptions):
     dependency: str = option(
         Family.dependency.value,
         "The most that the noise may depend on: independent, label, input or joint (input and true"
-        " label). The search walks up to it.",
+        " label). The search works up to it in stages.",
         Panel.NOISE,
     )
     floor: Numbers = option(
@@ -402,7 +408,7 @@ class SearchOptions(FamilyOptions):
     loss: str = option(Recipe.loss, f"Loss of the search: {' or '.join(LOSSES)}.", Panel.SEARCH)
     fit_calls: int | None = option(
         None,
-        "Budget of a search: forward and backward passes of one image, for the whole walk."
+        "Budget of a search: forward and backward passes of one image. Each further floor takes more."
         f" Default: {SearchSettings.calls:,}; 50 epochs with --preset paper.",
         Panel.SEARCH,
     )
@@ -411,7 +417,8 @@ class SearchOptions(FamilyOptions):
     )
     fit_seeds: int = option(
         SearchSettings.seeds,
-        "Repeat the search with this many seeds; all are reported, the lowest is named nppr.",
+        "Repeat the search with this many seeds; all are reported, the lowest on the select split is"
+        " named nppr.",
         Panel.SEARCH,
     )
 
@@ -449,12 +456,12 @@ class FeatureModelOptions(Options):
     @model_validator(mode="after")
     def _require_feature_model(self) -> Self:
         if self.feature_weights is not None and self.feature_model is None:
-            raise SpecError("`feature-weights` must come with --feature-model, got it alone.")
+            raise SpecError("`feature-weights` must be given with --feature-model, got it alone.")
         return self
 
 
 DISTRIBUTION_OPTION = option(
-    None, "Learned noise: a file that nppr fit has written, or a folder of them.", Panel.NOISE
+    None, "Learned noise: a file written by nppr fit, or a folder of them.", Panel.NOISE
 )
 
 

@@ -53,7 +53,7 @@ class RunSettings:
                 )
         if self.radii and self.only_merged:
             raise SpecError(
-                "`radii` must come without only-merged, which reports one row for all attacks."
+                "`radii` must be given without `only-merged`, which reports one row for all attacks."
             )
         if self.precision is not None and not 0 < self.precision < 0.5:
             raise SpecError(

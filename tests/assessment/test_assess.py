@@ -332,4 +332,4 @@ def test_without_a_clean_correct_input_a_source_has_no_number() -> None:
         inverted.w.neg_()
     report = nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform")
     assert report.results[0].value == 0.0
-    assert "classified correctly without noise" in str(report.results[1].error)
+    assert "at least one clean-correct input" in str(report.results[1].error)

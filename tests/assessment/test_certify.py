@@ -79,7 +79,7 @@ def test_known_robustness_gets_its_verdict(about: Claim, wrong: float, verdict: 
     assert found.verdict is verdict
     assert found.low <= 1 - wrong <= found.high
     assert found.statement.startswith(f"{verdict}: ")
-    assert (found.why == "the evidence is enough") == (verdict is not Verdict.UNDECIDED)
+    assert (found.why == "the evidence is sufficient") == (verdict is not Verdict.UNDECIDED)
     assert (found.source, found.metric, found.about) == ("flaky", Metric.PR, about)
     assert (found.at_least, found.confidence, found.seed) == (0.9, 0.95, 1)
 
@@ -187,7 +187,7 @@ def test_every_class_gets_a_verdict() -> None:
     assert [each.verdict for each in found.classes] == [Verdict.HOLDS, Verdict.VIOLATED]
     assert sum(each.draws for each in found.classes) == found.draws
     assert sum(each.correct for each in found.classes) == found.correct
-    assert found.why == "the evidence is enough"
+    assert found.why == "the evidence is sufficient"
 
 
 def test_verdicts_on_classes_share_the_error() -> None:

@@ -204,7 +204,7 @@ def test_an_interrupted_run_resumes_to_the_same_report(tmp_path: Path) -> None:
 
 
 def test_precision_needs_a_source_that_draws() -> None:
-    with pytest.raises(SpecError, match="`precision` must come with a source that draws"):
+    with pytest.raises(SpecError, match="`precision` must be given with a source that draws"):
         assess(sources="pgd:steps=1", inputs=20, precision=0.1)
 
 

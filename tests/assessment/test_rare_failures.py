@@ -126,7 +126,7 @@ def test_groups_are_kept_for_a_resume(tmp_path: Path, monkeypatch: pytest.Monkey
     damaged = assess(MODEL, known(), resume=True, **arguments)  # type: ignore[arg-type]
     errors = [row.error for row in damaged.results if row.error]
     assert len(errors) == 1
-    assert "whole files" in errors[0]
+    assert "complete files" in errors[0]
 
 
 def test_what_can_be_moved() -> None:
@@ -138,7 +138,7 @@ def test_what_can_be_moved() -> None:
 
 
 def test_nothing_to_follow_and_too_few_calls() -> None:
-    with pytest.raises(SpecError, match="`rare` must come with noise"):
+    with pytest.raises(SpecError, match="`rare` must be given with noise"):
         followed(sources="pgd:steps=1")
     often = followed(sources="uniform")
     assert often.rare == ()

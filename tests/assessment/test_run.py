@@ -87,7 +87,7 @@ def test_only_merged_without_a_clean_correct_input_keeps_the_run() -> None:
     row = report.headline("merged", Metric.AR)
     assert row is not None
     assert row.error
-    assert "correctly without noise" in row.error
+    assert "at least one clean-correct input" in row.error
 
 
 def test_searches_of_one_floor_are_described_with_their_spread() -> None:

@@ -127,7 +127,7 @@ def test_truncated_files_are_refused(tmp_path: Path) -> None:
 def test_nan_and_bad_metadata_are_named(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     write_tensors(path, {"a": torch.tensor([float("nan")])}, {})
-    with pytest.raises(WeightsError, match="NaN or Inf in 'a'"):
+    with pytest.raises(WeightsError, match="NaN or infinite ones in 'a'"):
         read_weights(path)
     with pytest.raises(WeightsError, match="'mean' must be numbers"):
         Weights({}, {"mean": "half"}).numbers("mean")

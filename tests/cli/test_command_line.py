@@ -147,8 +147,8 @@ def test_mistakes_are_reported_before_pytorch_is_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        (["assess"], "; what is finished is kept, add --resume to continue"),
-        (["study", "toy.toml"], "; what is finished is kept, the same command continues"),
+        (["assess"], "; what is finished is kept: add --resume to continue"),
+        (["study", "toy.toml"], "; what is finished is kept: the same command continues"),
         (["doctor"], ""),
     ],
     ids=["assess", "study", "doctor"],

@@ -68,7 +68,7 @@ def test_a_plan_without_the_data_lists_its_nodes_and_what_to_put_where(
     assert run(["study", str(file), "--plan", "--set", "place=absent"]) == 2
     shown = capsys.readouterr()
     assert "22 nodes" in shown.out
-    assert "put data 'digits' at" in shown.err
+    assert "missing: data 'digits' at" in shown.err
     assert "--set NAME=PATH" in shown.err
 
 

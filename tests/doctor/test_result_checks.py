@@ -198,7 +198,7 @@ def test_nppr_above_pr(name: str) -> None:
     worst, noise = learned(), source(name)
     (flag,) = check({worst: rates(0.8), noise: rates(0.7)}, [entry()])
     assert (flag.id, flag.source) == (NPPR_ABOVE_PR, "nppr")
-    assert flag.message.startswith(f"10.0 points above the PR of {name}")
+    assert flag.message.startswith(f"10.0 percentage points above the PR of {name}")
     assert check({worst: rates(0.7), noise: rates(0.7)}, [entry()]) == []
     assert check({worst: rates(0.6), noise: rates(0.7)}, [entry()]) == []
     # Standard error 0.302 / 10: five points are 1.66 of them, four 1.33.

@@ -391,7 +391,7 @@ def test_another_run_and_damage_are_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for size in (0, 4, 60, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(RunFolderError, match="whole files"):
+        with pytest.raises(RunFolderError, match="complete files"):
             read_rare(path, "run")
 
 

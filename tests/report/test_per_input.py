@@ -72,8 +72,8 @@ def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "its head must be"),
-        ("index,label\n1,2\n", "its head must be"),
+        ("", "its header must be"),
+        ("index,label\n1,2\n", "its header must be"),
         (",".join(COLUMNS) + "\n1,0,1,uniform,3,3,1,0.3,1\n1,0\n", "line 3"),
         (",".join(COLUMNS) + "\nx,0,1,uniform,3,3,1,0.3,1\n", "line 2"),
     ],

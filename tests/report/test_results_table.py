@@ -23,7 +23,7 @@ from nppr.report.results_table import (
 )
 from nppr.report.tables import Cell, Column
 from nppr.search.search_record import SeedSpread
-from nppr.tally import Claim, Metric
+from nppr.tally import Claim, Direction, Metric
 from report.page.made_runs import RARE, failed, made_report, won_by
 
 
@@ -176,10 +176,25 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     text = notes_of(with_rows(report, joined).model_copy(update=changes))
     assert "0 found to fail, 1 too rarely to be found, 0 out of calls" in text
     assert "the other 8 count as never failing" in text
-    assert "with them NPPR at most 16.700 %, the population" in text
+    assert "with splitting NPPR at most 16.700 %, the population" in text
     assert "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5" in text
     assert "every PR and NPPR is within ±3.10 percentage points, with 60 of 120 inputs" in text
     assert f"at radius 2/255: gaussian {percent(row_value(report, 'gaussian'))} %" in text
+
+
+def test_notes_at_other_radii_give_directions_and_losses(report: Report) -> None:
+    nppr = report.headline("nppr", Metric.NPPR)
+    assert nppr is not None
+    upper = nppr.model_copy(update={"radius": 0.5, "value": 0.25})
+    stress = {
+        "source": "stress",
+        "metric": Metric.STRESS,
+        "direction": Direction.ESTIMATE,
+        "order": 1.0,
+    }
+    loss = upper.model_copy(update=stress)
+    text = notes_of(report.model_copy(update={"other_radii": (upper, loss)}))
+    assert f"at radius 0.5: {upper.name} at most 25.0 %, {loss.name} loss 0.25" in text
 
 
 def row_value(report: Report, name: str) -> float:

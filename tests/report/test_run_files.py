@@ -78,7 +78,7 @@ def test_a_report_of_another_version_names_who_wrote_it(folder: Path, version: o
     file.write_text(json.dumps({**content, "schema_version": version, "nppr_version": "9.1.0"}))
     message = refused(folder)
     assert f"schema version 2, got {version!r}" in message
-    assert "was written by nppr 9.1.0. Repeat the run's command to write it anew." in message
+    assert "was written by nppr 9.1.0. Repeat its command in a new folder." in message
 
 
 def test_a_report_that_is_cut_off_or_edited(folder: Path) -> None:

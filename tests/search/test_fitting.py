@@ -378,7 +378,7 @@ def test_a_damaged_state_is_one_clear_line(damage: str, fitting: Fitting, tmp_pa
     else:
         damaged = {"cut": content[: len(content) // 2], "empty": b"", "text": b"not tensors"}
         path.write_bytes(damaged[damage])
-    with pytest.raises(RunFolderError, match="`resume` must find whole files") as caught:
+    with pytest.raises(RunFolderError, match="`resume` must find complete files") as caught:
         file.restore(state)
     assert "\n" not in str(caught.value)
     assert str(path) in str(caught.value)

@@ -238,7 +238,7 @@ def test_damaged_states_are_refused_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "fit").iterdir():
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
-        with pytest.raises(RunFolderError, match="`resume` must find whole files") as caught:
+        with pytest.raises(RunFolderError, match="`resume` must find complete files") as caught:
             learn(search=SMALL, fit_inputs=200, select_inputs=80, out=tmp_path, resume=True)
         assert "\n" not in str(caught.value)
         path.write_bytes(content)

@@ -308,7 +308,7 @@ def test_unknown_constants_are_named(kind: type[Corruption]) -> None:
 def test_other_channels_have_no_colour(kind: type[Corruption], channels: int) -> None:
     message = (
         f"`x` must have 1 or 3 channels for source {kind.kind!r}, got {channels}."
-        " Leave the source out, or give gray or RGB images."
+        " Leave the source out, or give grey or RGB images."
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         corrupted(kind(), images(2, channels, 8, 8))

@@ -190,7 +190,7 @@ def test_bad_ratios_are_named(c: float) -> None:
 
 
 def test_no_clean_correct_input_is_named() -> None:
-    with pytest.raises(SpecError, match="correctly without noise"):
+    with pytest.raises(SpecError, match="at least one clean-correct input"):
         at_least(replace(KNOWN, clean_correct=np.zeros(5, bool)), 2, 0.95)
 
 

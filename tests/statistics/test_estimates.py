@@ -124,7 +124,7 @@ def test_bad_confidence_is_named(confidence: float) -> None:
 def test_no_clean_correct_input_is_named() -> None:
     none = tally([5, 5], [False, False])
     for read in (adversarial, probabilistic, normalised):
-        with pytest.raises(SpecError, match="correctly without noise"):
+        with pytest.raises(SpecError, match="at least one clean-correct input"):
             read(none, 0.95)
 
 
@@ -150,7 +150,7 @@ def test_corrupted_is_the_exact_share_of_clean_correct_inputs() -> None:
     assert row.direction is Direction.ESTIMATE
     assert row.claim is Claim.POPULATION
     assert (row.inputs, row.draws, row.calls) == (4, 1, 5)
-    with pytest.raises(SpecError, match="correctly without noise"):
+    with pytest.raises(SpecError, match="at least one clean-correct input"):
         corrupted(tally([1], [False], draws=1), 0.9)
     with pytest.raises(SplitError, match="'fit'"):
         corrupted(replace(once, kind=Fit), 0.9)  # type: ignore[arg-type]
@@ -270,5 +270,5 @@ def test_bad_readings_of_prob_acc_are_named() -> None:
         probably_accurate(KNOWN, 1.0)
     with pytest.raises(SplitError, match="'fit'"):
         probably_accurate(replace(KNOWN, kind=Fit), 0.95)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="correctly without noise"):
+    with pytest.raises(SpecError, match="at least one clean-correct input"):
         probably_accurate(tally([5, 5], [False, False]), 0.95)

@@ -119,7 +119,7 @@ def test_a_target_with_other_data_is_refused() -> None:
     content["data"].append({"name": "more", "spec": "digits"})
     content["classifiers"][0]["data"] = "digits"
     content["classifiers"].append({"name": "other", "model": "digits-cnn", "data": "more"})
-    with pytest.raises(SpecError, match="`targets` must have the data of what is fitted on"):
+    with pytest.raises(SpecError, match="`targets` must have the data of"):
         plan(study_from(content))
 
 

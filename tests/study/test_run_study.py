@@ -234,7 +234,7 @@ def test_what_an_interrupted_node_left_is_not_trusted(tmp_path: Path, kind: str,
     ended = run_toy(small, tmp_path)
     assert not ended.failures
     assert ended.ran == 2
-    assert [note for note in ended.notes if "begun again" in note]
+    assert [note for note in ended.notes if "started again" in note]
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["changed", "gone"])
@@ -335,7 +335,7 @@ def test_a_full_disk_stops_with_one_line_and_resumes(
 
 
 def test_absent_data_are_said_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"put data 'digits' at no/such/folder.*--set NAME=PATH"):
+    with pytest.raises(SpecError, match=r"missing: data 'digits' at no/such/folder.*--set NAME=PATH"):
         run_toy(toy(data__0__spec="no/such/folder"), tmp_path)
     assert not (tmp_path / "cache").exists()
 

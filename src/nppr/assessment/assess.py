@@ -111,8 +111,8 @@ def assess(
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
     if rare_calls is not None and not followed:
         raise SpecError(
-            "`rare` must come with noise whose numbers splitting can move, such as uniform, nppr or"
-            f" bound, got {', '.join(source.name for source in chosen)}."
+            "`rare` must be given with noise that splitting can follow, such as uniform, nppr or bound,"
+            f" got {', '.join(source.name for source in chosen)}."
         )
     search = (search or SearchSettings()) if searched else None
     setup = prepare_run(

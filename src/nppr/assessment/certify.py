@@ -134,7 +134,7 @@ def certify(
             progress(Progress(source.name, test.draws, test.draws + left, test.correct))
         waiting = any(each.verdict is Verdict.UNDECIDED for each in tests)
         if verdict is not Verdict.UNDECIDED and not waiting:
-            why = "the evidence is enough"
+            why = "the evidence is sufficient"
             break
         if used >= calls:
             why = f"{used:,} calls were used"

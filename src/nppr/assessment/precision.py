@@ -230,9 +230,9 @@ class Growth:
         name, widest = max(self.need.widths.items(), key=lambda item: item[1].half_width)
         inputs, draws = self.rounds[-1]
         return (
-            f"the interval of {name} has a half-width of {100 * widest.half_width:.2f} points after"
-            f" {inputs:,} inputs of {draws} draws, and no more inputs are available;"
-            f" ±{100 * self.precision:g} points would take about {self.need.inputs:,} inputs,"
+            f"the interval of {name} has a half-width of {100 * widest.half_width:.2f} percentage"
+            f" points after {inputs:,} inputs with {draws} draws each, and no more inputs are"
+            f" available; ±{100 * self.precision:g} would take about {self.need.inputs:,} inputs,"
             f" {self.need.inputs * (draws + 1):,} calls per source"
         )
 
@@ -242,7 +242,7 @@ def grow(session: Session, sources: Sequence[Source], *, search_failed: bool = F
     drawn = [source for source in sources if source.metric in DRAWN]
     if not drawn and not search_failed:
         raise SpecError(
-            "`precision` must come with a source that draws, got none. Example: --sources uniform"
+            "`precision` must be given with a source that draws, got none. Example: --sources uniform"
         )
     growth = Growth(session)
     continues = True

@@ -195,7 +195,7 @@ class FrozenClassifier:
             where = f"layer {layer!r} did not run" if layer else "it has no linear layer that runs"
             raise ClassifierError(
                 f"`features` must be found in the model, but in {self.classifier.name!r} {where} on"
-                " whole inputs. Name a layer with --features, or take another model with"
+                " the whole batch. Name a layer with --features, or another model with"
                 " --feature-model."
             )
         return seen[-1].flatten(1), logits
@@ -268,7 +268,7 @@ def check_finite(logits: Tensor, name: str) -> None:
     """Raise `ClassifierError` on NaN or infinite logits."""
     if not bool(torch.isfinite(logits).all()):
         raise ClassifierError(
-            f"`model` must return finite logits, got NaN or Inf from {name!r}."
+            f"`model` must return finite logits, got NaN or infinite ones from {name!r}."
             " Check the weights and the normalisation."
         )
 

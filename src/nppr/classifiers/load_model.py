@@ -143,7 +143,7 @@ def _with_weights(found: LoadedModel, path: str | Path | None, name: str) -> Loa
     if path is None:
         return found
     if not isinstance(found.model, nn.Module):
-        raise WeightsError(f"`weights` must be left out: {name!r} is not a module to load into.")
+        raise WeightsError(f"`weights` must be left out: {name!r} is not an nn.Module.")
     weights = read_weights(path)
     load_into(found.model, weights)
     mean, std = weights.numbers("mean") or found.mean, weights.numbers("std") or found.std

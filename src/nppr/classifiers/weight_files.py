@@ -83,7 +83,9 @@ def read_weights(path: str | Path) -> Weights:
         weights = _read_pickle(path, zipped=start == ZIP_MAGIC)
     for name, tensor in weights.tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise WeightsError(f"`weights` must be finite, got NaN or Inf in {name!r} of {path}.")
+            raise WeightsError(
+                f"`weights` must be finite, got NaN or infinite ones in {name!r} of {path}."
+            )
     return weights
 
 

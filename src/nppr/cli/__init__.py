@@ -73,7 +73,7 @@ def _nppr(
         bool, typer.Option("--version", help="Show the version and exit.", metavar="")
     ] = False,
 ) -> None:
-    """How badly can unknown noise hurt a classifier, and what can you rely on at least?"""
+    """How badly can unknown noise hurt a classifier, and what robustness can you rely on?"""
     if show_version:
         console.out.print(f"nppr {version('nppr')}")
         raise typer.Exit
@@ -89,7 +89,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
                 raise KeyboardInterrupt  # no waiting for other ranks
     except KeyboardInterrupt:
         way = CONTINUED_BY.get(given[0])
-        console.show_error("interrupted" + (f"; what is finished is kept, {way}" if way else ""))
+        console.show_error("interrupted" + (f"; what is finished is kept: {way}" if way else ""))
         return INTERRUPTED
     except NpprError as error:
         console.show_error(str(error))

@@ -33,15 +33,15 @@ class CertifyOptions(NoisyRunOptions, FeatureModelOptions):
     source: str = option(
         "uniform", "One source, as in --sources of assess; nppr with --distribution."
     )
-    at_least: float = option(0.9, "The robustness in question.")
+    at_least: float = option(0.9, "Robustness to test for.")
     confidence: float = option(0.95, "Confidence of the verdict.")
     about: str = option(
         "population",
-        "population: each input is used once. test-set: inputs are drawn with replacement, so that the"
-        " draws do not run out.",
+        "population: each input is used once. test-set: inputs are drawn with replacement, so draws"
+        " do not run out.",
     )
-    calls: int = option(100_000, "Images to classify at most.")
-    per_class: bool = option(False, "A verdict for every class too.")
+    calls: int = option(100_000, "Classify at most this many images.")
+    per_class: bool = option(False, "Also give a verdict for every class.")
     distribution: Path | None = DISTRIBUTION_OPTION
     quiet: bool = option(False, "Show no progress.")
     as_json: bool = JSON_OPTION
@@ -49,12 +49,12 @@ class CertifyOptions(NoisyRunOptions, FeatureModelOptions):
 
 @command("""
     nppr certify --source uniform --at-least 0.9
-        is robustness at least 90 %? Draws until that is decided
+        is robustness at least 90 %? Draw until that is decided
     nppr certify --source nppr --distribution runs/label --at-least 0.8
-        the same under noise that nppr fit has learned
+        the same under noise learned by nppr fit
 """)
 def certify(options: CertifyOptions) -> None:
-    """Decide whether robustness is at least a given value; draw no longer than that takes.
+    """Decide whether robustness is at least a given value, with no more draws than that takes.
 
     Exit codes: 0 holds, 1 violated, 3 undecided.
     """
@@ -71,7 +71,7 @@ def certify(options: CertifyOptions) -> None:
         )
     if source == NPPR and folder is None:
         raise SpecError(
-            "`distribution` must be given with --source nppr: the folder that nppr fit has written."
+            "`distribution` must be given with --source nppr: the folder written by nppr fit."
             " Example: --distribution runs/fit"
         )
     require_sources(source)
@@ -130,7 +130,7 @@ class DoctorOptions(RunOptions):
         can the numbers of this model on these data be trusted?
 """)
 def doctor(options: DoctorOptions) -> None:
-    """Check a classifier and its data before anything is measured: warnings and a grade, A to D.
+    """Check a classifier and its data before measuring robustness: warnings and a grade, A to D.
 
     Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
     docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade.

@@ -43,7 +43,7 @@ class AssessOptions(SourcesOptions, SearchOptions):
 
     only_merged: bool = option(
         False,
-        "Report AR over all sources together and not for each attack: broken inputs are not attacked"
+        "Report AR over all sources together instead of for each attack; broken inputs are not attacked"
         " again.",
         Panel.STATISTICS,
     )
@@ -126,19 +126,19 @@ def fit(options: FitOptions) -> None:
 @command("""
     nppr fit --dependency label --out runs/label
     nppr evaluate --distribution runs/label --eps 0.05
-        learn the noise once, measure it at another radius or classifier
+        learn the noise once, measure it at another radius
     nppr evaluate --distribution runs/label --rare --rare-calls 500000
         failures rarer than one in the number of draws
 """)
 def evaluate(options: SourcesOptions) -> None:
-    """Measure noise that nppr fit has written, at this or another radius or classifier.
+    """Measure noise written by nppr fit, also at another radius or on another classifier.
 
     Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
-    as a table. --sources adds others; by default there are none.
+    as a table. The radius is that of the fit unless --eps is given. --sources adds other sources.
     """
     if options.distribution is None:
         raise SpecError(
-            "`distribution` must be given: the folder that nppr fit has written."
+            "`distribution` must be given: the folder written by nppr fit."
             " Example: --distribution runs/fit"
         )
     _show(options, *_measure(options, options.sources or "", None, options.distribution))
@@ -180,7 +180,7 @@ class BoundOptions(MeasureOptions):
         lower bounds under all noise of density up to c times Uniform noise
 """)
 def bound(options: BoundOptions) -> None:
-    """Bound robustness from below, under all noise of density at most c times a reference.
+    """Bound robustness from below under all noise of density at most c times a reference's.
 
     The noise may depend on the input or not. Writes the same run folder as assess.
     """

@@ -23,7 +23,7 @@ FORMATS = ("html", "md", "csv", "latex", "json", "parquet")
 class ReportOptions(Options):
     """Options of `nppr report`."""
 
-    run: Path = option(..., "The folder that nppr assess --out has written.", flag="RUN")
+    run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
     out: Path | None = option(
         None,
         "File to write. Default: report.html or per_input.parquet in RUN; tables are printed.",

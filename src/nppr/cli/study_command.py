@@ -31,7 +31,7 @@ class StudyOptions(Options):
 
     file: Path = option(..., "The study, a TOML file (docs/studies.md).", flag="FILE")
     plan: bool = option(False, "Print nodes, calls and the expected time, and run nothing.")
-    workers: int | None = option(None, "Processes on this machine. Default: one.")
+    workers: int | None = option(None, "Processes on this machine. Default: 1.")
     ray: str | None = option(
         None,
         "Run on the Ray cluster at this address (HOST:PORT or auto; extra ray). Without an address: a"
@@ -63,7 +63,7 @@ class StudyCommand(Command):
 @command(
     """
     nppr study studies/small/digits_main.toml --plan
-        what a grid of assessments would run; without --plan it runs
+        show what would run; leave --plan out to run it
     nppr study studies/small/digits_main.toml --workers 2
         in two processes; the same command continues after an interruption
     """,

@@ -258,7 +258,7 @@ def long_table(comparison: Comparison) -> Table:
             rows.append(facts | common | {"flags": " ".join(difference.flags)})
     columns = tuple(Column(name, name) for name in LONG)
     cells = tuple(tuple(Cell.of(row.get(name)) for name in LONG) for row in rows)
-    return Table("Values and differences, as shares", columns, cells)
+    return Table("Values and differences, as fractions", columns, cells)
 
 
 def _value_cell(result: Compared, standing: Standing) -> Cell:

@@ -194,7 +194,9 @@ def check_range(x: Tensor, split: str) -> None:
         return
     low, high = (float(bound) for bound in torch.aminmax(x))  # NaN anywhere makes both NaN
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise DataError(f"`images` must be finite, got NaN or Inf in the {split} split.")
+        raise DataError(
+            f"`images` must be finite, got NaN or infinite pixels in the {split} split."
+        )
     if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
         raise DataError(
             f"`images` must lie in [0, 1], got [{low:.4g}, {high:.4g}] in the {split} split."

@@ -4,7 +4,7 @@
 
 A  nothing that matters: no flags, or information only
 B  notes: the numbers hold, with a restriction
-C  a warning: some number is off in a known direction
+C  a warning: some number may be off in a known direction
 D  serious: some number does not mean what it states
 """
 
@@ -46,9 +46,9 @@ ONE_COMPONENT = _declare("one-component", _I,
 NEARLY_DETERMINISTIC = _declare("nearly-deterministic", _I,
     "the noise is one pattern per input, close to an attack; a floor requires randomness")
 ATTACK_PARTS = _declare("attack-parts", _I,
-    "these parts of AutoAttack need more classes; the others ran")
+    "these parts of AutoAttack need more classes; the other parts ran")
 _declare(UNRESOLVED, _I,
-    "too few draws to tell an input's own probability from 1 - gamma: prob_acc at that gamma"
+    "too few draws to distinguish an input's own probability from 1 - gamma: prob_acc at that gamma"
     " describes the draws, not the input")
 _declare(APPROXIMATE, _N,
     "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the approximate"
@@ -61,15 +61,15 @@ NO_FEATURES = _declare("no-features", _N,
     "the model shows no features, so the learned noise may depend on the label only; name a layer"
     " with --features or another model with --feature-model")
 NO_FIT_DATA = _declare("no-fit-data", _N,
-    "skipped: NPPR is fitted and chosen on other inputs than those evaluated, and the data have"
+    "skipped: NPPR is fitted and selected on inputs other than those evaluated, and the data have"
     " none")
 CLASS_IMBALANCE = _declare("class-imbalance", _N, "the numbers mostly describe the frequent classes")
-TRAIN_MODE = _declare("train-mode", _N, "it is measured in eval mode, in which a classifier is used")
+TRAIN_MODE = _declare("train-mode", _N, "the model is measured in eval mode, as it would be used")
 FEW_DRAWS = _declare("few-draws", _N,
     "fewer than 10 draws per input: the mean holds, but little is known about single inputs and"
     " rare failures")
 FEW_INPUTS = _declare("few-inputs", _N,
-    "with fewer than 30 a guaranteed interval may have a half-width of 19 points")
+    "with fewer than 30, a guaranteed interval may have a half-width of 19 percentage points")
 NOT_LOGITS = _declare("not-logits", _W,
     "attacks and searches climb a flat loss, so AR and NPPR may be too high; give the model without"
     " its last activation")
@@ -78,7 +78,7 @@ ZERO_GRADIENTS = _declare("zero-gradients", _W,
 NAN_GRADIENTS = _declare("nan-gradients", _W,
     "attacks and searches stop there, so AR and NPPR may be too high")
 EXPLODING_GRADIENTS = _declare("exploding-gradients", _W,
-    "steps along them are mostly rounding, so AR and NPPR may be too high")
+    "steps along such gradients are mostly rounding, so AR and NPPR may be too high")
 ATTACK_FAILS = _declare("attack-fails-at-huge-radius", _W,
     "an attack that may reach any image should break nearly all, so AR and NPPR may be too high")
 GRADIENT_MASKING = _declare("gradient-masking", _W,
@@ -91,7 +91,7 @@ NPPR_ABOVE_PARENT = _declare("nppr-above-parent", _W,
     "less noise was admitted there, so the search stopped early; read the lower number for both, or"
     " raise --fit-calls")
 OVERLAP = _declare("overlapping-splits", _S,
-    "an input that was fitted or chosen on reveals too much about itself; remove the copies")
+    "numbers on inputs that were also fitted or selected on are biased; remove the copies")
 OUT_OF_RANGE = _declare("inputs-out-of-range", _S,
     "pixels must lie in [0, 1]; give the normalisation as --mean and --std")
 LOOK_SCALED = _declare("inputs-look-scaled", _S,
@@ -121,7 +121,7 @@ def flag(name: str, found: str | None = None, source: str | None = None) -> Flag
     """The flag of this id: what was found, then what that means.
 
     >>> flag("train-mode", "2 layers are in training mode").message
-    '2 layers are in training mode: it is measured in eval mode, in which a classifier is used'
+    '2 layers are in training mode: the model is measured in eval mode, as it would be used'
     """
     meaning = MEANING[name]
     return Flag(id=name, source=source, message=f"{found}: {meaning}" if found else meaning)

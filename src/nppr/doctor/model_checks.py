@@ -119,7 +119,7 @@ def _check_balance(data: Data) -> Iterator[Flag]:
     missing = int((counts == 0).sum())
     if most >= LARGE_CLASS and most > IMBALANCE * others:
         name = data.class_names[largest]
-        found = f"{most:,} inputs of class {name!r}, {others:.1f} of another class on average"
+        found = f"{most:,} inputs of class {name!r}, {others:.1f} per other class on average"
         yield flag(CLASS_IMBALANCE, found)
     elif missing and counts.mean() >= INPUTS_PER_CLASS:
         yield flag(CLASS_IMBALANCE, f"{missing:,} of {data.classes:,} classes have no input")
@@ -259,7 +259,9 @@ def _check_attack(
     with torch.no_grad():
         survived = model.logits(found).argmax(1) == y
     if float(survived.float().mean()) > UNBROKEN_SHARE:
-        yield flag(ATTACK_FAILS, f"{_share(survived)} withstand {STEPS} steps of PGD of radius 1")
+        yield flag(
+            ATTACK_FAILS, f"{_share(survived)} withstand {STEPS} steps of PGD with linf radius 1"
+        )
 
 
 def _share(chosen: Tensor) -> str:

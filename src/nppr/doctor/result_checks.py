@@ -180,4 +180,4 @@ def _higher(first: Tally[Evaluate], second: Tally[Evaluate]) -> str | None:
         return None
     mean = float(difference.mean())
     error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    return f"{100 * mean:.1f} points" if mean > CRITICAL * error else None
+    return f"{100 * mean:.1f} percentage points" if mean > CRITICAL * error else None

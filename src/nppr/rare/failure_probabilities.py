@@ -152,7 +152,7 @@ def _particles(limit: int, floor: float, calls: int) -> int:
     """As many as reach the log p `floor` with `limit` calls."""
     if limit < FEWEST:
         raise SpecError(
-            f"`calls` must give each run of an input at least {FEWEST}, got {calls} in all, which is"
+            f"`calls` must give each run of an input at least {FEWEST}, got {calls} in total, which is"
             f" {max(limit, 0)} per run. Allow more calls, or follow fewer inputs."
         )
     return min(MOST, max(FEWEST, limit // calls_for(1, floor))) // MOVES * MOVES
@@ -299,6 +299,6 @@ def read_rare(path: Path, identity: str) -> Rare | None:
         return Rare(**arrays, status=status, **record)
     except (RecordError, KeyError, ValueError, TypeError) as error:
         raise RunFolderError(
-            f"`resume` must find whole files of this run, got {path}: {one_line(error)}."
+            f"`resume` must find complete files of this run, got {path}: {one_line(error)}."
             " Delete it to look for rare failures again."
         ) from error

@@ -137,7 +137,7 @@ def read_per_input(path: str | Path) -> PerInput:
             head = next(reader, [])
             if tuple(head) != COLUMNS:
                 raise ValueError(
-                    f"its head must be {','.join(COLUMNS)}, got {','.join(head)[:200]}"
+                    f"its header must be {','.join(COLUMNS)}, got {','.join(head)[:200]}"
                 )
             rows = [_row(number, row) for number, row in enumerate(reader, start=2)]
     except (OSError, ValueError, csv.Error) as error:

@@ -28,8 +28,8 @@ class Report(ReportRecord):
         """One line per input and source; a report that was read alone has none."""
         if self._per_input is None:
             raise RunFolderError(
-                "`per_input` must come with the report, this one was read without its folder."
-                " Read it with nppr.read_run(FOLDER).report"
+                "`per_input` must be read with the report, this one was read without its folder."
+                " Example: nppr.read_run(FOLDER).report"
             )
         return self._per_input
 

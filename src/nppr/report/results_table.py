@@ -35,10 +35,10 @@ _NAMES = {metric: metric.value for metric in Metric} | {Metric.CORRUPTION: "corr
 _LEGEND = {
     Metric.PR: "fraction of correct draws, mean over the clean-correct inputs",
     Metric.NPPR: "PR under the worst noise found in the admissible set: an upper bound",
-    Metric.AR: "fraction of the clean-correct inputs that nothing broke: an upper bound",
-    Metric.CORRUPTION: "fraction of the clean-correct inputs that stay correct; no budget",
-    Metric.BOUND: "lower bound, noise of density up to c times {reference}; test set",
-    Metric.STRESS: "(E loss^q)^(1/q) under Uniform noise: a loss; / clean: by the clean loss",
+    Metric.AR: "fraction of clean-correct inputs that nothing broke: an upper bound",
+    Metric.CORRUPTION: "fraction of clean-correct inputs that stay correct; no budget",
+    Metric.BOUND: "lower bound, density up to c times {reference}; test set",
+    Metric.STRESS: "loss (E l^q)^(1/q) under Uniform noise; / clean: over the clean loss",
 }
 
 
@@ -305,13 +305,12 @@ def _rare_notes(report: ReportRecord) -> list[str]:
         )
         if entry.unbroken > entry.followed:
             line += f"; the other {entry.unbroken - entry.followed:,} count as never failing"
-        line += f"; no failure probability above {entry.largest:.1e}"
+        line += f"; largest estimate of those followed {entry.largest:.1e}"
         for row in report.results:
             if row.method == SPLITTING and row.name == entry.source and row.value is not None:
                 bound = "at most " if row.direction is Direction.UPPER_BOUND else ""
-                line += (
-                    f"; with them {row.metric.value} {bound}{100 * row.value:.3f} %, {row.claim}"
-                )
+                line += f"; with splitting {row.metric.value} {bound}{100 * row.value:.3f} %"
+                line += f", {row.claim}"
         lines.append(line)
     if names := not_followed(report):
         lines.append(f"splitting did not follow: {', '.join(names)}")
@@ -338,12 +337,21 @@ def _radius_notes(report: ReportRecord) -> list[str]:
     for radius, rows in report.at_other_radii():
         firsts: dict[tuple[str, Metric], str] = {}
         for row in rows:
-            value = "failed" if row.value is None else f"{percent(row.value)} %"
-            firsts.setdefault((row.name, row.metric), f"{row.name} {value}")
+            firsts.setdefault((row.name, row.metric), f"{row.name} {_value_text(row)}")
         lines.append(f"at radius {radius_text(report, radius)}: {', '.join(firsts.values())}")
     if lines and report.distributions:
         lines.append("learned noise is scaled to these radii, not searched for again")
     return lines
+
+
+def _value_text(row: Result) -> str:
+    """A number in words: a bound with its direction, a loss without %."""
+    if row.value is None:
+        return "failed"
+    if row.metric is Metric.STRESS:
+        return f"loss {row.value:.3g}"
+    words = {Direction.UPPER_BOUND: "at most ", Direction.LOWER_BOUND: "at least "}
+    return f"{words.get(row.direction, '')}{percent(row.value)} %"
 
 
 def radius_text(report: ReportRecord, radius: float) -> str:

@@ -94,7 +94,7 @@ def _check_version(text: str, version: int, name: str, path: Path) -> None:
     if found.schema_version != version:
         raise RunFolderError(
             f"`{name}` must have schema version {version}, got {found.schema_version!r:.80}: {path} was"
-            f" written by nppr {found.nppr_version!s:.80}. Repeat the run's command to write it anew."
+            f" written by nppr {found.nppr_version!s:.80}. Repeat its command in a new folder."
         )
 
 
@@ -102,7 +102,8 @@ def _fault(first: Any, name: str, path: Path) -> str:
     """The first error of pydantic as one line; a union adds names of its own to the place."""
     if first["type"] == "json_invalid":
         return (
-            f"`{name}` must be a whole file, {path} is cut off or edited: {first['msg']}. {_AGAIN}"
+            f"`{name}` must be a complete file, {path} is cut off or edited: {first['msg']}."
+            f" {_AGAIN}"
         )
     field = ".".join(str(part) for part in first["loc"])
     got = f", got {first['input']!r:.80}" if first["type"] != "missing" else ""

@@ -178,7 +178,7 @@ def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 def unreadable_stage(path: Path, error: Exception) -> RunFolderError:
     """The error for a file of a stage that cannot be continued from."""
     return RunFolderError(
-        f"`resume` must find whole files, got {path}, which cannot be read: {one_line(error)}."
+        f"`resume` must find complete files, got {path}, which cannot be read: {one_line(error)}."
         " Delete it to fit that stage again."
     )
 
@@ -228,7 +228,7 @@ def _take_step(
             smaller = fitting.classifier.micro_batch // 2
             if not is_out_of_memory(error) or not smaller:
                 raise
-            logger.warning("out of memory: going on with a micro-batch of %d", smaller)
+            logger.warning("out of memory: continuing with a micro-batch of %d", smaller)
             fitting = replace(fitting, classifier=replace(fitting.classifier, micro_batch=smaller))
     norm = float(nn.utils.clip_grad_norm_(state.distribution.parameters(), recipe.clip or math.inf))
     if not (math.isfinite(loss) and math.isfinite(norm)):

@@ -92,7 +92,7 @@ class Corruption(Source, ABC):
         if x.shape[1] not in (1, 3):
             raise DataError(
                 f"`x` must have 1 or 3 channels for source {self.kind!r}, got {x.shape[1]}."
-                " Leave the source out, or give gray or RGB images."
+                " Leave the source out, or give grey or RGB images."
             )
 
 

@@ -221,8 +221,8 @@ def require_readable(
     check_confidence(confidence)
     if not len(counted):
         raise SpecError(
-            "`inputs` must hold at least one input that is classified correctly without noise,"
-            " got none. Check the classifier, its normalisation and the labels."
+            "`inputs` must hold at least one clean-correct input, got none. Check the classifier, its"
+            " normalisation and the labels."
         )
 
 

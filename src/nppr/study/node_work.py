@@ -90,7 +90,7 @@ def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
     except RunFolderError as error:
         if not resumes or is_full_disk(error):
             raise
-        note = f"{node.label}: what an earlier run left was damaged; begun again"
+        note = f"{node.label}: the state left by an earlier run was damaged; started again"
         cache.clear(node)
         files = _work(node, cache)
     seconds = round(time.perf_counter() - start, 3)

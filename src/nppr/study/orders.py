@@ -73,7 +73,7 @@ class Orders:
         return (
             f"{len(self.pairs)} nested pairs ({', '.join(kinds)}): {self.wrong} in the wrong order"
             f" (paired one-sided 95 % test, Holm over all pairs); {self.raw} raw differences above"
-            f" 0.1 point, the largest {max(pair.points for pair in self.pairs):.2f} points"
+            f" 0.1 percentage points, the largest {max(pair.points for pair in self.pairs):.2f}"
             + apart
             * self.apart
         )

@@ -230,7 +230,7 @@ class _Planner:
         for target in targets:
             if self.models[target].data != self.models[name].data:
                 raise SpecError(
-                    f"`targets` must have the data of what is fitted on, got {target!r} for {name!r}."
+                    f"`targets` must have the data of {name!r}, which is fitted on, got {target!r}."
                     " Give each data set a grid of its own."
                 )
         return list(dict.fromkeys(targets))

@@ -149,7 +149,7 @@ def load_source(source: DataSource) -> Data:
         seed=entry.seed,
     )
     if source.identity not in (None, _identity_of(data)):
-        raise DataError(f"`data` must stay as they were, {entry.spec} {CHANGED}")
+        raise DataError(f"`data` must not change, {entry.spec} {CHANGED}")
     return data
 
 
@@ -199,7 +199,7 @@ def _load(source: ClassifierSource, data: DataSource, weights: str | None) -> Cl
     loaded, _ = load_models(options, load_source(data))
     for path, digest in source.digests:
         if file_digest(Path(path)) != digest:
-            raise ClassifierError(f"`classifiers` must stay as they were, {path} {CHANGED}")
+            raise ClassifierError(f"`classifiers` must not change, {path} {CHANGED}")
     if source.fingerprint not in (None, loaded.fingerprint()):
         raise ClassifierError(
             f"`classifiers` must have the same weights each time, those of {options.model} {CHANGED}"

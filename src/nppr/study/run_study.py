@@ -63,8 +63,8 @@ def require_present(graph: Graph) -> None:
         rest = len(graph.missing) - MOST_NAMED
         more = f"; and {rest} more" if rest > 0 else ""
         raise SpecError(
-            f"`study` must find its classifiers and data, {len(graph.missing)} are missing: put"
-            f" {shown}{more}. Other places: --set NAME=PATH for a name in [paths]; weights come from:"
+            f"`study` must find its classifiers and data, missing:"
+            f" {shown}{more}. Change a place in [paths] with --set NAME=PATH; train weights with:"
             " nppr train MODEL --data DATA --out FILE"
         )
 

@@ -167,5 +167,5 @@ def _outcome_of(future: Future[Outcome]) -> Outcome:
     try:
         return future.result()
     except Exception as error:
-        lost = f"its process was lost {MOST_ATTEMPTS} times, perhaps for want of memory"
+        lost = f"its process was lost {MOST_ATTEMPTS} times, perhaps because memory ran out"
         return Outcome(error=f"{lost}: {one_line(error)}")

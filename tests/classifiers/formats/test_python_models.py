@@ -80,7 +80,7 @@ def test_weights_go_into_a_module(file: Path, tmp_path: Path) -> None:
     classifier = load_classifier(f"{file}:make", weights=tmp_path / "w.safetensors")
     x = torch.rand(2, 1, 8, 8)
     assert torch.equal(classifier.forward(x), network(x - 0.25))
-    with pytest.raises(WeightsError, match="not a module to load into"):
+    with pytest.raises(WeightsError, match=r"is not an nn\.Module"):
         load_classifier(f"{file}:function", weights=tmp_path / "w.safetensors")
 
 
@@ -91,7 +91,7 @@ def test_weights_go_into_a_module(file: Path, tmp_path: Path) -> None:
         ("number", "got int"),
         ("quits", "raised SystemExit"),
         ("constant", "'constant' is not one"),
-        ("mak", "There are: Net, broken, function, make"),
+        ("mak", "Found: Net, broken, function, make"),
     ],
 )
 def test_bad_callables_are_named(file: Path, name: str, message: str) -> None:

@@ -64,7 +64,7 @@ def test_rare_failures_are_reported_without_contradiction() -> None:
     assert "1 of the 9 inputs without a failing draw: 0 were found to fail" in text
     assert "1 fail too rarely to be found, 0 ran out of calls" in text
     assert "the other 8 count as never failing" in text
-    assert "no failure probability is above 4.4e-07" in text
+    assert "no estimated failure probability is above 4.4e-07" in text
     assert "no calls were left: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5." in text
 
 

@@ -44,6 +44,6 @@ class FixedInputModel:
         ):
             text = ", ".join("any" if size is None else str(size) for size in self.shape)
             raise ClassifierError(
-                f"`model` takes images of shape ({text}), got {given}."
+                f"`model` must be given images of shape ({text}), got {given}."
                 " Resize the data or export the model again."
             )

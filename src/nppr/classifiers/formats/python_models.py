@@ -72,6 +72,6 @@ def _attribute(module: ModuleType, name: str, spec: str) -> Any:
         public = [key for key in names if not key.startswith("_")]
         raise ClassifierError(
             f"`model` {spec!r} must name a callable, {name!r} is not one."
-            f" There are: {', '.join(public[:10]) or 'none'}."
+            f" Found: {', '.join(public[:10]) or 'none'}."
         )
     return found

@@ -238,7 +238,7 @@ class _Training:
         tensors = self.module.state_dict()
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise self._diverged(f"NaN or Inf in {name!r}")
+                raise self._diverged(f"NaN or infinite weights in {name!r}")
         memory = add_prefix("optimiser/", optimiser_tensors(self.optimiser))
         with self.outputs.writing():
             Checkpoint(

@@ -72,8 +72,8 @@ def history(subject: Subject) -> Drawn | None:
         id="history",
         title="The search, stage by stage",
         alt=f"Loss and fraction of correct draws over {edges[-1]} steps. {'; '.join(parts)}.",
-        caption="Each stage starts from the one it contains; shading marks every other stage. Values"
-        " are those of relaxed draws on the fit split, not the reported ones.",
+        caption="A stage starts from the solution of an earlier one; shading marks every other stage."
+        " Values are those of relaxed draws on the fit split, not the reported ones.",
         figure=figure,
     )
 
