@@ -135,7 +135,7 @@ def show_report(report: ReportRecord, path: Path) -> None:
     print_line(str(path))
 
 
-def show_learned(learned: Sequence[LearnedNoise]) -> None:
+def show_learned(learned: Sequence[LearnedNoise], folder: Path) -> None:
     """What a search chose for each floor, and how random it is."""
     for each in learned:
         made, search = each.record, each.record.search
@@ -144,7 +144,7 @@ def show_learned(learned: Sequence[LearnedNoise]) -> None:
             f"{made.name}: {chosen}realised std {made.diagnostics.realised_std:.3f} of the radius,"
             f" {search.fit_calls:,} calls to fit, {search.forward_calls:,} to choose"
         )
-    print_line("Measure with: nppr evaluate --distribution FOLDER")
+    print_line(f"Measure with: nppr evaluate --distribution {folder}")
 
 
 def print_line(text: str) -> None:

@@ -88,7 +88,7 @@ def test_input_does_not_lie_inside_the_papers_joint() -> None:
 def test_pairs_are_tested_where_they_were_fitted() -> None:
     orders = compared(everything(), radius="0.2")
     assert not orders.pairs
-    assert orders.summary() == "no nested pairs"
+    assert orders.summary() == "no nested families, so no order to check"
 
 
 def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, object]]:

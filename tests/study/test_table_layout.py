@@ -95,6 +95,14 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
     assert "Paper: a table." in exported.caption
 
 
+def test_a_table_without_title_states_what_its_numbers_are() -> None:
+    caption = table({"columns": [{}]}, [record(0.5, classifier="a")]).as_table().caption
+    assert "accuracy under the source over all inputs / clean accuracy; fractions in %" in caption
+    assert "not over inputs" in caption
+    titled = table({"columns": [{}], "title": "Mine."}, [record(0.5, classifier="a")]).as_table()
+    assert titled.caption == "Mine."
+
+
 def test_shares_stay_shares_where_percent_is_off() -> None:
     ((entry,),) = table({"columns": [{}], "percent": False}, [record(0.5, classifier="a")]).entries
     assert entry.mean == 0.5

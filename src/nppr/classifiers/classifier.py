@@ -251,7 +251,7 @@ def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
             raise ClassifierError(
                 f"`model` must return one logit per class, expected {classes} classes, got"
                 f" {logits.shape[1]}. Check the model and its weights; for labels that do not show"
-                " all classes, give nppr.from_arrays(images, labels, classes=...)."
+                " all classes, give --classes, or `classes` to nppr.from_arrays."
             )
         check_finite(logits, classifier.name)
         needs_two = False

@@ -119,7 +119,7 @@ def fit(options: FitOptions) -> None:
             on_search=on_search,
         )
     if not options.quiet:
-        console.show_learned(found)
+        console.show_learned(found, folder)
     console.print_line(str(folder / "distributions"))
 
 

@@ -233,7 +233,8 @@ def differences_table(comparison: Comparison) -> Table:
     names = ", ".join(titled(comparison, at) for at in range(len(comparison.entries)))
     caption = (
         f"Differences in percentage points ({level} intervals over inputs) of {names}. Separated: 0 is"
-        " outside the interval at the confidence of all pairs of a metric and source together."
+        " outside the interval, or outside the guaranteed one where the interval is marked *, at the"
+        " confidence of all pairs of a metric and source together."
     )
     return Table(caption, columns, tuple(rows))
 

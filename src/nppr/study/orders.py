@@ -64,7 +64,7 @@ class Orders:
     def summary(self) -> str:
         """One sentence."""
         if not self.pairs:
-            return "no nested pairs"
+            return "no nested families, so no order to check"
         kinds = [
             f"{sum(pair.kind == kind for pair in self.pairs)} of {kind}"
             for kind in ("dependency", "components")

@@ -79,18 +79,26 @@ class Value:
     """What a table can show.
 
     It is `of` a measurement, a fit, or the clean answers of a classifier; a `fraction` is shown in
-    percent, and of a `seeded` value the standard deviation over evaluation seeds is shown.
+    percent, and of a `seeded` value the standard deviation over evaluation seeds is shown. `meaning`
+    is for the caption of a table without a title.
     """
 
     of: Literal["measure", "fit", "clean"] = "measure"
     fraction: bool = False
     seeded: bool = False
+    meaning: str = ""
 
 
 VALUES = {
     "accuracy": Value("clean", fraction=True),
-    "normalised": Value(fraction=True, seeded=True),
-    "robustness": Value(fraction=True, seeded=True),
+    "normalised": Value(
+        fraction=True,
+        seeded=True,
+        meaning="accuracy under the source over all inputs / clean accuracy",
+    ),
+    "robustness": Value(
+        fraction=True, seeded=True, meaning="PR, NPPR or AR over the clean-correct inputs"
+    ),
     "stress": Value(seeded=True),
     "normalised_stress": Value(seeded=True),
     "entropy_ratio": Value("fit", fraction=True),

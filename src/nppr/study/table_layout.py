@@ -100,9 +100,19 @@ class StudyTable:
         rows = tuple(
             (*map(Cell.of, label), *self._cells(number)) for number, label in enumerate(self.labels)
         )
-        title = self.entry.title or self.entry.name
+        title = self.entry.title or self._described()
         paper = f" Paper: {self.entry.paper.citation}" if self.entry.paper else ""
         return Table(title + paper, tuple(columns), rows)
+
+    def _described(self) -> str:
+        """The name, and what its numbers are."""
+        kinds = [header.kind for header in self.headers]
+        parts = list(dict.fromkeys(kind.meaning for kind in kinds if kind.meaning))
+        if self.entry.percent and any(kind.fraction for kind in kinds):
+            parts.append("fractions in %")
+        if any(kind.seeded for kind in kinds):
+            parts.append("± is the standard deviation over evaluation seeds, not over inputs")
+        return f"{self.entry.name}: {'; '.join(parts)}." if parts else self.entry.name
 
     def _cells(self, row: int) -> Iterator[Cell]:
         decimals = self.entry.decimals
