@@ -408,8 +408,8 @@ class SearchOptions(FamilyOptions):
     loss: str = option(Recipe.loss, f"Loss of the search: {' or '.join(LOSSES)}.", Panel.SEARCH)
     fit_calls: int | None = option(
         None,
-        "Budget of a search: forward and backward passes of one image. Each further floor takes more;"
-        " fewer leave a higher NPPR, which only looks safer."
+        "Budget of a search: forward and backward passes of one image. Each further floor takes more."
+        " Fewer passes leave NPPR higher, not the classifier safer."
         f" Default: {SearchSettings.calls:,}; 50 epochs with --preset paper.",
         Panel.SEARCH,
     )
