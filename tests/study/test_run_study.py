@@ -335,7 +335,9 @@ def test_a_full_disk_stops_with_one_line_and_resumes(
 
 
 def test_absent_data_are_said_before_anything_runs(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"missing: data 'digits' at no/such/folder.*--set NAME=PATH"):
+    with pytest.raises(
+        SpecError, match=r"missing: data 'digits' at no/such/folder.*--set NAME=PATH"
+    ):
         run_toy(toy(data__0__spec="no/such/folder"), tmp_path)
     assert not (tmp_path / "cache").exists()
 
