@@ -127,7 +127,7 @@ def _sources_help() -> str:
             "nppr: the worst noise found by a search (panels Noise and Search).",
             *listed,
             f"Presets: {', '.join(presets)}. all: every source.",
-            f"Default: {default_sources()}.",
+            f"Default of assess: {default_sources()}.",
         ]
     )
 

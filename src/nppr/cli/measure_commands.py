@@ -134,7 +134,8 @@ def evaluate(options: SourcesOptions) -> None:
     """Measure noise written by nppr fit, also at another radius or on another classifier.
 
     Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
-    as a table. The radius is that of the fit unless --eps is given. --sources adds other sources.
+    as a table. The radius is that of the fit unless --eps is given. --sources adds others; by default
+    there are none.
     """
     if options.distribution is None:
         raise SpecError(

@@ -351,7 +351,8 @@ def _value_text(row: Result) -> str:
     if row.metric is Metric.STRESS:
         return f"loss {row.value:.3g}"
     words = {Direction.UPPER_BOUND: "at most ", Direction.LOWER_BOUND: "at least "}
-    return f"{words.get(row.direction or Direction.ESTIMATE, '')}{percent(row.value)} %"
+    bound = words.get(row.direction, "") if row.direction else ""
+    return f"{bound}{percent(row.value)} %"
 
 
 def radius_text(report: ReportRecord, radius: float) -> str:
