@@ -17,12 +17,12 @@ test: $(READY_TO_DEVELOP)
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile
 
-# The tests that start no processes, browser, Ray or simulations: about a minute on two cores.
+# Without the tests that start processes, a browser, Ray, simulations or whole runs: a minute on two cores.
 quick: $(READY_TO_DEVELOP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m "not slow"
 
 bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py

@@ -156,6 +156,7 @@ def test_rounding_is_no_breach_of_a_tiny_budget(spec: str, budget: Budget) -> No
     budget.require(perturbations(source, list(range(12))), spec)
 
 
+@pytest.mark.slow
 @sources
 def test_the_seed_decides(source: Source) -> None:
     rows = list(range(6))
@@ -174,6 +175,7 @@ def test_an_input_does_not_see_its_batch(source: Source) -> None:
     assert torch.allclose(together[1], alone[0], atol=1e-6)
 
 
+@pytest.mark.slow
 @sources
 def test_counts_do_not_depend_on_the_batch_size(
     source: Source, monkeypatch: pytest.MonkeyPatch

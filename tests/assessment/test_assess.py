@@ -18,6 +18,8 @@ from nppr.search.search_settings import default_settings
 from nppr.sources import Source
 from nppr.tally import Metric
 
+pytestmark = pytest.mark.slow
+
 BUDGET = nppr.Budget.linf(0.1)
 SMALL = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
 FEW: dict[str, Any] = {"inputs": 30, "draws": 20, "fit_inputs": 64, "select_inputs": 40}

@@ -268,6 +268,7 @@ def test_attacks_and_corruptions_get_verdicts_too() -> None:
     assert certify(JPEG(severity=1), model, images, 0.9).verdict is Verdict.HOLDS
 
 
+@pytest.mark.slow
 def test_learned_noise_gets_a_verdict() -> None:
     search = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
     images = torch.rand(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))

@@ -14,6 +14,8 @@ from nppr.noise.family import Dependency, Family
 from nppr.search.fitting import FitProgress
 from nppr.search.search_settings import default_settings
 
+pytestmark = pytest.mark.slow
+
 SMALL = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
 BUDGET = Budget.linf(0.1)
 

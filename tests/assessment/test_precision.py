@@ -21,6 +21,8 @@ from nppr.doctor.flags import PRECISION
 from nppr.errors import SpecError
 from nppr.tally import BoolArray, Evaluate, FloatArray, IntArray, Metric, Progress, Tally
 
+pytestmark = pytest.mark.slow
+
 FIRST = Round(256, 16)
 Z = float(norm.ppf(0.975))
 
@@ -97,7 +99,6 @@ def test_a_mean_of_one_does_not_look_exact() -> None:
     assert need.widths["a"].half_width > 0.01
 
 
-@pytest.mark.slow
 def test_the_wanted_width_is_reached_and_holds_the_truth() -> None:
     """The whole procedure on simulated inputs: coverage of the interval it ends with."""
     rng = np.random.default_rng(0)

@@ -25,6 +25,8 @@ from nppr.sources import Source, Uniform, parse_sources
 from nppr.sources.custom import CustomNoise
 from nppr.tally import Metric
 
+pytestmark = pytest.mark.slow
+
 BUDGET = Budget.linf(0.2)
 
 

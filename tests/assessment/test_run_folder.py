@@ -195,6 +195,7 @@ def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_file_of_a_run_is_listed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     search = default_settings(calls=512, inputs=32, floors=(0.0,))

@@ -12,6 +12,8 @@ from nppr.cli import run
 
 from .conftest import Refused
 
+pytestmark = pytest.mark.slow
+
 CERTIFY = ["certify", "--inputs", "150", "--batch-size", "64"]
 
 

@@ -20,6 +20,8 @@ from nppr.sources import Bound, Uniform
 
 from .conftest import Refused
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["--no-page", "--inputs", "30", "--draws", "8"]
 ASSESS = ["assess", *QUICK, "--sources", "uniform,pgd:steps=2"]
 FIT = ["--components", "2", "--fit-calls", "600", "--fit-inputs", "64", "--select-inputs", "20"]
@@ -362,7 +364,6 @@ def test_bad_input_is_one_clear_line(words: str, tmp_path: Path, refused: Refuse
     assert words.startswith("fit") or not (tmp_path / "runs").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_run_is_resumed_to_the_same_report(
     sent: signal.Signals, refused: Refused
@@ -389,7 +390,6 @@ def test_an_interrupted_run_is_resumed_to_the_same_report(
     assert Path("cut/per_input.csv").read_bytes() == Path("whole/per_input.csv").read_bytes()
 
 
-@pytest.mark.slow
 def test_a_killed_search_resumes_to_the_same_bytes() -> None:
     words = ["fit", "--quiet", *FIT, "--fit-calls", "9000", "--floor", "0", "--out"]
     done = Path("killed/fit/0-independent.done.safetensors")

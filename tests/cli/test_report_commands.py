@@ -14,6 +14,8 @@ from nppr.cli import run
 
 from .conftest import Refused
 
+pytestmark = pytest.mark.slow
+
 FILES = ("report.json", "per_input.csv", "evidence.safetensors")
 
 

@@ -17,6 +17,8 @@ from nppr.cli import run
 
 from .conftest import Refused
 
+pytestmark = pytest.mark.slow
+
 STUDY = """
 name = "toy"
 data = [{ name = "digits", spec = "{place}", inputs = 20, fit_inputs = 60, select_inputs = 20 }]
@@ -170,7 +172,6 @@ def test_bad_options_are_one_line(
     assert message in refused(["study", str(file), *PLACE, *options])
 
 
-@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_is_one_line(file: Path, refused: Refused) -> None:
     pytest.importorskip("ray", reason="needs the extra ray: pip install 'nppr[ray]'")
     error = refused(["study", str(file), *PLACE, "--ray", "127.0.0.1:9"])
@@ -187,7 +188,6 @@ def test_a_missing_file(refused: Refused) -> None:
     assert "`study` must be a TOML file that can be read" in refused(["study", "no-such.toml"])
 
 
-@pytest.mark.slow
 def test_killed_at_random_moments_it_continues_and_nothing_finished_runs_twice(file: Path) -> None:
     file.write_text(STUDY.replace("seeds = [0, 1]", "seeds = [0]"))
     command = [sys.executable, "-m", "nppr", "study", str(file), "--quiet", *PLACE]

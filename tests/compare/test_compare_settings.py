@@ -268,6 +268,7 @@ def test_seeds_of_one_entry_are_one_search() -> None:
     assert "seed: 0, 1 in A, 0 in B" in other.incomparable
 
 
+@pytest.mark.slow
 def test_a_weaker_search_is_named_by_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_cut_file_is_always_an_error(tmp_path: Path, make: Maker) -> None:
         assert fails(spec), f"{length} of {len(content)} bytes were accepted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
 def test_a_flipped_bit_is_an_error_of_ours_or_data(tmp_path: Path, make: Maker) -> None:
     spec, file = make(tmp_path)

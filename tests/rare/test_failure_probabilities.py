@@ -38,6 +38,8 @@ from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, FloatArray, Progress, Tally
 
+pytestmark = pytest.mark.slow
+
 SIGMA = 0.01
 
 SOURCE = Gaussian(Budget.linf(0.5), 0.02)

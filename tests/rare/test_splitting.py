@@ -32,6 +32,8 @@ from nppr.rare.splitting import (
 )
 from nppr.sources import Gaussian, Laplace, Source, Uniform
 
+pytestmark = pytest.mark.slow
+
 
 def levels(limit: int = 10_000, floor: float = FLOOR) -> Levels:
     return Levels(floor, limit)

@@ -36,6 +36,8 @@ from nppr.search.search_settings import default_settings
 from nppr.sources.learned import Learned
 from nppr.tally import IntArray
 
+pytestmark = pytest.mark.slow
+
 SHAPE, CLASSES, FEATURES = (1, 5, 6), 4, 6
 BUDGET = Budget.linf("8/255")
 

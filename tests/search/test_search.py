@@ -40,6 +40,8 @@ from nppr.search.selection import Candidate, CleanInputs
 from nppr.sources import Uniform
 from nppr.tally import Fit
 
+pytestmark = pytest.mark.slow
+
 BUDGET, CPU = Budget.linf(0.1), torch.device("cpu")
 SHAPE, CLASSES, FEATURES = (1, 4, 4), 3, 5
 SMALL = default_settings(Family(Dependency.JOINT, components=2), calls=2048, inputs=64)

@@ -167,6 +167,7 @@ def test_a_classifier_that_is_never_correct_is_one_clear_error(
         find_clean_inputs(classifier, wrong, features=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dependency", [Dependency.INDEPENDENT, Dependency.LABEL])
 def test_the_mixture_by_its_table_is_the_mixture_as_a_whole(
     dependency: Dependency, judge: Judge

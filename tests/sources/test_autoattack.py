@@ -24,6 +24,8 @@ from nppr.measurement import measure
 from nppr.sources import PGD, AutoAttack, parse_sources
 from nppr.tally import Metric
 
+pytestmark = pytest.mark.slow
+
 DATA = load_data("digits").limit(inputs=20)
 RAN: list[str] = []
 
@@ -83,7 +85,6 @@ def ours(known: Classifier, budget: Budget, batch: int, seed: int, micro_batch: 
     return [int(right) for right in tally.correct]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("budget", [Budget.linf(0.08), Budget.l2(0.4)], ids=str)
 def test_it_is_pyautoattack_input_by_input(budget: Budget) -> None:
@@ -96,7 +97,6 @@ def test_it_is_pyautoattack_input_by_input(budget: Budget) -> None:
     assert RAN == ["apgd-ce", "apgd-t", "fab-t", "square"]
 
 
-@pytest.mark.slow
 def test_with_all_its_steps_it_is_pyautoattack_too() -> None:
     known = load_classifier("digits-cnn")
     expected = alone(known, Budget.linf(0.2), 8, seed=0).long().tolist()

@@ -21,6 +21,8 @@ from nppr.sources import PGD, Gaussian, Source
 from nppr.sources.custom import CustomAttack, CustomNoise
 from nppr.tally import Metric
 
+pytestmark = pytest.mark.slow
+
 BUDGET = Budget.linf(0.1)
 DATA = two_class_data()
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]

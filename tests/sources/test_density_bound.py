@@ -21,6 +21,8 @@ from nppr.sources import Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
 from nppr.statistics.density_ratio import at_least
 from nppr.tally import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
+pytestmark = pytest.mark.slow
+
 RADIUS = 0.2
 BUDGET = Budget.linf(RADIUS)
 EDGE = 0.5

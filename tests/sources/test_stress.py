@@ -157,6 +157,7 @@ def run(model: Callable[[Tensor], Tensor], store: FileStore | None) -> Tally[Eva
     return measure(Stress(BUDGET), ready, DATA.evaluate, draws=70, clean_correct=clean, store=store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 2, 40, 100])
 def test_sums_survive_an_interrupt(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -22,6 +22,8 @@ from nppr.sources import Universal
 from nppr.sources.universal import UniversalOn
 from nppr.tally import Evaluate, Fit, IntArray, Metric, Progress, Select
 
+pytestmark = pytest.mark.slow
+
 W = torch.tensor([1.0, -2.0, 0.5, 1.5]).view(1, 2, 2)
 
 

@@ -24,6 +24,8 @@ from nppr.statistics.density_ratio import (
 from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
 from nppr.tally import Claim, Direction, Evaluate, Fit, FloatArray, IntArray, Metric, Tally
 
+pytestmark = pytest.mark.slow
+
 RATIOS = (1.0, 2.0, 5.0, 10.0)
 
 Law = Callable[[np.random.Generator, int], FloatArray]

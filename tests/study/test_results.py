@@ -26,6 +26,7 @@ def page(folder: Path) -> str:
     return out.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_it_holds_tables_seeds_machine_and_orders(folder: Path) -> None:
     text = page(folder)
     assert "## A toy\n\n`studies/small/toy.toml`\n" in text

@@ -29,6 +29,8 @@ from nppr.study.run_study import run_study
 from nppr.study.study_file import DataEntry, study_from
 from study.toys import log_of, run_toy, texts_of, times_done, toy
 
+pytestmark = pytest.mark.slow
+
 TRAINED = {
     "name": "own",
     "model": "digits-cnn",

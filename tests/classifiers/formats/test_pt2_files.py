@@ -38,6 +38,7 @@ def digits_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(module, tmp_path_factory.mktemp("pt2") / "digits.pt2")
 
 
+@pytest.mark.slow
 def test_answers_and_gradients_are_the_modules(digits_file: Path) -> None:
     known = load_classifier("digits-cnn")
     loaded = load_classifier(str(digits_file), mean=known.mean, std=known.std)

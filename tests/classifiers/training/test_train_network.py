@@ -41,6 +41,8 @@ from nppr.classifiers.zoo import ZOO, Architecture
 from nppr.data import Data, from_arrays, load_data
 from nppr.errors import ClassifierError, RunFolderError, SpecError
 
+pytestmark = pytest.mark.slow
+
 QUICK = TrainSettings(
     epochs=3,
     batch_size=40,

@@ -21,6 +21,8 @@ from nppr.report.figures.figure_style import (
 from nppr.tally import Metric
 from report.page.made_runs import made_report
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def drawn(run: Any) -> list[Drawn]:

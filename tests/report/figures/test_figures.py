@@ -13,6 +13,8 @@ from nppr.report.figures import figures_of
 from nppr.report.figures.figure_style import INK, headlines, looks_of, percent
 from nppr.tally import Metric
 
+pytestmark = pytest.mark.slow
+
 ORDER = [
     "contours", "tsne", "inputs", "bands", "means", "covariances", "weights", "history", "radii",
     "floors", "rates",
