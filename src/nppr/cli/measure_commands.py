@@ -81,6 +81,12 @@ def assess(options: AssessOptions) -> None:
 class FitOptions(NoisyRunOptions, FolderOptions, SearchOptions, FeatureModelOptions):
     """Options of `nppr fit`."""
 
+    inputs: int | None = option(
+        None,
+        "At most this many inputs of the evaluate split, on which nothing is fitted.",
+        Panel.ADVANCED,
+    )
+
 
 @command("""
     nppr fit --dependency label --out runs/label

@@ -7,11 +7,17 @@ from pathlib import Path
 
 from nppr import console
 from nppr.cli.app import command
-from nppr.options import DEVICE_OPTION, STEM_OPTION, DataOptions, TrainOptions, option
+from nppr.options import DEVICE_OPTION, STEM_OPTION, DataOptions, Panel, TrainOptions, option
 
 
 class TrainCommandOptions(TrainOptions, DataOptions):
     """Options of `nppr train`."""
+
+    inputs: int | None = option(
+        None,
+        "At most this many inputs of the evaluate split, which gives the accuracy.",
+        Panel.ADVANCED,
+    )
 
     model: str = option(..., "Name of a network of the zoo.", flag="MODEL")
     stem: str | None = STEM_OPTION
