@@ -204,9 +204,11 @@ def test_an_interrupted_run_resumes_to_the_same_report(tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
-def test_precision_needs_a_source_that_draws() -> None:
+def test_precision_needs_a_source_that_draws(tmp_path: Path) -> None:
+    out = tmp_path / "run"
     with pytest.raises(SpecError, match="`precision` must be given with a source that draws"):
-        assess(sources="pgd:steps=1", inputs=20, precision=0.1)
+        assess(sources="pgd:steps=1", inputs=20, precision=0.1, out=out)
+    assert not out.exists()
 
 
 def test_a_source_that_fails_has_its_row_and_does_not_stop_the_others() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from nppr.assessment.precision import DRAWN
 from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.budget import Budget
@@ -113,6 +114,11 @@ def assess(
         raise SpecError(
             "`rare` must be given with noise that splitting can follow, such as uniform, nppr or bound,"
             f" got {', '.join(source.name for source in chosen)}."
+        )
+    drawn = searched or distributions or any(each.metric in DRAWN for each in chosen)
+    if precision is not None and not drawn:
+        raise SpecError(
+            "`precision` must be given with a source that draws, got none. Example: --sources uniform"
         )
     search = (search or SearchSettings()) if searched else None
     setup = prepare_run(

@@ -24,7 +24,6 @@ import scipy
 
 from nppr.assessment.session import Session
 from nppr.blocks import Blocks, Store
-from nppr.errors import SpecError
 from nppr.random_draws import DRAWS_PER_BLOCK
 from nppr.report.model import DataRecord, PrecisionRecord, Width
 from nppr.sources import Clean, Source
@@ -237,13 +236,9 @@ class Growth:
         )
 
 
-def grow(session: Session, sources: Sequence[Source], *, search_failed: bool = False) -> Growth:
+def grow(session: Session, sources: Sequence[Source]) -> Growth:
     """Leave the session with as many inputs and draws as its precision takes."""
     drawn = [source for source in sources if source.metric in DRAWN]
-    if not drawn and not search_failed:
-        raise SpecError(
-            "`precision` must be given with a source that draws, got none. Example: --sources uniform"
-        )
     growth = Growth(session)
     continues = True
     while continues:

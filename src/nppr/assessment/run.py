@@ -61,7 +61,7 @@ def complete_run(
         found, failed = _run_search(session, search)
         learned, search = [*learned, *found], None
         drawn = [*sources, *(each.source for each in learned)]
-        growth = grow(session, drawn, search_failed=bool(failed))
+        growth = grow(session, drawn)
     ordered = list(sources)
     if setup.settings.only_merged:
         ordered.sort(key=lambda source: source.cost)
