@@ -2,10 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from nppr.blocks import Blocks, FileStore
+from nppr.blocks import COUNTS, Blocks, FileStore
 from nppr.errors import RunFolderError
 from nppr.ranks import World
+from nppr.records import write_record
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -94,3 +96,28 @@ def test_files_of_ranks_are_found_by_one_process_and_go_when_it_is_done(
     (store.path.parent / "pgd.rank1.safetensors").write_bytes(b"")
     with pytest.raises(RunFolderError, match=r"rank1.*cannot be read"):
         store.load(3)
+
+
+ZEROS = torch.zeros(3, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"correct": ZEROS.bfloat16()},
+        {"correct": ZEROS.double() + torch.nan},
+        {"finished": ZEROS - 3},
+        {"calls": torch.tensor(1)},
+        {"sums": torch.zeros(2, 2, dtype=torch.float64)},
+        {"sums": torch.zeros(3, dtype=torch.float64)},
+        {"sums": torch.full((3, 1), torch.nan, dtype=torch.float64)},
+    ],
+    ids=lambda each: str(next(iter(each.items()))).replace("\n", ""),
+)
+def test_blocks_that_nobody_measured_are_refused(
+    tmp_path: Path, wrong: dict[str, torch.Tensor]
+) -> None:
+    counts = dict.fromkeys(COUNTS, ZEROS)
+    write_record(tmp_path / "blocks", {**counts, **wrong}, {"identity": "a"})
+    with pytest.raises(RunFolderError, match=r"`resume` must find .*Delete it"):
+        FileStore(tmp_path / "blocks", "a").load(3)

@@ -22,6 +22,7 @@ from nppr.records import (
     take_prefix,
     write_record,
     write_tensors,
+    write_whole,
 )
 
 SHARED = torch.arange(6.0)
@@ -130,12 +131,13 @@ def test_a_failed_write_leaves_what_was_there(
     write_record(path, {"a": torch.zeros(2)}, {})
     before = path.read_bytes()
 
-    def full(*_: object) -> int:
+    def full(*_: object, **__: object) -> int:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     with pytest.raises(OSError, match="no space"):
         write_record(path, {"a": torch.ones(2)}, {})
+    monkeypatch.undo()
     assert path.read_bytes() == before
 
 
@@ -170,3 +172,12 @@ def test_an_optimiser_goes_on_where_another_was() -> None:
         step(first, one)
         step(second, two)
     assert torch.equal(first, second)
+
+
+def test_a_link_in_the_place_of_a_half_written_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "a.json.partial").symlink_to(tmp_path / "precious")
+    write_whole(tmp_path / "a.json", "ours")
+    assert (tmp_path / "precious").read_text() == "kept"
+    assert (tmp_path / "a.json").read_text() == "ours"
+    assert not (tmp_path / "a.json").is_symlink()

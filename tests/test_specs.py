@@ -30,7 +30,19 @@ def test_what_is_there_passes(tmp_path: Path) -> None:
     check_data("hf:some/data")
 
 
-@pytest.mark.parametrize("model", ["", "none", "none.onnx", "none.pt2", "none.py:make", "resnet"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        "",
+        "none",
+        "none.onnx",
+        "none.pt2",
+        "none.py:make",
+        "resnet",
+        "a" * 300 + ".pt2",
+        "a" * 300 + ".py:make",
+    ],
+)
 def test_a_model_that_is_not_there_is_named(model: str) -> None:
     with pytest.raises(NpprError, match=r"^`own` must .*got '[^']*'"):
         check_model(model, "own")
@@ -39,6 +51,8 @@ def test_a_model_that_is_not_there_is_named(model: str) -> None:
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(NpprError, match=r"^`own` must be a file, got"):
         check_weights(tmp_path, "own")
+    with pytest.raises(NpprError, match=r"^`own` must be a file, got"):
+        check_weights("a" * 300, "own")
     for data in ("", "none", "~nobody-of-this-name/data", tmp_path / "none"):
         with pytest.raises(NpprError, match=r"^`own` must be one of digits, got"):
             check_data(data, "own")

@@ -133,13 +133,19 @@ class FileStore:
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
             correct, finished, calls = (arrays[name] for name in COUNTS)
             sums, identity = arrays.get("sums", np.empty((0, 0))), record["identity"]
-        except (RecordError, KeyError) as error:
+        except (RecordError, KeyError, TypeError) as error:
             raise RunFolderError(
                 f"`resume` must find complete files, got {path}, which cannot be read:"
                 f" {one_line(error)}. Delete it to measure that source again."
             ) from error
-        shapes = {each.shape for each in (correct, finished, calls)}
-        if shapes != {(inputs,)} or identity != self.identity:
+        sound = all(
+            each.shape == (inputs,) and each.dtype == np.int64 and bool((each >= 0).all())
+            for each in (correct, finished, calls)
+        )
+        if sums.size:
+            sound &= sums.shape[:1] == (inputs,) and sums.ndim == 2 and sums.dtype == np.float64
+            sound &= not (np.isnan(sums) | np.isposinf(sums)).any()
+        if not sound or identity != self.identity:
             raise RunFolderError(
                 f"`resume` must find blocks of this run, {path} is of another one."
                 " Delete it to measure that source again."

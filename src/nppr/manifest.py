@@ -131,7 +131,7 @@ class Manifest:
             if content["nppr"] != self.kind or content["format"] != FORMAT:
                 return None
             names = content["files"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         if not isinstance(names, list) or not all(_is_inside(name) for name in names):
             return None
@@ -149,6 +149,10 @@ def _is_inside(name: object) -> bool:
     [True, False, False, False, False]
     """
     if not isinstance(name, str) or not name or "\0" in name:
+        return False
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
         return False
     windows = PureWindowsPath(name)
     return not windows.anchor and ".." not in windows.parts and bool(windows.parts)

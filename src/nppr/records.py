@@ -121,10 +121,12 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """An interrupted write leaves the file that was there."""
+    """An interrupted write leaves the file that was there; a link is replaced, not followed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
+    partial.unlink(missing_ok=True)
+    with partial.open("xb") as file:
+        file.write(content)
     os.replace(partial, path)
 
 

@@ -36,7 +36,7 @@ def check_model(model: str, argument: str = "model") -> None:
     if model in NETWORKS:
         return
     if Path(model).suffix in MODEL_FILES:
-        if not Path(model).is_file():
+        if not os.path.isfile(model):
             raise ClassifierError(
                 f"`{argument}` must be a file, got {model!r}, which does not exist."
             )
@@ -46,7 +46,7 @@ def check_model(model: str, argument: str = "model") -> None:
             f" pkg.module:callable, {', '.join(f'model{suffix}' for suffix in MODEL_FILES)},"
             " hf:NAME, timm:NAME or torchvision:NAME."
         )
-    elif place.endswith(".py") and not Path(place).is_file():
+    elif place.endswith(".py") and not os.path.isfile(place):
         raise ClassifierError(
             f"`{argument}` must name a file, got {place!r}, which does not exist."
         )
@@ -54,7 +54,7 @@ def check_model(model: str, argument: str = "model") -> None:
 
 def check_weights(weights: str | Path, argument: str = "weights") -> None:
     """Raise unless the file exists."""
-    if not Path(weights).is_file():
+    if not os.path.isfile(weights):
         raise WeightsError(
             f"`{argument}` must be a file, got {str(weights)!r}, which does not exist."
         )

@@ -136,7 +136,10 @@ def test_a_run_json_that_is_a_link_is_not_ours(tmp_path: Path) -> None:
         '{"nppr": "run", "format": 1, "files": ["notes.txt", "/etc/x"]}',
         '{"nppr": "run", "format": 1, "files": ["notes.txt", "c:\\\\x"]}',
         '{"nppr": "run", "format": 1, "files": ["notes.txt", 1]}',
+        '{"nppr": "run", "format": 1, "files": ["notes.txt", "\\ud800"]}',
+        "[" * 100_000,
     ],
+    ids=lambda text: str(text)[-20:],
 )
 def test_without_a_manifest_of_ours_nothing_is_removed(tmp_path: Path, text: str | None) -> None:
     out = tmp_path / "run"
@@ -235,6 +238,13 @@ def test_the_division_is_remembered(tmp_path: Path) -> None:
     assert RunFolder.division(tmp_path) == division
 
 
+@pytest.mark.parametrize("held", [{}, {"form": None}, {"form": ["a"], "other": 1}])
+def test_a_division_that_nobody_wrote_is_named(tmp_path: Path, held: dict[str, object]) -> None:
+    begin(tmp_path).note("division", held)
+    with pytest.raises(RunFolderError, match="`run` must have a readable division"):
+        RunFolder.division(tmp_path)
+
+
 def test_folders_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
@@ -244,7 +254,11 @@ def test_folders_that_cannot_be_written_are_named(tmp_path: Path) -> None:
         begin(file)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"format": 99}', '{"format": 1}', "[" * 100_000],
+    ids=lambda text: text[:20],
+)
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_damaged_run_json_is_named_and_allows_nothing(
     tmp_path: Path, text: str, overwrite: bool

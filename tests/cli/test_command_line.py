@@ -89,6 +89,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["assess", "--drws", "3"], "No such option: --drws (Possible options: --draws,"),
         (["report"], "Missing argument 'RUN'. See: nppr report --help"),
         (["fit", "--kappa", "x"], "`kappa` must be a number, got 'x'."),
+        (["fit", "--seed", "9" * 5000], "`seed` must be a value in range, got"),
         (["fit", "--fit-calls", "1.5"], "`fit-calls` must be a whole number, got '1.5'."),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",

@@ -268,6 +268,23 @@ def test_seeds_of_one_entry_are_one_search() -> None:
     assert "seed: 0, 1 in A, 0 in B" in other.incomparable
 
 
+def test_merged_attacks_are_compared_only_where_the_search_of_every_floor_is_the_same() -> None:
+    def two_floors(name: str, calls: int) -> RunFiles:
+        found = searched(name)
+        (last,) = found.report.distributions
+        settings = replace(DEFAULTS, calls=calls)
+        search = last.search.model_copy(update={"settings": settings})
+        first = last.model_copy(
+            update={"name": "nppr:floor=0.5", "family": Family(floor=0.5), "search": search}
+        )
+        return with_rows(found, distributions=(first, last))
+
+    same = row(compare([two_floors("a", 4096), two_floors("b", 4096)]), "merged", Metric.AR)
+    assert same.incomparable == ""
+    other = row(compare([two_floors("a", 4096), two_floors("b", 512)]), "merged", Metric.AR)
+    assert "search calls (nppr:floor=0.5): 4096 in A, 512 in B" in other.incomparable
+
+
 @pytest.mark.slow
 def test_a_weaker_search_is_named_by_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -195,3 +195,15 @@ def test_blank_images_load_however_well_they_pack(tmp_path: Path) -> None:
     assert path.stat().st_size * 300 < blank.nbytes
     data = load_data(path)
     assert len(data.fit) + len(data.select) + len(data.evaluate) == 20_000
+
+
+def test_a_negative_size_does_not_pay_for_another_array(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.npz", x=IMAGES, y=LABELS)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["x.npy"] = members["x.npy"].replace(b"(20, 3, 6, 6)", b"(-9,9999,9,9)")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(DataError, match=r"arrays with a size, got \(-9, 9999, 9, 9\)"):
+        load_data(path)

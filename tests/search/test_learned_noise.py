@@ -353,6 +353,14 @@ def test_a_run_folder_its_distributions_and_each_file_can_be_loaded(folder: Path
         assert one.source.name == ("nppr:floor=0.5" if "0.5" in name else "nppr")
 
 
+def test_a_renamed_file_is_loaded_with_the_others(folder: Path, tmp_path: Path) -> None:
+    (own := tmp_path / "own").mkdir()
+    for name, to in (("nppr", "nppr"), ("nppr_floor=0.5", "mine")):
+        content = (folder / "distributions" / f"{name}.safetensors").read_bytes()
+        (own / f"{to}.safetensors").write_bytes(content)
+    assert {each.source.name for each in load_learned(own)} == {"nppr", "nppr:floor=0.5"}
+
+
 def test_another_radius_scales_the_noise(folder: Path, data: Data, classifier: Prepared) -> None:
     (near,) = load_learned(folder / "distributions" / "nppr")
     (far,) = load_learned(folder / "distributions" / "nppr", Budget.linf(0.3))

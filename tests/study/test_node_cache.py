@@ -56,6 +56,8 @@ def test_a_changed_record_is_not_used(tmp_path: Path) -> None:
     path = cache.folder(node.hash) / "node.json"
     path.write_text(path.read_text().replace("0.5", "0.6"))
     assert cache.look_up(node).damage == "node.json does not match its hash"
+    path.write_text(path.read_text().replace("0.6", "1e999"))
+    assert "node.json cannot be read" in str(cache.look_up(node).damage)
 
 
 def test_a_record_of_another_node_is_not_used(tmp_path: Path) -> None:

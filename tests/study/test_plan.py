@@ -333,3 +333,17 @@ def test_absent_data_and_weights_are_named_and_the_rest_is_planned() -> None:
         "data 'digits' at no/such/folder",
         "weights of 'cnn' (digits-cnn) at no/such.safetensors",
     ]
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x", "a" * 300])
+def test_paths_that_no_file_can_have_are_missing(path: str) -> None:
+    graph = planned(
+        data__0__spec=path,
+        data__0__expected={"fit": 100, "select": 30, "evaluate": 40},
+        classifiers__0__weights=path,
+    )
+    assert graph.missing == [f"data 'digits' at {path}", f"weights of 'cnn' (digits-cnn) at {path}"]
+    assert planned(
+        classifiers__0__model=f"{path}.pt2",
+        classifiers__0__weights=None,
+    ).missing == [f"the model of 'cnn' at {path}.pt2"]

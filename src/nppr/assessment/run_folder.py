@@ -97,7 +97,13 @@ class RunFolder:
         held = (_held(Path(path)) or {}).get("division")
         if not isinstance(held, dict):
             return Division()
-        return Division(**{**held, "form": tuple(held["form"])})
+        try:
+            return Division(**{**held, "form": tuple(held["form"])})
+        except (KeyError, TypeError) as error:
+            raise RunFolderError(
+                f"`run` must have a readable division in its {RUN}, got {str(held)[:80]} in"
+                f" {str(path)!r}. Run it again."
+            ) from error
 
     @property
     def manifest(self) -> Manifest:
@@ -200,7 +206,7 @@ def _held(folder: Path) -> dict[str, Any] | None:
         held = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunFolderError(
             f"`out` must hold a readable {RUN}, got {path}: {error}. {advice}"
         ) from error

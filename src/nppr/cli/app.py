@@ -94,7 +94,7 @@ def _checked_options(model: type[Options], given: dict[str, Any]) -> Options:
     except ValidationError as error:
         mistake = error.errors()[0]
         name = str(mistake["loc"][0]).replace("_", "-")
-        expected = EXPECTED[mistake["type"]]
+        expected = EXPECTED.get(mistake["type"], "a value in range")
         raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
     for name, check in SPECS.items():
         spec = getattr(options, name, None)

@@ -195,7 +195,9 @@ def _merged_search(group: Group) -> Settings:
     }
     for made in report.distributions:
         learned = [_learned(run.report, made.family.floor, made.fit_seed) for run in group]
-        found |= _noise_search(report, [each for each in learned if each is not None])
+        search = _noise_search(report, [each for each in learned if each is not None])
+        several = len(report.distributions) > 1
+        found |= {f"{name} ({made.name})" if several else name: search[name] for name in search}
     return found
 
 

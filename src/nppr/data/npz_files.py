@@ -117,6 +117,8 @@ def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
         )
         if kind.hasobject:
             raise DataError(f"`data` must hold plain arrays, got pickled objects in {where}.")
+        if any(size < 0 for size in shape):
+            raise DataError(f"`data` must hold arrays with a size, got {shape} in {where}.")
         with open_member(archive, member) as file:  # again: to seek would leave the checksum out
             yield file, _Header(shape, columns_first, kind, start.tell())
 

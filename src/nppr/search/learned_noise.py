@@ -98,9 +98,8 @@ def load_learned(
     place = Path(path)
     paths = [place if place.suffix == SUFFIX else place.with_name(place.name + SUFFIX)]
     if place.is_dir():
-        paths = sorted(place.glob(f"nppr*{SUFFIX}")) or sorted(
-            (place / "distributions").glob(f"nppr*{SUFFIX}")
-        )
+        inner = place / "distributions"  # of a run's folder
+        paths = sorted((inner if inner.is_dir() else place).glob(f"*{SUFFIX}"))
         if not paths:
             raise DistributionError(
                 f"`distribution` must be a folder with distributions, got {str(path)!r} with none."

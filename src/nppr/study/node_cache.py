@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from os import getpid
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from nppr.records import write_whole
 from nppr.study.graph import Node
@@ -35,7 +35,7 @@ class Finished(BaseModel):
 
     key: str
     label: str
-    seconds: float
+    seconds: FiniteFloat
     files: dict[str, str]
     checksum: str = ""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -69,9 +70,14 @@ class ClassifierSource:
     trained: str | None = None
 
 
+def _place(path: str) -> Path:
+    """The whole path of a file; the home of an unknown user is left as it is written."""
+    return Path(os.path.abspath(os.path.expanduser(path)))
+
+
 def missing_data(entry: DataEntry) -> str | None:
     """What to put where, if the data are not here."""
-    if entry.spec in DATA or entry.spec.startswith(HUB) or Path(entry.spec).expanduser().exists():
+    if entry.spec in DATA or entry.spec.startswith(HUB) or os.path.exists(_place(entry.spec)):
         return None
     return f"data {entry.name!r} at {entry.spec}"
 
@@ -80,12 +86,12 @@ def missing_classifier(entry: ClassifierEntry) -> str | None:
     """What to put where, if the weights or the model's file are not here."""
     if entry.training is not None or entry.weights == RANDOM:
         return None
-    if entry.weights is not None and not Path(entry.weights).expanduser().is_file():
+    if entry.weights is not None and not os.path.isfile(_place(entry.weights)):
         return f"weights of {entry.name!r} ({entry.model}) at {entry.weights}"
     if entry.weights is None and entry.model in ZOO and shipped_weights(entry.model) is None:
         return f"weights of {entry.name!r}: give `weights` or a `training` (nppr ships none)"
     file = _model_file(entry.model)
-    if file is not None and not Path(file).expanduser().is_file():
+    if file is not None and not os.path.isfile(_place(file)):
         return f"the model of {entry.name!r} at {file}"
     return None
 
@@ -93,7 +99,7 @@ def missing_classifier(entry: ClassifierEntry) -> str | None:
 def identify_data(entry: DataEntry) -> DataSource:
     """The data with a hash of the inputs used; they are read anew."""
     if entry.spec not in DATA and not entry.spec.startswith(HUB):
-        spec = str(Path(entry.spec).expanduser().absolute())
+        spec = str(_place(entry.spec))
         entry = entry.model_copy(update={"spec": spec})
     load_source.cache_clear()
     return DataSource(entry, _identity_of(load_source(DataSource(entry))))
@@ -109,15 +115,15 @@ def identify_classifier(
     options = entry.load_options()
     known: dict[str, object] = options.model_dump(mode="json", exclude={"weights"})
     digests: dict[str, str] = {}
-    path = None if entry.weights in (None, RANDOM) else Path(str(entry.weights)).expanduser()
+    path = None if entry.weights in (None, RANDOM) else _place(str(entry.weights))
     if path is None and entry.weights is None and entry.model in ZOO:
         path = shipped_weights(entry.model)
     if path is not None:
-        known["weights"] = digests[str(path.absolute())] = file_digest(path)
-        options = options.model_copy(update={"weights": str(path.absolute())})
+        known["weights"] = digests[str(path)] = file_digest(path)
+        options = options.model_copy(update={"weights": str(path)})
     file = _model_file(entry.model)
     if file is not None:
-        place = Path(file).expanduser().absolute()
+        place = _place(file)
         digests[str(place)] = file_digest(place)
         known["model"] = [file_digest(place), entry.model[len(file) :]]
         options = options.model_copy(update={"model": f"{place}{entry.model[len(file) :]}"})

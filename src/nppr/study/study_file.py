@@ -386,7 +386,7 @@ def read_study(path: str | Path, paths: Mapping[str, str] | None = None) -> Stud
             f"`study` must be a TOML file that can be read, got {str(path)!r}:"
             f" {error.strerror or error}."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SpecError(f"`study` must be TOML, got {str(path)!r}: {error}.") from error
     return study_from(content, paths)
 
