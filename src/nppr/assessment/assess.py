@@ -227,9 +227,11 @@ def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None
     passes += settings.rare_calls or 0
     passes += sum(source.fit_passes(len(setup.data.fit)) for source in sources)
     if search is not None:
-        names = [*(learned_name(floor) for floor in search.floors), *names]
-        passes += inputs * asked * len(search.floors)
+        rungs = [(rung, floor) for floor in search.floors for rung in search.rungs]
+        names = [*(learned_name(rung, floor) for rung, floor in rungs), *names]
+        passes += inputs * asked * len(rungs)
         passes += search.seeds * search.total_calls * PASSES_PER_CALL
+        passes += inputs * len(search.floors) * search.per_input_calls * PASSES_PER_CALL
     return Plan(
         inputs=inputs,
         sources=tuple(names),

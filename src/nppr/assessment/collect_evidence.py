@@ -22,7 +22,7 @@ from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
-from nppr.sources.learned import Learned, learned_name
+from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, IntArray, Metric, Tally
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def _chosen(
 
     def lowest(*metrics: Metric) -> list[Source]:
         found = [each for each in free if each.metric in metrics]
-        plain = [each for each in found if each.name in (learned_name(0), winner)]
+        plain = [each for each in found if each.name == winner]
         rates = {each.name: float(tallies[each.name].headline_rates.mean()) for each in found}
         return (plain or sorted(found, key=lambda each: rates[each.name]))[:1]
 

@@ -13,11 +13,20 @@ import torch
 from torch import Tensor
 
 from nppr.assessment.collect_evidence import collect
+from nppr.assessment.ladder import describe_rungs, per_input_noise
 from nppr.assessment.precision import Growth, grow
 from nppr.assessment.prepare import Setup
 from nppr.assessment.session import Session, result_of
 from nppr.budget import Budget
-from nppr.doctor import check_model, check_results, flag, grade, overlap_flags, result_flags
+from nppr.doctor import (
+    check_ladder,
+    check_model,
+    check_results,
+    flag,
+    grade,
+    overlap_flags,
+    result_flags,
+)
 from nppr.doctor.flags import NO_FEATURES, PRECISION, RARE_PARTLY
 from nppr.errors import NpprError
 from nppr.measurement import ProgressCallback, measure
@@ -29,6 +38,7 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
+from nppr.sources.per_input import PerInput
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.tally import BoolArray, Evaluate, Metric, Tally
 
@@ -57,10 +67,13 @@ def complete_run(
     flags = _examine(setup, search) if examine else []
     failed: list[Result] = []
     growth = None
+    search_settings = search.settings if search else None
     if setup.settings.precision is not None:
         found, failed = _run_search(session, search)
         learned, search = [*learned, *found], None
         drawn = [*sources, *(each.source for each in learned)]
+        if search_settings is not None:
+            drawn += per_input_noise(search_settings, learned)
         growth = grow(session, drawn)
     ordered = list(sources)
     if setup.settings.only_merged:
@@ -74,6 +87,10 @@ def complete_run(
     for each in [*learned, *found]:
         seen = each if each.source.feature_model else each.with_known(features)
         run.add_learned(seen, setup.record.classifier.fingerprint)
+    if search_settings is not None:
+        run.own = per_input_noise(search_settings, run.learned)
+        for noise in run.own:
+            run.add(noise)
     return _finish(setup, run, ordered, ready, flags, growth, show=examine)
 
 
@@ -138,6 +155,7 @@ class _Measurements:
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     inside: list[Source] = field(default_factory=list)
     learned: list[LearnedNoise] = field(default_factory=list)
+    own: list[PerInput] = field(default_factory=list)
 
     def add(self, source: Source) -> None:
         """Measure a source."""
@@ -214,7 +232,7 @@ def _finish(
     session, record = run.session, setup.record
     if growth:
         record = record.model_copy(update={"data": growth.describe(record.data)})
-    noises = [each.source for each in run.learned]
+    noises: list[Source] = [*(each.source for each in run.learned), *run.own]
     sources = [*ready, *noises]
     run.merge()
     rare: dict[str, Followed] = {}
@@ -225,12 +243,18 @@ def _finish(
         run.results += rows
     learned = [_describe_learned(each, run) for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
+    ladder = describe_rungs(session, run.learned, run.own, ready, run.tallies, run.clean_correct)
     settings, classes = session.settings, session.data.classes
     flags = [
         *flags,
         *result_flags(run.results),
         *check_results(
             run.results, run.tallies, measured, learned, run.clean, classes, settings.confidence
+        ),
+        *check_ladder(
+            ladder,
+            run.tallies,
+            {each.source.name: each.record.search.settings for each in run.learned},
         ),
         *_unfinished(growth, rare),
     ]
@@ -241,6 +265,7 @@ def _finish(
         results=tuple(run.results),
         other_radii=tuple(_at_other_radii(session, [*given, *noises], run.clean, setup.budget)),
         distributions=tuple(learned),
+        ladder=tuple(ladder),
         flags=tuple(flags),
         grade=grade(flags),
         rare=tuple(found.record(run.tallies[name]) for name, found in rare.items()),

@@ -3,10 +3,11 @@
 from nppr.doctor.examine import examine
 from nppr.doctor.flags import flag, grade, overlap_flags, result_flags
 from nppr.doctor.model_checks import check_inputs, check_model
-from nppr.doctor.result_checks import check_results
+from nppr.doctor.result_checks import check_ladder, check_results
 
 __all__ = [
     "check_inputs",
+    "check_ladder",
     "check_model",
     "check_results",
     "examine",

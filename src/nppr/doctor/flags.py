@@ -87,6 +87,17 @@ ATTACK_TOO_WEAK = _declare("attack-too-weak", _W,
     "AR of the attack is too high; read the merged row, or allow more steps and restarts")
 NPPR_ABOVE_PR = _declare("nppr-above-pr", _W,
     "the search stopped early; read the row 'nppr or noise', or raise --fit-calls")
+STARVED = _declare("starved", _W,
+    "the search is too short or was judged on too few inputs, so NPPR may be far too high; raise"
+    " --fit-calls, or give more select inputs")
+STILL_FALLING = _declare("still-falling", _W,
+    "more calls would find worse noise, so NPPR may be too high; raise --fit-calls or"
+    " --per-input-calls")
+SEARCH_BEHIND = _declare("search-behind", _W,
+    "a source of the same set did better than the search, so NPPR is at most that; raise --fit-calls")
+SEEDS_APART = _declare("searches-differ", _W,
+    "the number depends on the random start of the search, so NPPR may be too high; raise --fit-calls"
+    " or --fit-seeds")
 NPPR_ABOVE_PARENT = _declare("nppr-above-parent", _W,
     "less noise was admitted there, so the search stopped early; read the lower number for both, or"
     " raise --fit-calls")

@@ -25,10 +25,15 @@ from nppr.doctor.flags import (
     NPPR_ABOVE_PARENT,
     NPPR_ABOVE_PR,
     ONE_COMPONENT,
+    SEARCH_BEHIND,
+    SEEDS_APART,
+    STARVED,
+    STILL_FALLING,
     flag,
 )
-from nppr.report.model import Flag, Result
+from nppr.report.model import Flag, Result, Rung
 from nppr.search.search_record import DistributionRecord
+from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import accuracy
 from nppr.tally import Evaluate, Metric, Tally
@@ -38,6 +43,9 @@ FEWEST_INPUTS = 30  # half of them correct, Clopper-Pearson has a half-width of 
 FEWEST_BROKEN = 3  # in spite of the attack: at the border of a ball some inputs break by chance
 ONE_WEIGHT = 0.99
 LEAST_SPREAD = 0.1  # standard deviation of a pixel over the radius; that of Uniform noise is 0.58
+FEWEST_SELECT = 200  # clean-correct inputs: a paired difference of 2 points is then visible
+FALL = 0.05  # from half to all of the calls: about as much may be left
+APART = 0.04  # between searches that differ in their random numbers
 CRITICAL = 1.645  # standard errors that a normal variable exceeds with a probability of 5 %
 
 
@@ -142,6 +150,34 @@ def _check_attacks(
             which = "attack" if learned else "gradient attack"
             name = ATTACK_TOO_WEAK if learned else GRADIENT_MASKING
             yield flag(name, f"{what} breaks {inputs} that no {which} broke", source.name)
+
+
+def check_ladder(
+    ladder: Sequence[Rung],
+    tallies: Mapping[str, Tally[Evaluate]],
+    settings: Mapping[str, SearchSettings],
+) -> Iterator[Flag]:
+    """How well the rungs were searched for; `settings` are those of their searches, by name."""
+    for rung in ladder:
+        asked = settings.get(rung.name)
+        if asked is not None and asked.is_short:
+            short = f"{asked.calls:,} calls where {asked.needed_calls:,} are needed"
+            yield flag(STARVED, short, rung.name)
+        elif asked is not None and rung.full is not None and rung.select_inputs < FEWEST_SELECT:
+            few = f"judged on {rung.select_inputs:,} inputs where {FEWEST_SELECT} are needed"
+            yield flag(STARVED, few, rung.name)
+        if rung.half is not None and rung.full is not None and rung.half - rung.full > FALL:
+            fall = (
+                f"{100 * rung.half:.1f} % with half of the calls, {100 * rung.full:.1f} % with all"
+            )
+            yield flag(STILL_FALLING, fall, rung.name)
+        if rung.spread is not None and rung.spread > APART and not rung.restarts_are_tries:
+            apart = f"searches with other random numbers differ by {100 * rung.spread:.1f} points"
+            yield flag(SEEDS_APART, apart, rung.name)
+        if rung.strongest is not None:
+            points = _higher(tallies[rung.name], tallies[rung.strongest])
+            if points:
+                yield flag(SEARCH_BEHIND, f"{points} above {rung.strongest}", rung.name)
 
 
 def _check_nesting(

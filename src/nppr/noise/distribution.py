@@ -83,6 +83,14 @@ class Distribution(nn.Module):
         latent = given.exact(self.choose(given, context, draws), draws.normal(NOISE, (size,)))
         return self._perturbation(latent, draws, budget)
 
+    def centre(self, context: Context, draws: DrawBlock) -> Tensor:
+        """The mean of the component of the first draw of every input, `(B, D)`."""
+        given = self.mixture(context)
+        chosen = self.choose(given, context, draws)[:, :1]
+        noise = given.free.new_zeros(len(chosen), 1, self.mixture.covariance.noise_size(1))
+        means: Tensor = given.exact(chosen, noise)[:, 0]
+        return means
+
     def choose(self, given: Given, context: Context, draws: DrawBlock) -> Tensor:
         """The component of every draw, `(B, S)`, or `(B, 1)` where all draws of an input share it."""
         if self.rule is Rule.WEIGHTS:

@@ -35,23 +35,25 @@ class Dependency(StrEnum):
     joint         label embedding, features  features
 
     So independent lies inside label and input, and both lie inside joint. In the paper's preset the
-    weights of joint see the label only.
+    weights of joint see the label only. `per-input` is not a family of mixtures but the worst law of
+    every input on its own, which contains all of them.
     """
 
     INDEPENDENT = "independent"
     LABEL = "label"
     INPUT = "input"
     JOINT = "joint"
+    PER_INPUT = "per-input"
 
     @property
     def sees_label(self) -> bool:
         """Whether the noise may depend on the true label."""
-        return self in (Dependency.LABEL, Dependency.JOINT)
+        return self in (Dependency.LABEL, Dependency.JOINT, Dependency.PER_INPUT)
 
     @property
     def sees_input(self) -> bool:
         """Whether the noise may depend on the classifier's features of the input."""
-        return self in (Dependency.INPUT, Dependency.JOINT)
+        return self in (Dependency.INPUT, Dependency.JOINT, Dependency.PER_INPUT)
 
     def contains(self, other: Dependency) -> bool:
         """Whether every distribution of the other dependency is one of this.
@@ -59,7 +61,8 @@ class Dependency(StrEnum):
         >>> Dependency.JOINT.contains(Dependency.LABEL), Dependency.INPUT.contains(Dependency.LABEL)
         (True, False)
         """
-        return self.sees_label >= other.sees_label and self.sees_input >= other.sees_input
+        sees = self.sees_label >= other.sees_label and self.sees_input >= other.sees_input
+        return sees and (self is Dependency.PER_INPUT or other is not Dependency.PER_INPUT)
 
     @property
     def words(self) -> str:
@@ -69,6 +72,7 @@ class Dependency(StrEnum):
             Dependency.LABEL: "the noise may depend on the true label",
             Dependency.INPUT: "the noise may depend on the input",
             Dependency.JOINT: "the noise may depend on the input and its true label",
+            Dependency.PER_INPUT: "the noise may be the worst for every input on its own",
         }[self]
 
 
@@ -111,7 +115,7 @@ class Family:
     """
 
     dependency: Dependency = Dependency.JOINT
-    components: int = 7
+    components: int = 1
     covariance: str = "diag"
     upsampler: str = "none"
     latent_dim: int | None = None
@@ -128,6 +132,8 @@ class Family:
     def __post_init__(self) -> None:
         if self.dependency not in list(Dependency):
             raise unknown("dependency", str(self.dependency), list(Dependency))
+        if self.dependency == Dependency.PER_INPUT:
+            raise SpecError("`dependency` of a family of mixtures must not be per-input.")
         object.__setattr__(self, "dependency", Dependency(self.dependency))
         for name in ("components", "latent_dim", "grid", "hidden_dim", "label_dim"):
             value = getattr(self, name)

@@ -23,6 +23,9 @@ NEGLIGIBLE = 0.02
 ROUTING = 3.0
 """Logit of a class for its component: 20 times the weight of any other."""
 
+OWN_ROUTING = 20.0
+"""The same where every class has a component of its own, which nothing else should use."""
+
 RIDGE = 1e-2
 
 
@@ -120,7 +123,8 @@ def _copied(name: str, value: Tensor, plan: Tensor, components: int) -> Tensor:
 def _wanted(distribution: Distribution, labels: Tensor) -> Tensor:
     """Logits `(N, K)` that send class c to component c mod K."""
     components = distribution.family.components
-    return ROUTING * F.one_hot(labels % components, components).float()
+    routing = OWN_ROUTING if components >= distribution.classes > 1 else ROUTING
+    return routing * F.one_hot(labels % components, components).float()
 
 
 def _ridge(seen: Tensor, wanted: Tensor) -> Tensor:

@@ -77,10 +77,11 @@ class Result(Record):
     def name(self) -> str:
         """The row's name for readers, unique within a metric.
 
-        >>> Result(source="nppr", metric=Metric.NPPR, confidence=0.95, floor=0.5).name
-        'nppr:floor=0.5'
+        >>> rung = {"dependency": Dependency.LABEL, "floor": 0.5}
+        >>> Result(source="nppr", metric=Metric.NPPR, confidence=0.95, **rung).name
+        'nppr:label:floor=0.5'
         """
-        parts = [self.source]
+        parts = [self.source, *([self.dependency.value] if self.dependency else [])]
         if self.floor:
             parts.append(f"floor={self.floor:g}")
         if self.fit_seed is not None:
@@ -196,6 +197,46 @@ class PrecisionRecord(Record):
     widths: dict[str, Width]
 
 
+class Rung(Record):
+    """One rung of the ladder at one floor, and how well its worst noise was searched for.
+
+    Of learned noise, `half` and `full` are select values after half and all of the calls of its stage,
+    and `restarts` those of the searches tried on the first half. Of `per-input` they are values on the
+    first `select_inputs` evaluated inputs: with half of the calls, with all, and with another seed.
+    """
+
+    name: str
+    dependency: Dependency
+    floor: float
+    value: float
+    calls: int
+    """Classifier calls that led to it; of `per-input`, calls of each input."""
+    half: float | None = None
+    full: float | None = None
+    restarts: tuple[float, ...] = ()
+    seeds: tuple[float, ...] = ()
+    """Values of whole searches with other seeds, the one quoted first."""
+    fit: float | None = None
+    """PR on the fit split in the last steps."""
+    select_inputs: int = 0
+    strongest: str | None = None
+    """The lowest source of the same set that was not searched for here, and its value."""
+    strongest_value: float | None = None
+    smaller_radius: float | None = None
+    """The value of the same pattern at (1 - rho) r, without the Uniform part."""
+
+    @property
+    def restarts_are_tries(self) -> bool:
+        """Whether the restarts only chose where the second half of the calls went."""
+        return self.dependency is not Dependency.PER_INPUT and len(self.seeds) < 2
+
+    @property
+    def spread(self) -> float | None:
+        """Largest difference between searches that differ in their random numbers only."""
+        known = self.seeds if len(self.seeds) > 1 else self.restarts
+        return max(known) - min(known) if len(known) > 1 else None
+
+
 class Timing(Record):
     """Seconds by measurement, and the speed of a forward pass."""
 
@@ -233,6 +274,7 @@ class ReportRecord(Record):
     other_radii: tuple[Result, ...] = ()
     """The sources again at other radii, each at its `Result.radius`."""
     distributions: tuple[DistributionRecord, ...] = ()
+    ladder: tuple[Rung, ...] = ()
     flags: tuple[Flag, ...] = ()
     grade: Grade
     rare: tuple[RareRecord, ...] = ()

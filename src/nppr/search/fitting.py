@@ -11,7 +11,6 @@ another order. The first rank alone reads and writes the state, which is the sam
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import time
@@ -53,6 +52,7 @@ NUMBERS_AT_ONCE = 2**22
 """Numbers in the perturbations that are made together, unless a micro-batch has more."""
 
 FREE = ("mixture.logits", "mixture.means", "mixture.raw")
+SIGNED = "mixture.means"
 SLOWER_BY = 0.1
 """Scales act as exponents, so they move by a tenth of the rate."""
 
@@ -82,34 +82,61 @@ class Fitting:
     quantise: bool = False
 
 
-@dataclass(eq=False)
-class FitState:
-    """The state of a fit: the distribution, its optimiser, and loss and running PR of every step.
+class SignMomentum(torch.optim.Optimizer):
+    """Steps of `lr` along the sign of `m`, with `m <- momentum m + gradient`.
 
-    `snapshot` is the distribution after half of the steps: it may do better on other inputs.
+    It moves every coordinate alike, however small its gradient is: where tanh is flat, and for classes
+    that few inputs of a step belong to.
     """
 
-    distribution: Distribution
-    optimiser: torch.optim.Adam
-    loss: list[float] = field(default_factory=list)
-    pr: list[float] = field(default_factory=list)
-    snapshot: Distribution | None = None
+    def __init__(self, parameters: list[nn.Parameter], lr: float, momentum: float) -> None:
+        super().__init__(parameters, {"lr": lr, "full": lr, "momentum": momentum})
 
-    @classmethod
-    def start(cls, distribution: Distribution, recipe: Recipe) -> FitState:
-        """Before the first step; Adam has a rate for free parameters, for scales and for heads."""
-        groups: dict[float, list[nn.Parameter]] = {}
-        for name, parameter in distribution.named_parameters():
-            if name.endswith(("log_scales", "raw_scale")):
-                rate = SLOWER_BY * recipe.rate
-            else:
-                rate = recipe.rate if name in FREE else recipe.head_rate
-            groups.setdefault(rate, []).append(parameter)
-        optimiser = torch.optim.Adam(
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take one step."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                kept = self.state[parameter].setdefault("m", torch.zeros_like(parameter))
+                kept.mul_(group["momentum"]).add_(parameter.grad)
+                parameter.sub_(kept.sign(), alpha=group["lr"])
+
+
+def optimisers_of(distribution: Distribution, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Adam with a rate for free parameters, for scales and for heads; signs for free means."""
+    found: list[torch.optim.Optimizer] = []
+    groups: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in distribution.named_parameters():
+        if name == SIGNED and recipe.momentum is not None:
+            found.append(SignMomentum([parameter], recipe.rate, recipe.momentum))
+            continue
+        if name.endswith(("log_scales", "raw_scale")):
+            rate = SLOWER_BY * recipe.rate
+        else:
+            rate = recipe.rate if name in FREE else recipe.head_rate
+        groups.setdefault(rate, []).append(parameter)
+    found.append(
+        torch.optim.Adam(
             [{"params": known, "lr": rate, "full": rate} for rate, known in groups.items()],
             fused=True,
         )
-        return cls(distribution, optimiser)
+    )
+    return found
+
+
+@dataclass(eq=False)
+class FitState:
+    """The state of a fit: the distribution, its optimisers, and loss and PR of every step."""
+
+    distribution: Distribution
+    optimisers: list[torch.optim.Optimizer]
+    loss: list[float] = field(default_factory=list)
+    pr: list[float] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, distribution: Distribution, recipe: Recipe) -> FitState:
+        """Before the first step."""
+        return cls(distribution, optimisers_of(distribution, recipe))
 
     @property
     def number(self) -> int:
@@ -135,9 +162,8 @@ class StateFile:
         if not world().is_first or (not now and time.monotonic() - self._saved < self.seconds):
             return
         tensors = add_prefix("distribution/", state.distribution.state_dict())
-        if state.snapshot is not None:
-            tensors |= add_prefix("snapshot/", state.snapshot.state_dict())
-        tensors |= add_prefix("optimiser/", optimiser_tensors(state.optimiser))
+        for number, optimiser in enumerate(state.optimisers):
+            tensors |= add_prefix(f"optimiser-{number}/", optimiser_tensors(optimiser))
         record = {"identity": self._whole_identity, "loss": state.loss, "pr": state.pr}
         write_record(self.path, tensors, record)
         self._saved = time.monotonic()
@@ -150,10 +176,8 @@ class StateFile:
         tensors, record = found
         try:
             state.distribution.load_state_dict(take_prefix("distribution/", tensors))
-            if snapshot := take_prefix("snapshot/", tensors):
-                state.snapshot = copy.deepcopy(state.distribution).eval()
-                state.snapshot.load_state_dict(snapshot)
-            restore_optimiser(state.optimiser, take_prefix("optimiser/", tensors))
+            for number, optimiser in enumerate(state.optimisers):
+                restore_optimiser(optimiser, take_prefix(f"optimiser-{number}/", tensors))
             state.loss, state.pr = record["loss"], record["pr"]
         except UNREADABLE as error:
             raise unreadable_stage(self.path, error) from error
@@ -196,8 +220,6 @@ def fit(
         while state.number < fitting.steps:
             try:
                 fitting = _take_step(fitting, state, models.fast, interrupt)
-                if state.number == fitting.steps // 2:
-                    state.snapshot = copy.deepcopy(state.distribution).eval()
                 if progress and world().is_first:
                     latest = (state.number, fitting.steps, state.loss[-1], state.pr[-1])
                     progress(FitProgress(fitting.stage, *latest))
@@ -218,7 +240,7 @@ def _take_step(
     """One step; where memory runs out, it is repeated with half the micro-batch, on all ranks."""
     number, steps, recipe = state.number, fitting.steps, fitting.recipe
     while True:
-        state.optimiser.zero_grad(set_to_none=True)
+        state.distribution.zero_grad(set_to_none=True)
         try:
             with together():
                 loss, pr = _gradients(fitting, state.distribution, model, number)
@@ -237,9 +259,10 @@ def _take_step(
             f" {'loss' if math.isfinite(norm) else 'gradient'} at step {number + 1} of {steps}."
             " The last good state is kept. Check the classifier's logits, or lower the learning rate."
         )
-    for group in state.optimiser.param_groups:
-        group["lr"] = group["full"] * recipe.rate_at(number, steps)
-    state.optimiser.step()
+    for optimiser in state.optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = group["full"] * recipe.rate_at(number, steps)
+        optimiser.step()
     if recipe.bound is not None:
         with torch.no_grad():
             state.distribution.mixture.means.clamp_(-recipe.bound, recipe.bound)
@@ -266,14 +289,15 @@ def _gradients(
         labels = y.repeat_interleave(recipe.draws)
         moved = (x.unsqueeze(1) + delta.detach()).flatten(0, 1)
         clipped = moved.clamp(0, 1)
-        inside = moved == clipped
         gradient, logits = _in_pieces(
             model, clipped, labels, classifier.micro_batch,
             lambda z, y: loss_of(z, y, recipe.kappa) / images,
         )  # fmt: skip
         loss += float(loss_of(logits, labels, recipe.kappa).sum())
         correct += int((logits.argmax(1) == labels).sum())
-        ends, slopes = [delta], [gradient.mul_(inside).view_as(delta)]
+        if not recipe.through:
+            gradient.mul_(moved == clipped)
+        ends, slopes = [delta], [gradient.view_as(delta)]
         if recipe.entropy or recipe.diversity:
             ends.append(regulariser(given, recipe.entropy, recipe.diversity))
             slopes.append(torch.full_like(ends[1], len(positions) / recipe.inputs))

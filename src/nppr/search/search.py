@@ -10,6 +10,7 @@ Finished stages are kept in files, so that a resumed search does not fit them ag
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -65,14 +66,17 @@ from nppr.sources import Source
 from nppr.sources.learned import Learned
 from nppr.tally import Fit, Select
 
-FORWARD_SHARE = 0.2
-"""Forward-only calls (clean predictions, features, selection) over the calls of the fit, at most."""
-
 CLEAN_SHARE = 0.14
-"""What of it clean predictions of fit inputs may take: more inputs than that are not used."""
+"""Fit inputs over calls, at most: more would cost more to predict than they add."""
 
-FEWEST = 16
-"""Inputs that are scored on select however small the budget is."""
+SELECT_INPUTS = 1250
+"""Inputs of the select split that are predicted; those that are clean-correct judge every stage."""
+
+FEWEST_SELECT = 300
+"""Where fewer of them are clean-correct, all of the split are predicted."""
+
+SELECT_DRAWS = 2000
+"""Draws of all inputs together that judge a candidate."""
 
 MOST_DRAWS = 16
 
@@ -116,37 +120,33 @@ class Search:
     described: ClassifierRecord | None = None
     inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
     clean_calls: int = 0
-    forward_calls: int = 0
-    fit_calls: int = 0
 
     def run(self) -> list[LearnedNoise]:
-        """All floors of all seeds, by floor; the lowest on select bears the plain name."""
+        """Every stage of all seeds, floor by floor; the lowest on select bears the plain name."""
         learned: list[LearnedNoise] = []
+        stages = walk(self.settings, self.data.classes, self.data.shape)
         with together():
             self.find_inputs()
-            walks = [
-                (number, finished)
-                for number in range(self.settings.seeds)
-                for finished in self._walk(number)
-            ]
-            for floor in self.settings.floors:
-                same = [each for each in walks if each[1][-1].selected.family.floor == floor]
-                same.sort(key=lambda each: (each[1][-1].select_value or 0.0, each[0]))
+            walks = [self._walk(stages, number) for number in range(self.settings.seeds)]
+            for place in range(len(stages)):
+                same = sorted(
+                    enumerate(walks), key=lambda each: each[1][place][-1].select_value or 0.0
+                )
                 for rank, (number, finished) in enumerate(same):
-                    learned.append(self.learned(finished, number if rank else None))
+                    learned.append(self.learned(finished[place], number if rank else None))
         return learned
 
     def find_inputs(self) -> tuple[CleanInputs[Fit], CleanInputs[Select]]:
         """The clean-correct inputs of fit and select with their features, found once."""
         if self.inputs is None:
-            for split in (self.data.fit, self.data.select):
+            fit, select = self.data.fit, self.data.select
+            for split in (fit, select):
                 if not len(split):
                     raise NoFitDataError(
                         f"`data` must have a {split.kind.name} split to fit NPPR on, got none."
                         " Leave nppr out of --sources, or give data with such a split."
                     )
-            kept = max(1, int(CLEAN_SHARE * self.settings.calls))
-            some = self.data.fit.limit(min(len(self.data.fit), kept), self.seed, "fit-inputs")
+            kept = min(len(fit), max(1, int(CLEAN_SHARE * self.settings.calls)))
             find = partial(
                 find_clean_inputs,
                 self.classifier,
@@ -154,7 +154,12 @@ class Search:
                 feature_model=self.feature_model,
                 quantise=self.quantise,
             )
-            self.inputs = find(split=some, keep_images=True), find(split=self.data.select)
+            some = select.limit(min(len(select), SELECT_INPUTS), self.seed, "select-inputs")
+            chosen = find(split=some)
+            if len(chosen) < FEWEST_SELECT and len(some) < len(select):
+                chosen = replace(found := find(split=select), calls=found.calls + chosen.calls)
+            fitted = find(split=fit.limit(kept, self.seed, "fit-inputs"), keep_images=True)
+            self.inputs = fitted, chosen
             self.clean_calls = sum(each.calls for each in self.inputs)
         return self.inputs
 
@@ -165,12 +170,27 @@ class Search:
         self.find_inputs()
         seed = self.seed if number == 0 else key(self.seed, "fit/seed", number, 0) & 0x7FFFFFFF
         if self.folder is None:
-            done = self._choose(stage, self._fit(stage, parents, seed, None), parents)
-        else:
-            slug = re.sub(r"[^a-z0-9.=-]+", "_", f"{number}-{stage.name}".lower())
-            done = self._resume(stage, parents, seed, self.folder / slug)
-        self.fit_calls += done.record.fit_calls
-        self.forward_calls += done.record.forward_calls
+            return self._complete(stage, parents, seed, lambda _: None)
+        slug = re.sub(r"[^a-z0-9.=-]+", "_", f"{number}-{stage.name}".lower())
+        path = self.folder / f"{slug}.done.safetensors"
+        done = load_finished(path, self.identity, self.classifier.device)
+        if done is not None:
+            return done
+        files: list[StateFile] = []
+
+        def file(fit: int) -> StateFile:
+            files.append(
+                StateFile(path.with_name(f"{slug}.{fit}.state.safetensors"), self.identity)
+            )
+            if self.before_write and world().is_first:
+                self.before_write(path, files[-1].path)
+            return files[-1]
+
+        done = self._complete(stage, parents, seed, file)
+        if world().is_first:
+            save_finished(path, self.identity, done)
+            for each in files:
+                each.path.unlink(missing_ok=True)
         return done
 
     def diagnose(self, finished: FinishedStage) -> Diagnostics:
@@ -179,49 +199,52 @@ class Search:
         judge = Judge(self.classifier, select, self.budget, 1, self.seed)
         return diagnose(finished.fitted, finished.selected, judge)
 
-    def _resume(
-        self, stage: Stage, parents: Sequence[FinishedStage], seed: int, place: Path
-    ) -> FinishedStage:
-        """A stage from its file if it is finished, else fitted from its last state on."""
-        path = place.with_name(f"{place.name}.done.safetensors")
-        file = StateFile(place.with_name(f"{place.name}.state.safetensors"), self.identity)
-        done = load_finished(path, self.identity, self.classifier.device)
-        if done is None:
-            if self.before_write and world().is_first:
-                self.before_write(file.path, path)
-            done = self._choose(stage, self._fit(stage, parents, seed, file), parents)
-            if world().is_first:
-                save_finished(path, self.identity, done)
-                file.path.unlink(missing_ok=True)
-        return done
-
-    def _walk(self, number: int) -> list[tuple[FinishedStage, ...]]:
-        """The stages that led to each floor, for one seed."""
-        stages = walk(self.settings)
+    def _walk(self, stages: Sequence[Stage], number: int) -> list[tuple[FinishedStage, ...]]:
+        """The stages that led to each stage, itself included, for one seed."""
         finished: list[FinishedStage] = []
+        found: list[tuple[FinishedStage, ...]] = []
         for stage in stages:
-            finished.append(self.complete(stage, [finished[i] for i in stage.parents], number))
-        found = [tuple(finished)]
-        for floor in self.settings.floors[1:]:
-            stage = replace(
-                stages[-1],
-                name=f"{stages[-1].name}, floor {floor:g}",
-                family=stages[-1].family.with_(floor=floor),
-                steps=stages[-1].steps if floor < 1 else 0,  # rho = 1 is Uniform noise
-            )
-            parents = []
-            if self.settings.walks:
-                stage = replace(stage, recipe=replace(stage.recipe, rate=self.settings.child_rate))
-                parents = [finished[-1]]
+            parents = [finished[parent] for parent in stage.parents]
             finished.append(self.complete(stage, parents, number))
-            found.append(tuple(finished))
+            before = found[stage.parents[-1]] if parents else ()
+            found.append((*before, finished[-1]))
         return found
 
+    def _complete(
+        self,
+        stage: Stage,
+        parents: Sequence[FinishedStage],
+        seed: int,
+        file: Callable[[int], StateFile | None],
+    ) -> FinishedStage:
+        """Try the restarts on half of the steps, continue the best on the other half, and choose."""
+        inputs, _ = self.find_inputs()
+        judge, each = self._judge(), stage.first_steps
+        tried: list[tuple[Candidate, FitState]] = []
+        if each and self.settings.walks:
+            for restart in range(stage.restarts):
+                own = seed if not restart else key(seed, "fit/restart", restart, 0) & 0x7FFFFFFF
+                made = start(stage, parents, inputs, self.data.shape, self.data.classes, own)
+                state = self._fit(stage, made, each, own, file(restart))
+                law = copy.deepcopy(state.distribution).sharpened(Rule.LARGEST)
+                half = Candidate(f"{stage.name}, half of the calls", law, judge.of(law))
+                tried.append((half, state))
+        if not tried:
+            made = start(stage, parents, inputs, self.data.shape, self.data.classes, seed)
+            state = self._fit(stage, made, stage.steps, seed, file(0))
+            return self._choose(stage, state, [], parents, judge)
+        tried.sort(key=lambda each: each[0].value)
+        state = tried[0][1]
+        own = key(seed, "fit/second-half", 0, 0) & 0x7FFFFFFF
+        left = stage.steps - each * stage.restarts
+        last = self._fit(stage, state.distribution, left, own, file(stage.restarts))
+        last = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
+        return self._choose(stage, last, [each for each, _ in tried], parents, judge)
+
     def _fit(
-        self, stage: Stage, parents: Sequence[FinishedStage], seed: int, file: StateFile | None
+        self, stage: Stage, made: Distribution, steps: int, seed: int, file: StateFile | None
     ) -> FitState:
         inputs, _ = self.find_inputs()
-        made = start(stage, parents, inputs, self.data.shape, self.data.classes, seed)
         state = FitState.start(made.to(self.classifier.device), stage.recipe)
         if file:
             file.restore(state)
@@ -231,34 +254,34 @@ class Search:
             inputs=inputs,
             budget=self.budget,
             recipe=stage.recipe,
-            steps=stage.steps,
+            steps=steps,
             seed=seed,
             quantise=self.quantise,
         )
         return fit(fitting, state, progress=self.progress, save=file.save if file else None)
 
     def _choose(
-        self, stage: Stage, state: FitState, parents: Sequence[FinishedStage]
+        self,
+        stage: Stage,
+        state: FitState,
+        tried: Sequence[Candidate],
+        parents: Sequence[FinishedStage],
+        judge: Judge,
     ) -> FinishedStage:
         """What is lowest on select: the fitted mixture, a variant of it, or a parent."""
         made, floor = state.distribution, stage.family.floor
         if not self.settings.walks:
             record = _record(stage, state, stage.name, made, {}, 0)
             return FinishedStage(record, None, None, made, made)
-        references = self.references if stage.last else ()
-        judge = self._judge(stage, len(parents) + len(references))
-        own = candidates(stage.name, made, judge)
-        if state.snapshot is not None:
-            sharp = state.snapshot.sharpened(Rule.LARGEST)
-            own.append(Candidate(f"{stage.name}, checkpoint", sharp, judge.of(sharp)))
+        own = [*candidates(stage.name, made, judge), *tried[:1]]
         before = []
         for parent in parents:
             kept = parent.selected.with_floor(floor)
             before.append(Candidate(parent.record.selected, kept, judge.of(kept)))
         winner = best(own, before)
         choice = None
-        if references:
-            noises = {source.name: float(judge.rates(source).mean()) for source in references}
+        if floor == 0 and self.references:
+            noises = {each.name: float(judge.rates(each).mean()) for each in self.references}
             lowest = min(noises, key=lambda name: noises[name])
             choice = ReferenceChoice(
                 winner=lowest if noises[lowest] < winner.value else None,
@@ -269,25 +292,27 @@ class Search:
                 made = parent.fitted.with_floor(floor)
         values = {each.name: each.value for each in (*before, *own)}
         record = _record(stage, state, winner.name, made, values, judge.calls)
+        record = record.model_copy(
+            update={
+                "restarts": tuple(each.value for each in tried),
+                "all_calls": min(each.value for each in own[: len(own) - len(tried[:1])]),
+                "select_inputs": len(judge.inputs),
+            }
+        )
         return FinishedStage(record, winner.value, choice, made, winner.distribution)
 
-    def _judge(self, stage: Stage, rivals: int) -> Judge:
-        """As many select inputs and draws as the budget of forward-only calls allows."""
+    def _judge(self) -> Judge:
+        """Enough inputs and draws to see a difference of two percentage points."""
         _, select = self.find_inputs()
-        columns = stage.family.components + 1 + rivals
-        spent = self.clean_calls + self.forward_calls
-        allowed = FORWARD_SHARE * (self.fit_calls + stage.calls) - spent
-        inputs = int(min(len(select), max(FEWEST, allowed // columns)))
-        draws = int(min(MOST_DRAWS, max(1, allowed // (columns * inputs))))
-        chosen = select.limit(inputs, self.seed)
-        return Judge(self.classifier, chosen, self.budget, draws, self.seed, quantise=self.quantise)
+        draws = min(MOST_DRAWS, -(-SELECT_DRAWS // len(select)))
+        return Judge(self.classifier, select, self.budget, draws, self.seed, quantise=self.quantise)
 
     def learned(
         self, finished: Sequence[FinishedStage], fit_seed: int | None = None
     ) -> LearnedNoise:
         """What the last stage selected, as a source with its record."""
         last, budget = finished[-1], self.budget
-        dependency = self.settings.family.dependency
+        dependency = Dependency(last.record.rung)
         source = Learned(budget, last.selected, self.feature_model, dependency, fit_seed)
         ball = BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text)
         record = LearnedNoiseRecord(
@@ -352,10 +377,10 @@ def start(
         made = grow(parent, stage.family, classes, features)
     if made.features and not parent.features:
         made.mixture.standardise(inputs.features)
-    if only_component(parent) is not None:
+    if only_component(parent) is not None and made.family.components > 1:
         if made.family.dependency.sees_label:
             route_by_label(made)
-        elif made.features and made.family.components > 1:
+        elif made.features:
             route_by_features(made, inputs.features, torch.from_numpy(inputs.split.labels))
     return made
 
@@ -405,6 +430,7 @@ def _record(
 ) -> StageRecord:
     return StageRecord(
         stage=stage.name,
+        rung=stage.family.dependency,
         selected=selected,
         dependency=fitted.family.dependency,
         components=fitted.family.components,

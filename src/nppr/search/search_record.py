@@ -57,9 +57,13 @@ class BudgetRecord(Record):
 
 
 class StageRecord(Record):
-    """One stage of a search; dependency, components and floor are those of what it selected."""
+    """One stage of a search; `rung` is what its noise may depend on.
+
+    Dependency, components and floor are those of what it selected.
+    """
 
     stage: str
+    rung: Dependency
     selected: str
     dependency: Dependency
     components: int
@@ -69,6 +73,11 @@ class StageRecord(Record):
     forward_calls: int
     loss: tuple[float, ...]
     running_pr: tuple[float, ...]
+    restarts: tuple[float, ...] = ()
+    """Select values of the restarts after half of the calls, the lowest first."""
+    all_calls: float | None = None
+    """Select value after all of the calls, of the best variant of what was fitted."""
+    select_inputs: int = 0
 
     def rounded(self) -> StageRecord:
         """The same with loss and running PR to six decimals, which is enough to plot them."""

@@ -1,8 +1,8 @@
 """How a search is done: the recipe of one stage, the settings of the whole, and the walk it takes.
 
-The walk goes through the nested families up to the one the assessor admits: independent -> label,
-input -> joint, each child warm-started at its parent. Calls are divided among the stages by weight:
-noise that sees the input has most to learn. Nothing here imports PyTorch.
+The walk goes through the nested families up to the one the assessor admits: independent -> label ->
+joint, or independent -> input, each child warm-started at its parent, and again at every further floor.
+The stages of a floor have equal shares of the calls. Nothing here imports PyTorch.
 """
 
 from __future__ import annotations
@@ -17,51 +17,57 @@ from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures, re
 PRESETS = ("nppr", "paper")
 LOSSES = ("margin", "cross-entropy")
 
-SHARES = {
-    Dependency.INDEPENDENT: {Dependency.INDEPENDENT: 1.0},
-    Dependency.LABEL: {Dependency.INDEPENDENT: 1 / 2, Dependency.LABEL: 1 / 2},
-    Dependency.INPUT: {Dependency.INDEPENDENT: 1 / 2, Dependency.INPUT: 1 / 2},
-    Dependency.JOINT: {
-        Dependency.INDEPENDENT: 1 / 3,
-        Dependency.LABEL: 1 / 12,
-        Dependency.INPUT: 1 / 3,
-        Dependency.JOINT: 1 / 4,
-    },
+WALKS: dict[Dependency, tuple[Dependency, ...]] = {
+    Dependency.INDEPENDENT: (Dependency.INDEPENDENT,),
+    Dependency.LABEL: (Dependency.INDEPENDENT, Dependency.LABEL),
+    Dependency.INPUT: (Dependency.INDEPENDENT, Dependency.INPUT),
+    Dependency.JOINT: (Dependency.INDEPENDENT, Dependency.LABEL, Dependency.JOINT),
 }
-"""Fractions of the calls of a walk up to each dependency."""
+"""The stages up to each dependency, each inside the next."""
 
-PARENTS: dict[Dependency, tuple[Dependency, ...]] = {
-    Dependency.INDEPENDENT: (),
-    Dependency.LABEL: (Dependency.INDEPENDENT,),
-    Dependency.INPUT: (Dependency.INDEPENDENT,),
-    Dependency.JOINT: (Dependency.LABEL, Dependency.INPUT),
-}
-"""The largest families of a walk inside each."""
+FURTHER_FLOOR = 1 / 4
+"""Calls of a stage at a further floor over those at the first: it starts from what was found there."""
+
+FEWEST_STEPS = 40
+"""Steps of a stage below which a search is too short to say much: it is flagged."""
+
+FEWEST_PER_INPUT = 5
+"""Calls per input of the rung `per-input`: its starts and its choice take four of them."""
+
+ROOT_RESTARTS = 2
+"""Searches of the first stage, from which all others start."""
+
+MOST_PATTERNS = 2**25
+"""Numbers in the means of all components, at most."""
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How one stage goes from its start to its end.
 
-    A step takes `inputs` inputs and `draws` draws of each. Adam's rate is `rate` for free parameters
-    and `head_rate` for layers that see a context; it rises over the first `warm_up` of the steps and
-    falls as a cosine to `last_rate` of itself, or stays where `last_rate` is 1. Temperatures go from
-    their start to 1, and tau from `tau` to `last_tau`, geometrically. Gradients are clipped to the
-    length `clip`. Free means stay within `bound`: beyond 2 tanh is flat, and a child could not move
-    them any more.
+    A step takes `inputs` inputs and `draws` draws of each. Free means move by `rate` along the sign of
+    their gradients' running mean of decay `momentum`; where that is None, and for all other parameters,
+    Adam takes the step, with `head_rate` for layers that see a context. The rate rises over the first
+    `warm_up` of the steps and falls as a cosine to `last_rate` of itself, or stays where `last_rate` is
+    1. Temperatures go from their start to 1, and tau from `tau` to `last_tau`, geometrically. Gradients
+    are clipped to the length `clip`. Free means stay within `bound`. With `through` gradients pass
+    where x + delta is clipped to [0, 1], although it does not move there: other inputs may not be
+    clipped, and the search finds worse noise.
     """
 
     inputs: int = 256
     draws: int = 1
     rate: float = 0.3
-    head_rate: float = 2e-3
+    momentum: float | None = 0.9
+    through: bool = True
+    head_rate: float = 4e-3
     warm_up: float = 0.05
     last_rate: float = 0.0
     tau: float = 1.0
     last_tau: float = 0.1
     heat: Temperatures = field(default_factory=Temperatures)
     clip: float | None = 1.0
-    bound: float | None = 2.0
+    bound: float | None = 3.0
     loss: str = "margin"
     kappa: float = 1.0
     entropy: float = 0.0
@@ -100,7 +106,9 @@ class SearchSettings:
 
     `family` is the largest admissible set; the search walks up to it. `floors` are the values of rho,
     one result each. `calls` is the budget of one walk in classifier calls (a forward and backward of
-    one image). `walks` is False in the paper's preset: one fit from scratch, nothing chosen.
+    one image); `per_input_calls` that of each input on the rung `per-input`, 0 to leave it out. With
+    `per_class`, noise that sees the label has at least one component per class. `walks` is False in
+    the paper's preset: one fit from scratch, nothing chosen.
     """
 
     family: Family = field(default_factory=Family)
@@ -108,13 +116,20 @@ class SearchSettings:
     calls: int = 92_160
     seeds: int = 1
     recipe: Recipe = field(default_factory=Recipe)
-    child_rate: float = 0.1
+    child_rate: float = 0.3
     walks: bool = True
+    per_class: bool = True
+    per_input_calls: int = 20
     preset: str = "nppr"
 
     def __post_init__(self) -> None:
         require_count("fit-calls", self.calls)
         require_count("fit-seeds", self.seeds)
+        if self.per_input_calls and self.per_input_calls < FEWEST_PER_INPUT:
+            raise SpecError(
+                f"`per-input-calls` must be 0 (off) or at least {FEWEST_PER_INPUT}, got"
+                f" {self.per_input_calls}."
+            )
         if not self.floors:
             raise SpecError("`floor` must name at least one rho, got none. Example: 0,0.5")
         for floor in self.floors:
@@ -133,9 +148,26 @@ class SearchSettings:
 
     @property
     def total_calls(self) -> int:
-        """Calls of all floors of one seed: a further floor takes as many as the walk's last stage."""
-        last = SHARES[self.family.dependency][self.family.dependency] if self.walks else 1.0
-        return round(self.calls * (1 + (len(self.floors) - 1) * last))
+        """Calls of all floors of one seed."""
+        further = FURTHER_FLOOR if self.walks else 1.0
+        return round(self.calls * (1 + (len(self.floors) - 1) * further))
+
+    @property
+    def rungs(self) -> tuple[Dependency, ...]:
+        """What the noise may depend on, from one row of the ladder to the next."""
+        learned = WALKS[self.family.dependency] if self.walks else (self.family.dependency,)
+        return (*learned, Dependency.PER_INPUT) if self.per_input_calls else learned
+
+    @property
+    def needed_calls(self) -> int:
+        """Calls with which every stage of the first floor has enough steps."""
+        stages = len(WALKS[self.family.dependency]) if self.walks else 1
+        return stages * FEWEST_STEPS * self.step_calls
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a search of so few calls says little."""
+        return self.calls < self.needed_calls
 
 
 def default_settings(
@@ -180,6 +212,7 @@ def paper_settings(
         rates = {"rate": 2e-2, "head_rate": 2e-2, "warm_up": 0.4, "last_rate": 1e-4}
     heat = Temperatures(weights=3.0, means=3.0, stds=1.5, shared=1.5)
     own = {"inputs": 64, "draws": 32, "heat": heat, "clip": None, "bound": None, **rates}
+    own |= {"momentum": None, "through": False}
     made = Recipe(**{**own, **recipe})
     return SearchSettings(
         family=family,
@@ -188,15 +221,17 @@ def paper_settings(
         seeds=seeds,
         recipe=made,
         walks=False,
+        per_class=False,
+        per_input_calls=0,
         preset="paper",
     )
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One fit of the walk: a family, the stages it starts from, its recipe and its steps.
+    """One fit of the walk: a family, the stages it starts from, its recipe, steps and restarts.
 
-    `last` stages give a result; it is compared with the reference noises.
+    Half of the steps are divided among the restarts, and the best of them takes the other half.
     """
 
     name: str
@@ -204,42 +239,55 @@ class Stage:
     parents: tuple[int, ...]
     recipe: Recipe
     steps: int
-    last: bool = True
+    restarts: int = 1
 
     @property
     def calls(self) -> int:
         """Classifier calls of its steps."""
         return self.steps * self.recipe.inputs * self.recipe.draws
 
+    @property
+    def first_steps(self) -> int:
+        """Steps of each restart."""
+        return self.steps // (2 * self.restarts)
 
-def walk(settings: SearchSettings) -> tuple[Stage, ...]:
-    """The stages of a search at its first floor."""
-    family = settings.family.with_(floor=settings.floors[0])
+
+def walk(
+    settings: SearchSettings, classes: int = 1, shape: tuple[int, ...] = ()
+) -> tuple[Stage, ...]:
+    """The stages of a search, floor by floor.
+
+    With `per_class`, noise that sees the label has a component for each of the classes.
+    """
+    family, order = settings.family, WALKS[settings.family.dependency]
+    if settings.per_class and settings.walks:
+        patterns = max(1, min(classes, MOST_PATTERNS // math.prod(shape)))
+        family = family.with_(label_dim=max(family.label_dim, patterns))
     if not settings.walks:
-        steps = max(1, settings.calls // settings.step_calls)
-        return (Stage(family.dependency.value, family, (), settings.recipe, steps),)
-    shares = SHARES[family.dependency]
-    steps = max(len(shares), settings.calls // settings.step_calls)
-    steps *= family.floor < 1  # rho = 1 is Uniform noise: nothing to fit
-    split = _split(steps, shares)
+        order = (family.dependency,)
     stages: list[Stage] = []
-    order = list(shares)
-    for dependency in order:
-        own = family.with_(dependency=dependency)
-        parents = tuple(order.index(parent) for parent in PARENTS[dependency])
-        recipe = replace(settings.recipe, rate=settings.child_rate) if parents else settings.recipe
-        last = dependency is family.dependency
-        stages.append(Stage(dependency.value, own, parents, recipe, split[dependency], last))
+    for number, floor in enumerate(settings.floors):
+        share = (FURTHER_FLOOR if number else 1.0) if settings.walks else 1.0
+        steps = max(len(order), int(settings.calls * share) // settings.step_calls)
+        for place, dependency in enumerate(order):
+            own = family.with_(dependency=dependency, floor=floor)
+            if settings.per_class and settings.walks and dependency.sees_label:
+                own = own.with_(components=max(own.components, patterns))
+            parents = [len(stages) - 1] if place else []
+            parents += [len(stages) - len(order)] if number else []
+            taken = steps * (place + 1) // len(order) - steps * place // len(order)
+            if not settings.walks:
+                parents = []
+            stages.append(
+                Stage(
+                    name=dependency.value + (f", floor {floor:g}" if floor else ""),
+                    family=own,
+                    parents=tuple(parents),
+                    recipe=replace(settings.recipe, rate=settings.child_rate)
+                    if parents
+                    else settings.recipe,
+                    steps=taken if floor < 1 else 0,  # rho = 1 is Uniform noise: nothing to fit
+                    restarts=1 if parents or not settings.walks else ROOT_RESTARTS,
+                )
+            )
     return tuple(stages)
-
-
-def _split(steps: int, shares: dict[Dependency, float]) -> dict[Dependency, int]:
-    """Steps of every stage by its share, at least one where there are any; they add up."""
-    least = min(1, steps)
-    split = {each: max(least, int(steps * share)) for each, share in shares.items()}
-    while sum(split.values()) != steps:
-        missing = {each: steps * share - split[each] for each, share in shares.items()}
-        up = sum(split.values()) < steps
-        chosen = (max if up else min)(missing, key=lambda each: missing[each])
-        split[chosen] += 1 if up else -1
-    return split

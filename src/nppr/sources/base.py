@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 
 from nppr.errors import SpecError, unknown
+from nppr.noise.family import Dependency
 from nppr.tally import Estimate, Evaluate, Metric, Progress, Tally
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from nppr.budget import Budget
     from nppr.classifiers import Classifier
     from nppr.data import Split
-    from nppr.noise.family import Dependency
     from nppr.random_draws import DrawBlock
     from nppr.tally import Fit, FrozenModel, IntArray, SplitKind
 
@@ -66,6 +66,8 @@ class Source(ABC):
     presets: ClassVar[dict[str, str]] = {}
     """Further names for it with options, by the text they stand for."""
     guidance: ClassVar[Guidance] = Guidance.NOTHING
+    sees: ClassVar[Dependency] = Dependency.PER_INPUT
+    """What its perturbations depend on at most: which rungs of the ladder contain it."""
     is_fixed_noise: ClassVar[bool] = False
     """Whether it is noise that sees neither the input nor the classifier."""
     is_reference: ClassVar[bool] = False

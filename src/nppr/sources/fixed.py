@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from nppr.budget import Budget
 from nppr.errors import SpecError
+from nppr.noise.family import Dependency
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source
 from nppr.sources.losses import log_loss
@@ -34,6 +35,7 @@ class Noise(Source, ABC):
     """Noise that sees neither the input nor the classifier."""
 
     is_fixed_noise = True
+    sees = Dependency.INDEPENDENT
 
     budget: Budget
     scale: float = 1.0

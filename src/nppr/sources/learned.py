@@ -55,7 +55,7 @@ class Learned(Source):
 
     @property
     def name(self) -> str:
-        return learned_name(self.floor, self.fit_seed)
+        return learned_name(self.dependency, self.floor, self.fit_seed)
 
     @property
     def row_source(self) -> str:
@@ -71,6 +71,13 @@ class Learned(Source):
         with torch.inference_mode():
             context = Context(y, self._features(model, x, draws))
             return self.distribution.to(x.device).exact(context, draws, self.budget)
+
+    def centre(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """The latent mean of the component that one draw of each input comes from, `(B, D)`."""
+        with torch.inference_mode():
+            context = Context(y, self._features(model, x, draws))
+            found = self.distribution.to(x.device).centre(context, draws)
+        return found.clone()
 
     def sample(
         self,
@@ -152,11 +159,14 @@ class Learned(Source):
             )
 
 
-def learned_name(floor: float, fit_seed: int | None = None) -> str:
+def learned_name(
+    dependency: Dependency | None, floor: float = 0.0, fit_seed: int | None = None
+) -> str:
     """The name of learned noise for readers and files.
 
-    >>> learned_name(0.5), learned_name(0, 1)
-    ('nppr:floor=0.5', 'nppr:fit-seed=1')
+    >>> learned_name(Dependency.JOINT, 0.5), learned_name(Dependency.LABEL, fit_seed=1)
+    ('nppr:joint:floor=0.5', 'nppr:label:fit-seed=1')
     """
-    parts = [NPPR] + ([f"floor={floor:g}"] if floor else [])
+    parts = [NPPR] + ([dependency.value] if dependency else [])
+    parts += [f"floor={floor:g}"] if floor else []
     return ":".join(parts + ([] if fit_seed is None else [f"fit-seed={fit_seed}"]))

@@ -5,6 +5,7 @@ It is fitted on the fit split and measured on the evaluate split: the unconditio
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ import torch
 
 from nppr.budget import Budget
 from nppr.errors import NoFitDataError, SpecError
+from nppr.noise.family import Dependency
 from nppr.random_draws import DrawBlock, key
 from nppr.ranks import joined, span, together, world
 from nppr.sources.base import Guidance, Source
@@ -34,8 +36,6 @@ AT_ONCE = 64
 PIECE = 16
 """Inputs that go through the classifier together; several ranks divide the pieces of a step."""
 
-FEWEST_STEPS = 40
-
 PASSES_PER_CALL = 3.5
 """Forward passes that a forward and backward pass takes."""
 
@@ -44,9 +44,9 @@ PASSES_PER_CALL = 3.5
 class Universal(Source, kind="universal"):
     """Ascent of the mean margin over inputs of the fit split, in the budget.
 
-    Steps of `AT_ONCE` inputs go once through the split per epoch, in an order of its own; a small
-    split gets more epochs, for at least 40 steps. A step's size falls in a straight line from
-    `step` radii to nothing. Each input counts until it is wrong by a margin of 1, so that those that
+    It takes `calls` forward and backward passes, in steps of `AT_ONCE` inputs; every epoch goes through
+    the split in an order of its own. A step's size falls in a straight line from `step` radii to
+    nothing. Each input counts until it is wrong by a margin of 1, so that those that
     are broken leave the direction to the others.
     """
 
@@ -57,12 +57,12 @@ class Universal(Source, kind="universal"):
     fixed_draws = 1
 
     budget: Budget
-    epochs: int = 5
+    calls: int = 30_720
     step: float = 0.25
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise SpecError(f"`epochs` must be a whole number >= 1, got {self.epochs}.")
+        if self.calls < AT_ONCE:
+            raise SpecError(f"`calls` must be a whole number >= {AT_ONCE}, got {self.calls}.")
         if not 0 < self.step <= 2:
             raise SpecError(f"`step` must lie in (0, 2], got {self.step}. Example: step=0.25")
 
@@ -74,7 +74,7 @@ class Universal(Source, kind="universal"):
         )
 
     def fit_passes(self, inputs: int) -> float:
-        return self.epochs * inputs * PASSES_PER_CALL
+        return self.calls * PASSES_PER_CALL
 
     def fitted_on(
         self,
@@ -99,6 +99,7 @@ class UniversalOn(Source):
 
     metric = Metric.AR
     guidance = Guidance.MORE
+    sees = Dependency.INDEPENDENT
     can_be_redrawn = False
     fixed_draws = 1
 
@@ -126,16 +127,13 @@ class UniversalOn(Source):
     @cached_property
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
-        budget, inputs = self.budget, len(self.split)
-        per_epoch = -(-inputs // AT_ONCE)
-        epochs = max(self.settings.epochs, -(-FEWEST_STEPS // per_epoch))
-        steps = epochs * per_epoch
+        budget, steps = self.budget, self.settings.calls // AT_ONCE
         delta = torch.zeros(self.split.batch(np.arange(1))[0].shape[1:], device=self.device)
-        broken = 0
+        broken = seen = 0
         from nppr.classifiers import frozen  # not before PyTorch is needed
 
         with frozen(self.classifier) as model:
-            for number, positions in enumerate(self._positions(epochs)):
+            for number, positions in zip(range(steps), self._positions(), strict=False):
                 x, y = self.split.batch(positions)
                 x, y = x.to(delta.device), y.to(delta.device)
                 gradient, logits = _in_pieces(model, (x + delta).clamp(0, 1), y)
@@ -143,14 +141,14 @@ class UniversalOn(Source):
                 delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
                 broken += int((logits.argmax(1) != y).sum())
                 if self.progress and world().is_first:
-                    total = epochs * inputs
-                    done = min(total, (number + 1) * AT_ONCE)
-                    self.progress(Progress(f"fit {self.name}", done, total, done - broken))
+                    seen += len(y)
+                    total = seen + (steps - number - 1) * AT_ONCE
+                    self.progress(Progress(f"fit {self.name}", seen, total, seen - broken))
         return delta
 
-    def _positions(self, epochs: int) -> Iterator[IntArray]:
-        """The inputs of every step."""
-        for epoch in range(epochs):
+    def _positions(self) -> Iterator[IntArray]:
+        """The inputs of every step, without an end."""
+        for epoch in itertools.count():
             seed = key(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
             order = np.random.default_rng(seed).permutation(len(self.split))
             for start in range(0, len(order), AT_ONCE):

@@ -8,7 +8,8 @@ from typing import Any
 
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import (
-    SHARES,
+    ROOT_RESTARTS,
+    WALKS,
     SearchSettings,
     Stage,
     default_settings,
@@ -118,8 +119,8 @@ class Chain:
         settings = self._settings(member, inputs)
         if self.fit.is_paper:
             return settings, walk(settings)[0]
-        share = SHARES[Dependency.JOINT][member.dependency]
-        steps = int(settings.calls * share) // settings.step_calls
+        share = len(WALKS[Dependency.JOINT])
+        steps = settings.calls // share // settings.step_calls
         recipe = settings.recipe
         name = f"{member.dependency.value}-{member.components}"
         stage = Stage(
@@ -128,7 +129,7 @@ class Chain:
             parents=(),
             recipe=recipe if first else replace(recipe, rate=settings.child_rate),
             steps=max(1, steps) if member.floor < 1 else 0,
-            last=False,
+            restarts=ROOT_RESTARTS if first else 1,
         )
         calls = max(1, stage.steps) * stage.recipe.inputs * stage.recipe.draws
         own = replace(settings, family=stage.family, recipe=stage.recipe, calls=calls)

@@ -1,0 +1,174 @@
+"""Noise that is the worst for every input on its own: the rung `per-input`.
+
+The law of an input is `N(z, min_std^2)` in the latent space of the learned noise it starts from,
+up-sampled and squashed into the budget, with the same floor. The mean z is searched for on the input
+itself, like an attack, with draws of its own; what is measured are fresh draws. An input for which
+nothing worse is found keeps the law of the rung above.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from nppr.budget import Budget
+from nppr.noise.distribution import NOISE
+from nppr.noise.family import FLOOR_NOISE, Dependency
+from nppr.random_draws import DrawBlock
+from nppr.sources.base import NPPR, Guidance, Source
+from nppr.sources.learned import Learned, learned_name
+from nppr.sources.losses import margin
+from nppr.tally import FrozenModel, Metric
+
+AT_ONCE = 64
+NUMBERS_AT_ONCE = 2**22
+"""Inputs that are searched together, and numbers in their images: both at most."""
+
+CHOICE_DRAWS = 4
+"""Draws by which the law found and the one above are compared."""
+
+PASSES_PER_CALL = 3
+STEP, MOMENTUM = 1.0, 0.75
+BOUND = 3.0
+"""Means stay within this: tanh(3) is 0.995."""
+
+
+@dataclass(frozen=True, eq=False)
+class PerInput(Source):
+    """The worst law found for every input, in at most `calls` forward and backward passes each.
+
+    `parent` is the noise of the rung above. The search steps along the sign of the momentum (in l2
+    along the momentum itself) of the gradient of the margin, with a step that falls from 1 to 0, from
+    the parent's mean or from 0, whichever starts lower.
+    """
+
+    kind = NPPR
+    metric = Metric.NPPR
+    guidance = Guidance.MORE
+    dependency = Dependency.PER_INPUT
+
+    parent: Learned
+    calls: int = 20
+    _last: list[tuple[FrozenModel, object, tuple[Tensor, Tensor]]] = field(
+        default_factory=list, repr=False
+    )
+    """Model, inputs and laws of the last call: all draw blocks of an input have the same law."""
+
+    @property
+    def budget(self) -> Budget:  # type: ignore[override]
+        """That of the rung above."""
+        return self.parent.budget
+
+    @property
+    def floor(self) -> float:  # type: ignore[override]
+        """Rho."""
+        return self.parent.floor
+
+    @property
+    def name(self) -> str:
+        return learned_name(self.dependency, self.floor)
+
+    @property
+    def row_source(self) -> str:
+        return NPPR
+
+    @property
+    def cost(self) -> float:
+        return 1.25  # a micro-batch at a time; the search is counted by `search_passes`
+
+    @property
+    def inputs_at_once(self) -> int:  # type: ignore[override]
+        """The same on any machine, so that gradients round the same way."""
+        pixels = math.prod(self.parent.distribution.shape)
+        return max(1, min(AT_ONCE, NUMBERS_AT_ONCE // pixels))
+
+    @property
+    def steps(self) -> int:
+        """Steps of the search, after its starts and its choice."""
+        return (PASSES_PER_CALL * self.calls - 2 - 2 * CHOICE_DRAWS) // PASSES_PER_CALL
+
+    def search_passes(self, inputs: int) -> float:
+        """Forward passes of searching for the laws of this many inputs."""
+        return float(PASSES_PER_CALL * self.calls * inputs)
+
+    def at(self, budget: Budget) -> PerInput:
+        return PerInput(self.parent.at(budget), self.calls)
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """Perturbations `(B, S, C, H, W)`."""
+        above = self.parent.perturb(model, x, y, draws)
+        if self.floor == 1:
+            return above
+        inputs = (draws.split, draws.indices)
+        if not self._last or self._last[0][0] is not model or self._last[0][1] != inputs:
+            self._last[:] = [(model, inputs, self._search(model, x, y, draws))]
+        means, found = self._last[0][2]
+        with torch.no_grad():
+            own = self._draw(means, draws)
+        return torch.where(found[:, None, None, None, None], own, above)
+
+    def _draw(self, means: Tensor, draws: DrawBlock) -> Tensor:
+        """Draws of the laws with these means `(B, D)`, `(B, S, C, H, W)`."""
+        distribution, rho = self.parent.distribution, self.floor
+        noise = draws.normal(NOISE, (means.shape[1],))
+        latent = means.unsqueeze(1) + distribution.family.min_std * noise
+        delta = self.budget.squash(distribution.upsampler(latent))
+        if rho:
+            uniform = self.budget.uniform(draws, FLOOR_NOISE, distribution.shape)
+            delta = (1 - rho) * delta + rho * uniform
+        return delta
+
+    def _search(
+        self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock
+    ) -> tuple[Tensor, Tensor]:
+        """Means `(B, D)`, and for which inputs they are worse than the law of the rung above."""
+        own = replace(draws, split=f"{draws.split}/per-input", block=0, size=1, capacity=1)
+        means = self._start(model, x, y, own)
+        momentum, size = torch.zeros_like(means), math.sqrt(means.shape[1])
+        linf = self.budget.norm.name == "linf"
+        for number in range(self.steps):
+            means.requires_grad_(True)
+            with torch.enable_grad():
+                delta = self._draw(means, replace(own, block=number + 1))[:, 0]
+            image = (x + delta.detach()).clamp(0, 1)
+            slope, _ = model.gradient(lambda logits: -margin(logits, y), image)
+            (slope,) = torch.autograd.grad(delta, means, slope)
+            slope = slope / slope.abs().mean(1, keepdim=True).clamp_min(1e-30)
+            momentum = MOMENTUM * momentum + slope
+            length = momentum.norm(dim=1, keepdim=True).clamp_min(1e-30)
+            way = momentum.sign() if linf else momentum * (size / length)
+            means = means.detach() - STEP * (1 - number / self.steps) * way
+            if linf:
+                means = means.clamp(-BOUND, BOUND)
+            else:
+                means *= (BOUND * size / means.norm(dim=1, keepdim=True)).clamp_max(1.0)
+        return means, self._is_worse(model, x, y, means, own)
+
+    def _start(self, model: FrozenModel, x: Tensor, y: Tensor, own: DrawBlock) -> Tensor:
+        """The mean of the rung above, or 0, by the margin of one draw each."""
+        above = self.parent.centre(model, x, y, own).clamp(-BOUND, BOUND)
+        zero = torch.zeros_like(above)
+        with torch.no_grad():
+            margins = [
+                margin(model.logits((x + self._draw(each, own)[:, 0]).clamp(0, 1)), y)
+                for each in (above, zero)
+            ]
+        return torch.where((margins[0] > margins[1])[:, None], above, zero).clone()
+
+    def _is_worse(
+        self, model: FrozenModel, x: Tensor, y: Tensor, means: Tensor, own: DrawBlock
+    ) -> Tensor:
+        """Fewer correct draws than under the rung above, or as many and a larger margin."""
+        fresh = replace(own, block=self.steps + 1, size=CHOICE_DRAWS, capacity=CHOICE_DRAWS)
+        scores = []
+        with torch.no_grad():
+            for delta in (self.parent.perturb(model, x, y, fresh), self._draw(means, fresh)):
+                images = (x.unsqueeze(1) + delta).clamp(0, 1).flatten(0, 1)
+                margins = margin(model.logits(images), y.repeat_interleave(CHOICE_DRAWS))
+                margins = margins.view(len(x), CHOICE_DRAWS)
+                scores.append(((margins <= 0).sum(1), margins.mean(1)))
+        (correct, before), (fewer, after) = scores
+        return (fewer < correct) | ((fewer == correct) & (after > before))
