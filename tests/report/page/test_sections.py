@@ -53,7 +53,7 @@ def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
     assert "Learned noise is that of radius 8/255, scaled" in text
     assert "merged" not in text.split("Rare")[0].split("Inputs that are")[0]
     assert re.search(r"ARpgd≤ [\d.]+ \(", text)
-    assert re.search(r"NPPRnppr≤ [\d.]+ \([\d.-]+\)≤ [\d.]+", text)
+    assert re.search(r"NPPRnppr≤ [\d.]+ \([\d.]+ observed\)≤ [\d.]+ \([\d.]+ observed\)", text)
     assert not re.search(r"PRgaussian≤", text)
 
 
