@@ -117,7 +117,7 @@ def test_a_stress_is_a_loss(report: Report) -> None:
     assert [cell.text for cell in cells[1:4]] == ["stress:q=10", "2.35", "2-3*"]
     assert cells[5].text == "x 1.5"
     assert cells[-1].text == ""
-    assert table.columns[2].heading == "observed"
+    assert table.columns[2].heading == "value"
     assert cells[6].text == "2.35 (2-3 with 95 % confidence)"
 
 
@@ -233,11 +233,12 @@ def test_files_state_what_may_be_claimed(report: Report) -> None:
 def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:
     """The number itself was observed under the noise found; the sign belongs to the upper end."""
     table = table_of(report)
-    assert table.columns[2].heading == "observed %"
+    assert table.columns[2].heading == "value %"
     for row, cells in zip(table_rows(report), table.rows, strict=True):
         assert cells[2].text.startswith("≥ ") == (row.direction is Direction.LOWER_BOUND)
         assert cells[4].text.startswith("≤ ") == (row.direction is Direction.UPPER_BOUND)
-    assert "interval  of AR and NPPR: conditional on the noise found" in notes_of(report)
+    assert "value     of AR and NPPR: observed under the noise found" in notes_of(report)
+    assert "interval  of these: conditional on that noise" in notes_of(report)
     assert "conditional on" not in notes_of(made_report(only="noise")[0])
 
 

@@ -8,6 +8,7 @@ from nppr.report.findings import interval_of, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import LOSSES, Numbers
 from nppr.report.results_table import radius_text
+from nppr.statistics.estimates import APPROXIMATE
 from nppr.tally import Claim, Metric
 
 _STAY = "the fraction of inputs that stay correct is"
@@ -59,7 +60,7 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     """The sentence on a result, with its scope; `kind` is Markup on a page."""
     report, used = numbers.report, interval_of(numbers.report, row)
     start = kind(_SENTENCES[row.metric]).format(
-        noise=_noise(row), least=100 * (1 - (row.gamma or 0.0))
+        noise=_noise(report, row), least=100 * (1 - (row.gamma or 0.0))
     )
     counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
     return kind("{} {}: {} on {}{}; {} {}{}; {}; {}.").format(
@@ -72,17 +73,19 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
         counted,
         kind(", {} draws each").format(numbers.of(row, "draws")) if row.draws > 1 else "",
         "the population they were drawn from" if row.claim is Claim.POPULATION else row.claim or "",
-        used.method,
+        f"{used.method}{', outside its tested regime' if APPROXIMATE in used.flags else ''}",
     )
 
 
-def _noise(row: Result) -> str:
+def _noise(report: ReportRecord, row: Result) -> str:
     """The noise that a result is of; of learned noise also the admissible set that was searched."""
     if row.metric is Metric.BOUND:
         of = f"that of {row.reference} noise" if row.reference else "the reference's"
         return f"all noise whose density is at most {row.density_ratio:.15g} times {of}"
     if row.source == MERGED:
         return "all attacks and noise together"
-    words = f", {row.dependency.words}" if row.dependency else ""
-    rho = f", rho {row.floor or 0:g}" if row.dependency else ""
-    return f"{row.name}{words}{rho}"
+    if row.dependency is None:
+        return row.name
+    scaled = row.radius != report.budget.radius
+    where = f", found at {report.budget.text} and scaled" if scaled else ""
+    return f"{row.name}, {row.dependency.words}, rho {row.floor or 0:g}{where}"

@@ -41,7 +41,10 @@ _LEGEND = {
     Metric.STRESS: "loss (E l^q)^(1/q) under Uniform noise; / clean: over the clean loss",
 }
 
-_FOUND = "of AR and NPPR: conditional on the noise found, only its upper end bounds the worst"
+_OF_SEARCHES = {
+    "value": "of AR and NPPR: observed under the noise found",
+    "interval": "of these: conditional on that noise; its upper end bounds the worst",
+}
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def _bar(_: Numbers, row: Result) -> Cell:
 RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
     (Column("source", "source"), lambda _, row: Cell.of(row.name)),
-    (Column("value", "observed{unit}", number=True), _value),
+    (Column("value", "value{unit}", number=True), _value),
     (Column("interval", "{level} interval", number=True, interval=True), _interval),
     (Column("guaranteed", "guaranteed", number=True, interval=True), _guaranteed),
     (Column("normalised", "/ clean", number=True), _normalised),
@@ -245,7 +248,7 @@ def _bound_column(row: Result) -> str:
 
 def notes_of(report: ReportRecord) -> str:
     """What the rows and marks of the table mean, and what else was found."""
-    flags = {flag.id: flag.message for flag in report.flags if flag.id != UNRESOLVED}
+    flags = dict.fromkeys((flag.id, flag.message) for flag in report.flags if flag.id != UNRESOLVED)
     marks = {APPROXIMATE: "*"}
     legend = legend_of(report)
     legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
@@ -257,7 +260,7 @@ def notes_of(report: ReportRecord) -> str:
             *_rare_notes(report),
             *_precision_notes(report),
             *_radius_notes(report),
-            *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items()),
+            *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags),
             f"grade {report.grade.letter}: {report.grade.reason}",
         ]
     )
@@ -274,7 +277,7 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
         if metric in present
     }
     if any(row.direction is Direction.UPPER_BOUND for row in report.results):
-        legend["interval"] = _FOUND
+        legend |= _OF_SEARCHES
     return legend
 
 

@@ -93,6 +93,30 @@ def one_sided_evidence(
     return np.asarray(ratio + inside - boundary)
 
 
+def one_sided_bound(successes: int, failures: int, confidence: float, *, above: bool) -> float:
+    """The lower (`above`) or upper bound at which `one_sided_evidence` suffices, at all looks together.
+
+    The evidence against every t below the bound (above it) suffices, and against no other t: where it
+    exceeds 1 it falls in t up to the observed share and rises from there. So p lies beyond the bound
+    of any look with probability at most `1 - confidence`.
+
+    >>> round(one_sided_bound(64, 0, 0.95, above=True), 3), one_sided_bound(64, 0, 0.95, above=False)
+    (0.937, 1.0)
+    """
+    outer = 0.0 if above else 1.0
+    if (successes if above else failures) == 0:
+        return outer
+    needed = math.log(1 / check_confidence(confidence)) + _MARGIN
+    inside = successes / (successes + failures)
+    for _ in range(_STEPS):
+        middle = (outer + inside) / 2
+        if middle in (outer, inside):
+            break
+        shown = one_sided_evidence(successes, failures, middle, above=above) >= needed
+        outer, inside = (middle, inside) if shown else (outer, middle)
+    return outer
+
+
 class BernoulliTest:
     """Sequential test of "the success probability is at least `at_least`" on independent draws.
 
