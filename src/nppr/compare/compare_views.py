@@ -185,8 +185,7 @@ def settings_table(comparison: Comparison) -> Table:
         (Cell.of(name), *(Cell.of(entry.differs[name]) for entry in entries))
         for name in entries[0].differs
     ]
-    names = "; ".join(titled(comparison, at) for at in range(len(entries)))
-    return Table(f"Settings that differ. {names}.", tuple(columns), tuple(rows))
+    return Table("Settings that differ", tuple(columns), tuple(rows))
 
 
 def values_table(comparison: Comparison, *, short: bool = False) -> Table:
