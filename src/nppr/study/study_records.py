@@ -70,9 +70,10 @@ def read_records(
     records = []
     for cell in graph.cells:
         if cell.measure in finished and (cell.fit is None or cell.fit in finished):
-            values, *more = measured(cell.measure)
+            values, intervals, directions = measured(cell.measure)
             values = {**values, **fitted(cell.fit)} if cell.fit else values
-            records.append(StudyRecord(cell, cache.folder(cell.measure) / "run", values, *more))
+            folder = cache.folder(cell.measure) / "run"
+            records.append(StudyRecord(cell, folder, values, intervals, directions))
     return records
 
 

@@ -132,8 +132,8 @@ class StudyTable:
                 yield Cell(number.mean, number.text(decimals))
                 yield Cell(number.std, "")
                 yield Cell(spread, "")
-                known_ends = number.low is not None and number.high is not None
-                yield Cell((number.low, number.high) if known_ends else None, "")
+                ends = number.low, number.high
+                yield Cell(None if ends[0] is None or ends[1] is None else (ends[0], ends[1]), "")
                 yield Cell(number.direction and number.direction.value, "")
             if self.paper is not None:
                 known = self.paper[row][column]
