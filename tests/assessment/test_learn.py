@@ -109,7 +109,8 @@ def test_a_run_without_its_headline_is_not_graded_well(
 
     def answers(images: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            return model(images)
+            found: torch.Tensor = model(images)
+        return found
 
     report = nppr.assess(answers, halves(), budget=BUDGET, search=SMALL, draws=4, sources=sources)
     assert report.grade.letter == letter

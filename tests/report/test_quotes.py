@@ -6,13 +6,12 @@ import json
 import re
 
 import pytest
-from markupsafe import Markup
 
 from nppr.report import Report, Result
 from nppr.report.findings import interval_of, table_rows
 from nppr.report.numbers import Numbers, percent
 from nppr.report.page import render
-from nppr.report.quotes import quotes_of, sentence_of
+from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.tally import Claim, Metric
 from report.page.made_runs import MARKUP, made_report
 
@@ -43,14 +42,14 @@ def test_an_upper_bound_is_quoted_with_its_upper_end_and_its_scope(report: Repor
 
 
 def test_every_number_of_the_results_has_one_sentence(report: Report) -> None:
-    first, others = quotes_of(report, Numbers(report))
-    assert [row for row, _ in first] == [r for r in table_rows(report) if r.value is not None]
-    metrics = {row.metric for row, _ in others}
+    first, others = quoted_rows(report)
+    assert first == [row for row in table_rows(report) if row.value is not None]
+    metrics = {row.metric for row in others}
     assert metrics >= {Metric.NORMALISED_ACCURACY, Metric.PROB_ACC, Metric.NPPR, Metric.BOUND}
-    texts = [Markup(text).striptags() for _, text in (*first, *others)]
-    assert len(texts) == len(set(texts))
-    for row, text in (*first, *others):
-        words = str(Markup(text).striptags())
+    texts = {id(row): sentence_of(Numbers(report), row) for row in (*first, *others)}
+    assert len(set(texts.values())) == len(first) + len(others)
+    for row in (*first, *others):
+        words = texts[id(row)]
         assert "95 % confidence" in words
         assert "resnet20 on pictures" in words
         assert ("this test set" in words) == (row.claim is Claim.TEST_SET)

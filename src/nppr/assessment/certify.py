@@ -197,13 +197,14 @@ def _doubts(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:
     """Warnings on the search for learned noise; a weak attack is no fault of the noise that beat it."""
     if source.metric is not Metric.NPPR:
         return ()
-    return tuple(
+    doubts = (
         f"{flag.id}: {flag.message}"
         for flag in flags
         if flag.source == source.name
         and flag.id != ATTACK_TOO_WEAK
         and SEVERITY.get(flag.id) in (Severity.WARNING, Severity.SERIOUS)
     )
+    return tuple(dict.fromkeys(doubts))
 
 
 def statement(

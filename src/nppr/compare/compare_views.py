@@ -52,31 +52,18 @@ def titled(comparison: Comparison, position: int) -> str:
     return f"{letter(position)}: {comparison.entries[position].name}"
 
 
-def value_text(standing: Standing, *, cell: bool = True, digits: int = 1) -> str:
-    """What may be claimed, in %, with the spread over seeds; a star: outside its tested regime."""
-    numbers = (standing.value, standing.std, standing.low, standing.high)
-    return _claimed(standing, *numbers, digits, cell=cell) + (
-        "*" if cell and standing.flags else ""
-    )
-
-
-def _claimed(
-    standing: Standing,
-    value: float | None,
-    std: float | None,
-    low: float | None,
-    high: float | None,
-    digits: int,
-    *,
-    cell: bool = True,
+def value_text(
+    standing: Standing, *, cell: bool = True, digits: int = 1, normalised: bool = False
 ) -> str:
-    shown, spread, *ends = (
-        None if number is None else f"{100 * number:.{digits}f}"
-        for number in (value, std, low, high)
-    )
-    return claim_text(
-        standing.direction, f"{shown} ± {spread}" if spread else shown, *ends, cell=cell
-    )
+    """What may be claimed, in %, with the spread over seeds; a star: outside its tested regime."""
+    fields = ["value", "std", "low", "high"]
+    if normalised:
+        fields = ["normalised", *(f"normalised_{name}" for name in fields[1:])]
+    found = (getattr(standing, name) for name in fields)
+    value, std, *ends = (None if x is None else f"{100 * x:.{digits}f}" for x in found)
+    shown = f"{value} ± {std}" if std else value
+    mark = "*" if cell and standing.flags and not normalised else ""
+    return claim_text(standing.direction, shown, *ends, cell=cell) + mark
 
 
 def signed(value: float) -> str:
@@ -316,10 +303,7 @@ def _paper_cell(result: Compared, standing: Standing, *, normalised: bool) -> Ce
     value = standing.normalised if normalised else standing.value
     if value is None:
         return Cell(None, "-")
-    text = value_text(standing, digits=2)
-    if normalised:
-        ends = standing.normalised_low, standing.normalised_high
-        text = _claimed(standing, value, standing.normalised_std, *ends, 2)
+    text = value_text(standing, digits=2, normalised=normalised)
     return Cell(value, text, strong=not normalised and _leads(result, standing))
 
 

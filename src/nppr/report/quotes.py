@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
-
 from nppr.report.findings import interval_of, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import LOSSES, Numbers
@@ -32,22 +30,15 @@ _ALL_INPUTS = (Metric.ACCURACY, Metric.NORMALISED_ACCURACY, *LOSSES)
 """Metrics that are not of the clean-correct inputs alone."""
 
 
-def quotes_of(
-    report: ReportRecord, numbers: Numbers
-) -> tuple[list[tuple[Result, str]], list[tuple[Result, str]]]:
-    """Sentences for the rows of the table, and for all other numbers: each result with its own."""
-    shown = [row for row in table_rows(report) if row.value is not None]
-    seen = {_number(row) for row in shown}
-    others = []
+def quoted_rows(report: ReportRecord) -> tuple[list[Result], list[Result]]:
+    """The rows of the table that have a number, and all other numbers of the report, each once."""
+    shown = {_number(row): row for row in table_rows(report) if row.value is not None}
+    others: dict[tuple[object, ...], Result] = {}
     for row in (*report.results, *report.other_radii):
         stated = row.metric in _SENTENCES and row.value is not None and not row.with_references
-        if stated and _number(row) not in seen:
-            seen.add(_number(row))
-            others.append(row)
-    first, rest = (
-        [(row, sentence_of(numbers, row, Markup)) for row in rows] for rows in (shown, others)
-    )
-    return first, rest
+        if stated and _number(row) not in shown:
+            others.setdefault(_number(row), row)
+    return list(shown.values()), list(others.values())
 
 
 def _number(row: Result) -> tuple[object, ...]:

@@ -22,7 +22,7 @@ from nppr.report.findings import (
 from nppr.report.model import CLEAN, MERGED, ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.page.shell import rendered
-from nppr.report.quotes import quotes_of, sentence_of
+from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.report.results_table import subject_of
 from nppr.tally import Direction, Metric
 
@@ -133,9 +133,12 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
 
 def citation(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
-    quotes, others = quotes_of(report, numbers)
     return rendered(
-        "cite.html.j2", report=report, run=run_text(report), quotes=quotes, other_quotes=others
+        "cite.html.j2",
+        report=report,
+        run=run_text(report),
+        quoted=quoted_rows(report),
+        sentence=lambda row: sentence_of(numbers, row, Markup),
     )
 
 
