@@ -14,7 +14,9 @@ scikit-learn's digits and small networks. So the numbers are not the paper's, bu
 demands are the same; each section reports whether they hold. Learned noise gives an upper bound on the
 infimum over its family. Fractions are in % and clean-normalised unless a table states otherwise;
 `mean ± standard deviation` is over evaluation seeds of one fit, in brackets the lowest and highest over
-fit seeds, where there are several. What each file holds: [studies](studies.md).
+fit seeds, where there are several, in parentheses the interval over inputs of the first seed. An upper
+bound is what may be claimed, `≤` the upper end of that interval, then what was observed. What each
+file holds: [studies](studies.md).
 """
 SHOWN = 0.1
 """Percentage points above which a raw difference in the wrong direction is shown."""

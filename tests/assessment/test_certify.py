@@ -19,13 +19,21 @@ from nppr.assessment.certify import AT_ONCE, Certificate, certify, statement
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Split, from_arrays
+from nppr.doctor.flags import (
+    ATTACK_TOO_WEAK,
+    FEW_DRAWS,
+    NEARLY_DETERMINISTIC,
+    NPPR_ABOVE_PR,
+    flag,
+)
 from nppr.errors import SpecError
 from nppr.noise.family import Family
 from nppr.random_draws import DrawBlock
+from nppr.report.model import Flag
 from nppr.search.search_settings import default_settings
 from nppr.sources import JPEG, PGD, Bound, Clean, Source, Stress, Uniform, Universal
 from nppr.sources.custom import CustomNoise
-from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
+from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_bound
 from nppr.tally import Claim, Evaluate, FrozenModel, Metric, Progress
 
 BUDGET = Budget.linf(0.5)
@@ -100,8 +108,9 @@ def test_counts_are_those_of_the_draws(about: Claim) -> None:
     found = settled(source, part, about=about, calls=1500)
     assert found.draws == len(source.met)
     assert found.inputs == len({index for _, index in source.met})
-    low, high = mixture_sequence(np.array(found.correct), found.draws, 0.95)
-    assert (found.low, found.high) == (float(low), float(high))
+    counts = found.correct, found.draws - found.correct
+    assert found.low == one_sided_bound(*counts, 0.95, above=True)
+    assert found.high == one_sided_bound(*counts, 0.95, above=False)
     assert found.low < found.correct / found.draws < found.high
 
 
@@ -280,6 +289,67 @@ def test_learned_noise_gets_a_verdict() -> None:
     assert (found.source, found.metric) == ("nppr", Metric.NPPR)
     assert found.verdict is Verdict.HOLDS
     assert found.statement.startswith("holds: under the worst distribution found")
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.01, 0.05, 0.1, 0.15, 0.3])
+def test_the_bound_that_is_printed_is_the_one_that_decided(wrong: float) -> None:
+    """It lies on the side of the verdict, and no other end is printed beside a verdict."""
+    found = settled(Flaky((wrong, wrong)), pixels(500, 500), calls=3000)
+    assert (found.low >= 0.9) == (found.verdict is Verdict.HOLDS)
+    assert (found.high <= 0.9) == (found.verdict is Verdict.VIOLATED)
+    line = found.lines()[1]
+    low, high = f"at least {100 * found.low:.1f} %", f"at most {100 * found.high:.1f} %"
+    assert (low in line) == (found.verdict is not Verdict.VIOLATED)
+    assert (high in line) == (found.verdict is not Verdict.HOLDS)
+    assert "with 95 % confidence at every look" in line
+
+
+def test_draws_for_the_classes_take_nothing_from_the_bound() -> None:
+    found = settled(Flaky((0.0, 0.4)), pixels(64, 300), 0.5, class_names=("bright", "dark"))
+    assert found.verdict is Verdict.HOLDS
+    assert found.low >= 0.5
+
+
+@dataclass
+class Found(Flaky):
+    """As if a search had found it."""
+
+    metric = Metric.NPPR
+
+
+def warned(name: str = NPPR_ABOVE_PR, source: str = "flaky") -> Flag:
+    return flag(name, "3.0 percentage points above the PR of uniform", source)
+
+
+def test_a_flagged_search_decides_nothing_but_violations() -> None:
+    names = ("bright", "dark")
+    part = pixels(300, 300)
+    doubted = settled(Found((0.0, 0.0)), part, flags=[warned()], class_names=names)
+    assert doubted.verdict is Verdict.UNDECIDED
+    assert {each.verdict for each in doubted.classes} == {Verdict.UNDECIDED}
+    assert doubted.statement.startswith(
+        "undecided: under the worst distribution found at least 90 %"
+    )
+    assert "its search is flagged: worse noise may be easy to find" in doubted.statement
+    assert doubted.lines()[2].startswith(
+        "search flagged: nppr-above-pr: 3.0 percentage points above"
+    )
+    assert settled(Found((0.0, 0.0)), part).verdict is Verdict.HOLDS
+    violated = settled(Found((0.5, 0.5)), part, flags=[warned()])
+    assert (violated.verdict, violated.doubts) == (Verdict.VIOLATED, ())
+
+
+@pytest.mark.parametrize(
+    ("source", "flags"),
+    [
+        (Found, [warned(source="nppr:floor=0.5")]),  # of other noise
+        (Found, [warned(ATTACK_TOO_WEAK)]),  # the fault of an attack
+        (Found, [warned(NEARLY_DETERMINISTIC), warned(FEW_DRAWS)]),  # no warnings
+        (Flaky, [warned()]),  # nothing was searched for
+    ],
+)
+def test_other_flags_leave_the_verdict_alone(source: type[Flaky], flags: list[Flag]) -> None:
+    assert settled(source((0.0, 0.0)), pixels(300), flags=flags).verdict is Verdict.HOLDS
 
 
 SURE = "(95 % confidence, the population, clean-correct inputs)"

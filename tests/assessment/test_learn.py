@@ -37,6 +37,12 @@ def test_without_features_the_noise_may_see_the_label_only() -> None:
         half_classifier(), halves(), budget=BUDGET, search=SMALL, draws=4, sources="nppr"
     )
     assert "no-features" in {flag.id for flag in report.flags}
+    text = report.table(200)
+    assert "nppr: the noise may depend on the true label; rho 0" in text
+    page = report.to_html().split('id="admissible"')[1].split("</section>")[0]
+    assert "<strong>label</strong>: the noise may depend on the true label." in page
+    assert "Asked for was <strong>joint</strong>; this is what was searched" in page
+    assert "may depend on the input" not in text + page
 
 
 def test_a_model_with_features_has_no_such_flag() -> None:
@@ -84,3 +90,29 @@ def test_data_that_cannot_be_split_are_refused() -> None:
 def test_the_budget_is_stated() -> None:
     with pytest.raises(BudgetError, match="must be stated"):
         nppr.learn(half_classifier(), halves(), search=SMALL)
+
+
+@pytest.mark.parametrize(
+    ("sources", "letter", "reason"),
+    [
+        ("uniform,pgd", "C", "headline-missing"),
+        ("uniform,nppr", "C", "headline-missing"),
+        ("pgd,nppr", "D", "nothing-measured"),
+        ("uniform", "B", "few-draws"),
+    ],
+)
+def test_a_run_without_its_headline_is_not_graded_well(
+    sources: str, letter: str, reason: str
+) -> None:
+    """A model that gives no gradients, as an ONNX file does."""
+    model = half_classifier()
+
+    def answers(images: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            found: torch.Tensor = model(images)
+        return found
+
+    report = nppr.assess(answers, halves(), budget=BUDGET, search=SMALL, draws=4, sources=sources)
+    assert report.grade.letter == letter
+    assert reason in report.grade.reason
+    assert f"{reason}: " in report.table(200)

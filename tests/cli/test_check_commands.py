@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nppr.cli import run
+from nppr.doctor.flags import NPPR_ABOVE_PR, flag
+from report.page.made_runs import made_report
 
 from .conftest import Refused
 
@@ -86,6 +89,23 @@ def test_learned_noise_is_read_from_its_folder(
     assert (code, far["verdict"]) == (1, "violated")
     assert "the worst admissible noise" in far["statement"]
     assert "`radius` must be at most 1" in refused([*CERTIFY, *words.split(), "--eps", "8"])
+
+
+def test_a_flagged_search_is_undecided(
+    learned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flags are those of the run that the noise lies in."""
+    run_folder = tmp_path / "run"
+    shutil.copytree(learned, run_folder)
+    flags = (flag(NPPR_ABOVE_PR, "3.0 percentage points above the PR of uniform", "nppr"),)
+    report = made_report()[0].model_copy(update={"flags": flags})
+    (run_folder / "report.json").write_text(report.to_json(), encoding="utf-8")
+    for place in (run_folder, run_folder / "distributions", run_folder / "distributions" / "nppr"):
+        words = f"--source nppr --distribution {place} --at-least 0.2"
+        code, found = certificate(words, capsys)
+        assert (code, found["verdict"]) == (3, "undecided")
+        assert found["low"] >= 0.2
+        assert found["doubts"][0].startswith("nppr-above-pr: 3.0 percentage points above")
 
 
 REFUSED = {

@@ -139,7 +139,7 @@ class TestAssess:
     ) -> None:
         words = ["assess", *QUICK, "--sources", "gaussian,pgd:steps=2,jpeg"]
         assert run([*words, "--radii", "0.2, 0.05", "--out", "all"]) == 0
-        assert "at radius 0.05: gaussian " in capsys.readouterr().out
+        assert "at radius 0.05, 95 % confidence: gaussian " in capsys.readouterr().out
         found = nppr.read_report("all/report.json").other_radii
         for radius in ("0.05", "0.2"):
             assert run([*words, "--eps", radius, "--out", radius, "--quiet"]) == 0

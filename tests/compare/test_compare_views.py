@@ -18,6 +18,7 @@ from nppr.compare import Comparison, compare, read_comparison
 from nppr.compare.compare_views import (
     FORMATS,
     answer,
+    console_tables,
     long_table,
     page_of,
     paper_table,
@@ -35,7 +36,7 @@ from nppr.compare.comparison import (
 )
 from nppr.errors import NpprError
 from nppr.report import RunFiles
-from nppr.report.findings import headline_of
+from nppr.report.findings import headline_of, interval_of
 from nppr.tally import Metric
 from report.page.made_runs import failed, made_report, won_by
 
@@ -175,9 +176,9 @@ def test_csv_has_all_digits(comparison: Comparison) -> None:
 def test_latex_is_balanced_and_escaped(comparison: Comparison) -> None:
     text = to_latex(comparison)
     for kind in ("table", "tabular"):
-        assert text.count(rf"\begin{{{kind}}}") == text.count(rf"\end{{{kind}}}") == 3
+        assert text.count(rf"\begin{{{kind}}}") == text.count(rf"\end{{{kind}}}") == 4
     for rule in ("toprule", "midrule", "bottomrule"):
-        assert text.count("\\" + rule) == 3
+        assert text.count("\\" + rule) == 4
     plain = re.sub(r"\\textbackslash\{\}|\\[{}$&%#_]", "", text)
     assert plain.count("{") == plain.count("}")
     assert plain.count("$") % 2 == 0
@@ -198,7 +199,10 @@ def test_the_paper_form_has_a_row_for_each_entry(comparison: Comparison) -> None
     first = found.standings[0]
     assert first.value is not None
     assert first.std is not None
-    assert table.rows[0][3].text == f"{100 * first.value:.2f} ± {100 * first.std:.2f}"
+    assert first.high is not None
+    observed = f"{100 * first.value:.2f} ± {100 * first.std:.2f} observed"
+    assert table.rows[0][3].text == f"≤ {100 * first.high:.2f} ({observed})"
+    assert "observed under the noise found" in table.caption
     assert [row[3].strong for row in table.rows] == [False, True]
     normalised = paper_table(comparison, normalised=True)
     assert [column.name for column in normalised.columns] == ["data", "run", "AR pgd", "PR uniform"]
@@ -207,7 +211,7 @@ def test_the_paper_form_has_a_row_for_each_entry(comparison: Comparison) -> None
 def test_markdown_has_whole_rows(comparison: Comparison) -> None:
     text = to_md(comparison)
     tables = re.findall(r"(?:^\|.*\n)+", text, re.M)
-    assert len(tables) == 2
+    assert len(tables) == 3
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
     assert not re.search(r"(?<!\\)<script", text)
@@ -218,7 +222,7 @@ def test_the_page_escapes_names_and_says_every_figure(comparison: Comparison) ->
     page = Page(text)
     assert page.tags.count("script") == 1
     assert EVIL in page.text
-    assert [tag for tag in page.tags if tag in ("h1", "h2")] == ["h1"] + ["h2"] * 5
+    assert [tag for tag in page.tags if tag in ("h1", "h2")] == ["h1"] + ["h2"] * 6
     assert len(page.said) == 6
     for result in comparison.results:
         for standing in result.standings:
@@ -229,6 +233,75 @@ def test_the_page_escapes_names_and_says_every_figure(comparison: Comparison) ->
             assert printed in page.text
     assert "http://" not in text.replace("http://www.w3.org", "")
     assert "other is ahead" in answer(comparison) or "B is ahead" in answer(comparison)
+
+
+def test_settings_that_differ_come_before_any_number(comparison: Comparison) -> None:
+    assert "Settings that differ" in str(console_tables(comparison)[0].title)
+    for text in (
+        to_md(comparison),
+        to_latex(comparison),
+        page_of(comparison).partition("<main")[2],
+    ):
+        first = text.index("hash of the weights")
+        assert first < text.index("49.4" if "49.4 " in text else "49.37")
+    assert page_of(comparison).count("hash of the weights") == 1
+    same = comparison.model_copy(
+        update={"entries": tuple(e.model_copy(update={"differs": {}}) for e in comparison.entries)}
+    )
+    assert "Settings that differ" not in to_md(same) + to_latex(same) + page_of(same)
+    assert len(console_tables(same)) == 2
+
+
+def test_a_difference_of_searches_is_between_what_they_found(comparison: Comparison) -> None:
+    """Nothing is said to be guaranteed of the worst noises; of known noise nothing is added."""
+    only = {
+        metric: comparison.model_copy(
+            update={"results": tuple(r for r in comparison.results if r.metric is metric)}
+        )
+        for metric in (Metric.AR, Metric.PR)
+    }
+    assert answer(only[Metric.AR]).endswith("nothing is guaranteed about the worst noises.")
+    assert "worst noises" not in answer(only[Metric.PR])
+    between = "Differences of AR, also guaranteed ones, are between the noises found"
+    for text in (to_md(only[Metric.AR]), to_latex(only[Metric.AR]), page_of(only[Metric.AR])):
+        assert between in text
+    assert between not in to_latex(only[Metric.PR])
+    assert any("between the noises found" in note for note in comparison.notes)
+
+
+def test_an_upper_bound_is_never_shown_without_its_upper_end(comparison: Comparison) -> None:
+    found = comparison.of("pgd", Metric.AR)
+    assert found is not None
+    for standing in found.standings:
+        assert standing.value is not None
+        assert standing.std is not None
+        assert standing.high is not None
+        observed = f"{100 * standing.value:.1f} ± {100 * standing.std:.1f}"
+        cell = f"≤ {100 * standing.high:.1f} ({observed} observed)"
+        assert cell in to_md(comparison)
+        assert cell in Page(page_of(comparison)).text
+        words = f"at most {100 * standing.high:.1f} % ({observed} % observed)"
+        assert any(words in said for said in Page(page_of(comparison)).said)
+    rows = list(csv.DictReader(io.StringIO(long_table(comparison).to_csv())))
+    assert {
+        row["direction"] for row in rows if row["kind"] == "value" and row["source"] == "pgd"
+    } == {"upper bound"}
+
+
+def test_one_run_is_shown_with_the_interval_that_its_page_quotes() -> None:
+    """The guaranteed one where the approximate one is outside its tested regime."""
+    always = Measured(Metric.PR, np.full(40, 16), 16)
+    runs = [a_run(n, np.ones(40, np.bool_), {"uniform": always}, classifier=n) for n in "ab"]
+    found = compare(runs).of("uniform", Metric.PR)
+    assert found is not None
+    row = runs[0].report.headline("uniform", Metric.PR)
+    assert row is not None
+    assert row.method == "normal"
+    assert found.standings[0].method == "betting"
+    assert found.standings[0].low == interval_of(runs[0].report, row).low
+    relative = runs[0].report.headline("uniform", Metric.NORMALISED_ACCURACY)
+    assert relative is not None
+    assert found.standings[0].normalised_low == relative.low
 
 
 def test_failures_and_markup_in_them_are_shown() -> None:

@@ -19,8 +19,10 @@ from nppr.doctor.flags import (
     FEW_DRAWS,
     FEW_INPUTS,
     GRADIENT_MASKING,
+    HEADLINE_MISSING,
     NEAR_CHANCE,
     NEARLY_DETERMINISTIC,
+    NOTHING_MEASURED,
     NPPR_ABOVE_PARENT,
     NPPR_ABOVE_PR,
     ONE_COMPONENT,
@@ -162,7 +164,31 @@ def test_few_draws() -> None:
         assert named(check(results=[result_of(Uniform(BUDGET), row) for row in rows])) == flags
     attack = result_of(source("pgd"), adversarial(tally(np.ones(INPUTS), 1), 0.95))
     failed = Result(source="uniform", metric=Metric.PR, confidence=0.95, error="no")
-    assert check(results=[attack, failed]) == []
+    assert FEW_DRAWS not in dict(named(check(results=[attack, failed])))
+
+
+def test_a_headline_without_a_number_is_flagged() -> None:
+    """NPPR of any set, AR and PR where nothing of them was measured; not the clean accuracy alone."""
+    attack = result_of(source("pgd"), adversarial(tally(np.ones(INPUTS), 1), 0.95))
+    clean = attack.model_copy(update={"source": "clean", "metric": Metric.ACCURACY})
+
+    def missing(name: str, metric: Metric, **more: Any) -> Result:
+        return Result(source=name, metric=metric, confidence=0.95, error="no", **more)
+
+    noise, cw = missing("nppr", Metric.NPPR, flags=("no-gradients",)), missing("cw", Metric.AR)
+    assert named(check(results=[clean, attack, noise])) == [(HEADLINE_MISSING, "nppr")]
+    assert named(check(results=[clean, attack, cw])) == []
+    assert named(check(results=[clean, attack, missing("uniform", Metric.PR)])) == [
+        (HEADLINE_MISSING, "uniform")
+    ]
+    narrow = attack.model_copy(update={"metric": Metric.NPPR, "floor": 0.5, "draws": 100})
+    assert named(check(results=[clean, narrow, noise, cw])) == [
+        (HEADLINE_MISSING, "nppr"),
+        (HEADLINE_MISSING, "cw"),
+    ]
+    assert named(check(results=[clean, narrow, missing("nppr", Metric.NPPR, fit_seed=1)])) == []
+    assert named(check(results=[clean, noise, cw])) == [(NOTHING_MEASURED, None)]
+    assert named(check(results=[clean])) == []
 
 
 def test_few_inputs() -> None:

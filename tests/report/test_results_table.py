@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from nppr import console
+from nppr.noise import Dependency
 from nppr.report import Report
-from nppr.report.findings import guaranteed, table_rows
+from nppr.report.findings import guaranteed, interval_of, table_rows
 from nppr.report.model import PrecisionRecord, Width
 from nppr.report.numbers import percent
 from nppr.report.results_table import (
@@ -117,6 +118,7 @@ def test_a_stress_is_a_loss(report: Report) -> None:
     assert cells[5].text == "x 1.5"
     assert cells[-1].text == ""
     assert table.columns[2].heading == "value"
+    assert cells[6].text == "2.35 (2-3 with 95 % confidence)"
 
 
 def test_spectrum_and_bounds_as_json(report: Report) -> None:
@@ -124,7 +126,10 @@ def test_spectrum_and_bounds_as_json(report: Report) -> None:
     assert [entry["floor"] for entry in spectrum] == [0.0, 0.5]
     row = report.headline("nppr", Metric.NPPR)
     assert row is not None
-    assert list(spectrum[0]) == ["floor", "value", "low", "high", "realised_std", "selected"]
+    assert list(spectrum[0]) == [
+        "floor", "at_most", "value", "low", "high", "realised_std", "selected",
+    ]  # fmt: skip
+    assert spectrum[0]["at_most"] == interval_of(report, row).high
     assert (spectrum[0]["value"], spectrum[0]["low"]) == (row.value, row.low)
     bounds = json.loads(bounds_table(report).to_json())
     assert [entry["density_ratio"] for entry in bounds] == [1.0, 10.0]
@@ -171,30 +176,81 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     )  # fmt: skip
     headline = report.headline("nppr", Metric.NPPR)
     assert headline is not None
-    joined = headline.model_copy(update={"method": "draws + splitting", "value": 0.167})
+    joined = headline.model_copy(
+        update={"method": "draws + splitting", "value": 0.167, "high": 0.1761}
+    )
     changes = {"rare": (RARE,), "precision": precision}
     text = notes_of(with_rows(report, joined).model_copy(update=changes))
     assert "0 found to fail, 1 too rarely to be found, 0 out of calls" in text
     assert "the other 8 count as never failing" in text
-    assert "with splitting NPPR at most 16.700 %, the population" in text
+    claim = "at most 17.610 % with 95 % confidence (16.700 % observed)"
+    assert f"with splitting NPPR {claim}, the population" in text
     assert "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5" in text
     assert "every PR and NPPR is within ±3.10 percentage points, with 60 of 120 inputs" in text
-    assert f"at radius 2/255: gaussian {percent(row_value(report, 'gaussian'))} %" in text
+    observed = percent(row_value(report, "gaussian"))
+    assert f"at radius 2/255, 95 % confidence: gaussian {observed} % (" in text
 
 
 def test_notes_at_other_radii_give_directions_and_losses(report: Report) -> None:
     nppr = report.headline("nppr", Metric.NPPR)
     assert nppr is not None
-    upper = nppr.model_copy(update={"radius": 0.5, "value": 0.25})
+    upper = nppr.model_copy(update={"radius": 0.5, "value": 0.25, "high": 0.304})
+    sure = upper.model_copy(update={"method": "betting", "high": 0.321, "flags": ()})
     stress = {
         "source": "stress",
         "metric": Metric.STRESS,
         "direction": Direction.ESTIMATE,
         "order": 1.0,
     }
-    loss = upper.model_copy(update=stress)
+    loss = upper.model_copy(update={**stress, "low": 0.2, "flags": ()})
     text = notes_of(report.model_copy(update={"other_radii": (upper, loss)}))
-    assert f"at radius 0.5: {upper.name} at most 25.0 %, {loss.name} loss 0.25" in text
+    first = f"at radius 0.5, 95 % confidence: {upper.name}"
+    assert f"{first} at most 30.4 % (25.0 % observed), {loss.name} loss 0.25 (0.2-0.304)" in text
+    text = notes_of(report.model_copy(update={"other_radii": (upper, sure)}))
+    assert f"{first} at most 32.1 % (25.0 % observed)" in text
+
+
+def test_files_state_what_may_be_claimed(report: Report) -> None:
+    table = table_of(report)
+    for row, entry in zip(table_rows(report), json.loads(table.to_json()), strict=True):
+        used = interval_of(report, row)
+        assert row.value is not None
+        assert used.high is not None
+        if row.direction is Direction.UPPER_BOUND:
+            shown = f"{percent(row.value)} % observed"
+            claim = f"at most {percent(used.high)} % with 95 % confidence ({shown})"
+        elif row.direction is Direction.LOWER_BOUND:
+            claim = f"at least {percent(row.value)} % with 95 % confidence"
+        else:
+            claim = f"{percent(row.value)} % ({percent(used.low or 0)}-{percent(used.high)} %"
+            claim += " with 95 % confidence)"
+        assert entry["statement"] == claim
+        assert claim in table.to_md()
+        assert claim.replace("%", r"\%") in table.to_latex()
+        assert claim in table.to_csv()
+
+
+def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:
+    """The number itself was observed under the noise found; the sign belongs to the upper end."""
+    table = table_of(report)
+    assert table.columns[2].heading == "value %"
+    for row, cells in zip(table_rows(report), table.rows, strict=True):
+        assert cells[2].text.startswith("≥ ") == (row.direction is Direction.LOWER_BOUND)
+        assert cells[4].text.startswith("≤ ") == (row.direction is Direction.UPPER_BOUND)
+    assert "value     of AR and NPPR: observed under the noise found" in notes_of(report)
+    assert "interval  of these: conditional on that noise" in notes_of(report)
+    assert "conditional on" not in notes_of(made_report(only="noise")[0])
+
+
+def test_the_admissible_set_is_the_one_that_was_searched(report: Report) -> None:
+    """Without features the search lowers joint noise to noise that sees the label."""
+    rows = tuple(
+        row.model_copy(update={"dependency": Dependency.LABEL}) if row.dependency else row
+        for row in report.results
+    )
+    text = notes_of(report.model_copy(update={"results": rows}))
+    assert "nppr: the noise may depend on the true label; rho 0" in text
+    assert "depend on the input" not in text
 
 
 def row_value(report: Report, name: str) -> float:

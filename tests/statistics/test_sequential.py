@@ -16,6 +16,7 @@ from nppr.statistics.sequential import (
     BernoulliTest,
     Verdict,
     mixture_sequence,
+    one_sided_bound,
     one_sided_evidence,
 )
 from nppr.tally import BoolArray, FloatArray, IntArray
@@ -210,3 +211,20 @@ def test_bad_counts_and_numbers_are_named() -> None:
         BernoulliTest(0.9, 0.95).update(3, 2)
     with pytest.raises(SpecError, match="`confidence`"):
         BernoulliTest(0.9, 1.0)
+
+
+@pytest.mark.parametrize("above", [True, False])
+@pytest.mark.parametrize(("correct", "draws"), [(0, 5), (1, 1), (30, 40), (63, 64), (299, 300)])
+def test_the_one_sided_bound_is_where_the_evidence_suffices(
+    correct: int, draws: int, above: bool
+) -> None:
+    """Against all values on its one side and none on the other, so verdict and bound agree."""
+    bound = one_sided_bound(correct, draws - correct, 0.95, above=above)
+    for at_least in np.linspace(0.001, 0.999, 300):
+        evidence = one_sided_evidence(correct, draws - correct, float(at_least), above)
+        shown = bool(evidence >= math.log(20) + 1e-6)
+        assert shown == bool(at_least < bound if above else at_least > bound)
+        test = BernoulliTest(float(at_least), 0.95)
+        verdict = test.update(correct, draws)
+        assert (verdict is (Verdict.HOLDS if above else Verdict.VIOLATED)) == shown
+        assert not shown or test.bound == bound

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, TableEntry, study_from
 from nppr.study.study_records import StudyRecord
 from nppr.study.table_layout import make_table, require_tables
+from nppr.tally import Direction
 from study.toys import TOY, toy
 
 CHAIN = Chain("a", "a", "linf", 0.1, None, None, "margin", None, 0, FitEntry())
@@ -37,7 +39,7 @@ def test_mean_and_standard_deviation_over_seeds() -> None:
     assert row[0].mean == pytest.approx(60)
     assert row[0].std == pytest.approx(10)
     assert (row[0].low, row[0].high) == pytest.approx((40, 60))
-    assert row[0].text(1) == "60.0 ± 10.0"
+    assert row[0].text(1) == "60.0 ± 10.0 (40.0-60.0)"
     assert row[1].text(1) == "90.0"  # the same for all seeds
 
 
@@ -48,7 +50,18 @@ def test_the_spread_over_fit_seeds_is_beside_the_first_fit() -> None:
         for seed, value in enumerate(values)
     ]
     ((entry,),) = table({"columns": [{}]}, records).entries
-    assert entry.text(1) == "55.0 ± 7.1 [25.0, 55.0]"
+    assert entry.text(1) == "55.0 ± 7.1 [25.0, 55.0] (40.0-60.0)"
+
+
+def test_direction_and_interval_are_never_dropped() -> None:
+    bound = replace(record(0.5, classifier="a"), directions={"normalised": Direction.UPPER_BOUND})
+    made = table({"columns": [{"header": "NPPR"}]}, [bound]).as_table()
+    for text in (made.to_md(), made.to_html("t")):
+        assert "≤ 60.00 (50.00 observed)" in text
+    assert r"$\leq$ 60.00 (50.00 observed)" in made.to_latex()
+    (known,) = json.loads(made.to_json())
+    assert (known["nppr"], known["nppr_low"], known["nppr_high"]) == pytest.approx((50, 40, 60))
+    assert known["nppr_direction"] == "upper bound"
 
 
 def test_rows_and_columns_by_axes_and_filters() -> None:
@@ -88,7 +101,7 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
         "| classifier | NPPR | paper | seconds |",
         "| :--- | ---: | ---: | ---: |",
         "| b |  | 12.50 |  |",
-        "| a | 50.00 | 76.29(0.038) | 2.00 |",
+        "| a | 50.00 (40.00-60.00) | 76.29(0.038) | 2.00 |",
     ]
     assert "nppr_paper" in exported.to_csv().splitlines()[0]
     assert r"\toprule" in exported.to_latex()
@@ -125,7 +138,7 @@ def test_a_measurement_that_stands_at_two_radii_counts_once() -> None:
     other = replace(twice.cell, place=replace(twice.place, radius="8"))
     records = [record(0.5, 0, classifier="a"), twice, replace(twice, cell=other)]
     ((entry,),) = table({"columns": [{}]}, records).entries
-    assert entry.text(1) == "60.0 ± 14.1"
+    assert entry.text(1) == "60.0 ± 14.1 (40.0-60.0)"
     assert entry.seeds == 2
 
 

@@ -17,11 +17,13 @@ import numpy as np
 
 from nppr.classifiers import Prepared
 from nppr.data import Split
+from nppr.doctor.flags import ATTACK_TOO_WEAK, SEVERITY, Severity
 from nppr.errors import SpecError
 from nppr.measurement import measure
 from nppr.random_draws import key
+from nppr.report.model import Flag
 from nppr.sources import Clean, Source
-from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
+from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_bound
 from nppr.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
 
 AT_ONCE = 64
@@ -46,8 +48,9 @@ class ClassVerdict:
 class Certificate:
     """A verdict with everything needed to quote it.
 
-    `low` and `high` enclose the probability of a correct answer at all looks together; `why` states
-    what ended the test.
+    `low` is a lower and `high` an upper bound of the probability of a correct answer, each at the
+    confidence and at all looks together: the one that decided is on its side of `at_least`. `why`
+    states what ended the test, `doubts` why a search is not trusted that found no worse noise.
     """
 
     source: str
@@ -66,6 +69,7 @@ class Certificate:
     calls: int
     seed: int
     classes: tuple[ClassVerdict, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """All of it as plain values."""
@@ -73,16 +77,20 @@ class Certificate:
 
     def lines(self) -> list[str]:
         """The certificate in words, with a line for every class."""
+        low, high = f"at least {100 * self.low:.1f} %", f"at most {100 * self.high:.1f} %"
+        both = f"{low}; {high}, each"
+        shown = {Verdict.HOLDS: low, Verdict.VIOLATED: high}.get(self.verdict, both)
         evidence = (
-            f"{self.correct:,} of {self.draws:,} draws correct ({100 * self.low:.1f}-"
-            f"{100 * self.high:.1f} % at every look), {self.inputs:,} inputs, {self.calls:,} calls:"
-            f" {self.why}"
+            f"{self.correct:,} of {self.draws:,} draws correct ({shown} with"
+            f" {100 * self.confidence:g} % confidence at every look), {self.inputs:,} inputs,"
+            f" {self.calls:,} calls: {self.why}"
         )
         classes = (
             f"  {each.name}: {each.verdict.value} ({each.correct:,} of {each.draws:,})"
             for each in self.classes
         )
-        return [f"{self.source}: {self.statement}", evidence, *classes]
+        doubts = (f"search flagged: {doubt}" for doubt in self.doubts)
+        return [f"{self.source}: {self.statement}", evidence, *doubts, *classes]
 
 
 def certify(
@@ -97,12 +105,14 @@ def certify(
     seed: int = 0,
     quantise: bool = False,
     class_names: Sequence[str] | None = None,
+    flags: Sequence[Flag] = (),
     progress: Callable[[Progress], None] | None = None,
 ) -> Certificate:
     """Draw inputs and perturbations until the test decides or `calls` images are classified.
 
     Only clean-correct inputs count. With `class_names` every class gets a verdict too, at a confidence
-    at which all of them hold together (Bonferroni).
+    at which all of them hold together (Bonferroni). `flags` are those known of the source: a warning
+    on the search for learned noise turns HOLDS into UNDECIDED, as worse noise may be easy to find.
     """
     if calls < 1:
         raise SpecError(f"`calls` must be a whole number >= 1, got {calls}.")
@@ -139,42 +149,87 @@ def certify(
         if used >= calls:
             why = f"{used:,} calls were used"
             break
-    low, high = mixture_sequence(np.array(test.correct), test.draws, confidence)
+    doubts = _doubts(source, flags)
+
+    def trusted(verdict: Verdict) -> Verdict:
+        return Verdict.UNDECIDED if doubts and verdict is Verdict.HOLDS else verdict
+
+    low, high = _bounds(test)
+    verdict = trusted(test.verdict)
+    doubted = doubts if verdict is not test.verdict else ()
     return Certificate(
         source=source.name,
         metric=source.metric,
         at_least=at_least,
         confidence=confidence,
         about=about,
-        verdict=test.verdict,
-        statement=statement(source.metric, test.verdict, at_least, confidence, about),
+        verdict=verdict,
+        statement=statement(
+            source.metric, verdict, at_least, confidence, about, doubted=bool(doubted)
+        ),
         why=why,
         correct=test.correct,
         draws=test.draws,
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         inputs=len(inputs),
         calls=used,
         seed=seed,
         classes=tuple(
-            ClassVerdict(label, name, each.verdict, each.correct, each.draws)
+            ClassVerdict(label, name, trusted(each.verdict), each.correct, each.draws)
             for label, (name, each) in enumerate(zip(names, tests, strict=True))
         ),
+        doubts=doubted,
     )
 
 
+def _bounds(test: BernoulliTest) -> tuple[float, float]:
+    """Both bounds, with the one that decided: later draws, for the classes, take nothing from it."""
+    counts = test.correct, test.draws - test.correct
+    low, high = (one_sided_bound(*counts, test.confidence, above=above) for above in (True, False))
+    if test.bound is None:
+        return low, high
+    holds = test.verdict is Verdict.HOLDS
+    return (max(low, test.bound), high) if holds else (low, min(high, test.bound))
+
+
+def _doubts(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:
+    """Warnings on the search for learned noise; a weak attack is no fault of the noise that beat it."""
+    if source.metric is not Metric.NPPR:
+        return ()
+    doubts = (
+        f"{flag.id}: {flag.message}"
+        for flag in flags
+        if flag.source == source.name
+        and flag.id != ATTACK_TOO_WEAK
+        and SEVERITY.get(flag.id) in (Severity.WARNING, Severity.SERIOUS)
+    )
+    return tuple(dict.fromkeys(doubts))
+
+
 def statement(
-    metric: Metric, verdict: Verdict, at_least: float, confidence: float, about: Claim
+    metric: Metric,
+    verdict: Verdict,
+    at_least: float,
+    confidence: float,
+    about: Claim,
+    *,
+    doubted: bool = False,
 ) -> str:
     """What may be quoted.
 
     Under learned noise or an attack, VIOLATED applies to the worst admissible noise, which can only be
-    worse; HOLDS applies only to what was found.
+    worse; HOLDS applies only to what was found, and is no verdict where the search is doubted.
     """
     found = {Metric.NPPR: "the worst distribution found", Metric.AR: "this attack"}
     searched = metric in found
     level = f"{100 * at_least:g} %"
     sure = f"({100 * confidence:g} % confidence, {about.value}, clean-correct inputs)"
+    if doubted:
+        return (
+            f"undecided: under {found.get(metric, 'this noise')} at least {level} of the answers are"
+            f" correct {sure}, but its search is flagged: worse noise may be easy to find"
+        )
     if verdict is Verdict.UNDECIDED:
         return f"undecided: nothing is shown about {level} {sure}"
     if verdict is Verdict.VIOLATED:

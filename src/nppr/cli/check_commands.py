@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,6 +23,9 @@ from nppr.options import (
     require_sources,
 )
 from nppr.sources import ALL, NPPR
+
+if TYPE_CHECKING:
+    from nppr.report.model import Flag
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
 ABOUT = {"population": "the population", "test-set": "this test set"}
@@ -79,6 +83,7 @@ def certify(options: CertifyOptions) -> None:
     from nppr.assessment.certify import certify as decide
     from nppr.assessment.load import load_images, load_models
     from nppr.assessment.prepare import prepare_run
+    from nppr.doctor.result_checks import check_distributions
     from nppr.run_settings import require_budget
     from nppr.search.learned_noise import load_learned
     from nppr.sources import Source, parse_sources
@@ -87,8 +92,11 @@ def certify(options: CertifyOptions) -> None:
     loaded = load_images(options, settings, options.classes)
     classifier, feature_model = load_models(options, loaded, options)
     chosen: Source
+    flags: list[Flag] = []
     if folder is not None:
-        chosen = load_learned(folder, options.budget(), feature_model)[0].source
+        learned = load_learned(folder, options.budget(), feature_model)[0]
+        chosen = learned.source
+        flags = [*check_distributions([learned.record]), *_flags_of(folder)]
         budget = require_budget(chosen.budget, loaded.name)
     else:
         budget = require_budget(options.budget(), loaded.name)
@@ -109,6 +117,7 @@ def certify(options: CertifyOptions) -> None:
             seed=options.seed,
             quantise=options.quantise,
             class_names=loaded.class_names if options.per_class else None,
+            flags=flags,
             progress=progress,
         )
     if options.as_json:
@@ -117,6 +126,15 @@ def certify(options: CertifyOptions) -> None:
         for line in found.lines():
             console.print_line(line)
     raise typer.Exit(CODES[found.verdict.value])
+
+
+def _flags_of(folder: Path) -> tuple[Flag, ...]:
+    """What the run that measured learned noise found about it; nothing where it was only fitted."""
+    from nppr.report.run_files import REPORT, read_report
+
+    places = (each.parent for each in (folder, *folder.parents) if each.name == "distributions")
+    report = next(places, folder) / REPORT
+    return read_report(report).flags if report.is_file() else ()
 
 
 class DoctorOptions(RunOptions):

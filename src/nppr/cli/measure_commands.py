@@ -169,7 +169,11 @@ def spectrum(options: SpectrumOptions) -> None:
     report, path = _measure(options, "nppr,uniform", options)
     from nppr.report.results_table import spectrum_table
 
-    _show(options, report, path, spectrum_table(report))
+    _show(
+        options, report, path, spectrum_table(report),
+        "NPPR is an upper bound that a search found: the interval is conditional on the noise found,"
+        " and only its upper end applies to the worst noise.",
+    )  # fmt: skip
 
 
 class BoundOptions(MeasureOptions):

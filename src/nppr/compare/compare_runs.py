@@ -31,7 +31,7 @@ from nppr.compare.comparison import (
     Standing,
 )
 from nppr.errors import RunFolderError
-from nppr.report.findings import SHARES, Key, headlines, lines_of, shares_of
+from nppr.report.findings import SHARES, Key, headlines, interval_of, lines_of, shares_of
 from nppr.report.model import ReportRecord, Result
 from nppr.report.run_files import RunFiles, read_run
 from nppr.statistics.estimates import APPROXIMATE, FEWEST_INPUTS, MOST_CONFIDENT
@@ -362,7 +362,9 @@ def _standing(
     relative = [run.report.headline(first.name, Metric.NORMALISED_ACCURACY) for run in group]
     normalised = [row.value for row in relative if row is not None and row.value is not None]
     normalised = normalised if len(normalised) == len(rows) else []
-    interval, level, method, flags = _interval(known, share, confidence)
+    quoted = interval_of(group[0].report, first)
+    interval, level, method, flags = _interval(known, quoted, share, confidence)
+    alone = relative[0] if len(relative) == 1 else None
     return Standing(
         entry=entry,
         value=float(np.mean(values)),
@@ -374,6 +376,8 @@ def _standing(
         std=_std(values),
         normalised=float(np.mean(normalised)) if normalised else None,
         normalised_std=_std(normalised),
+        normalised_low=alone.low if alone else None,
+        normalised_high=alone.high if alone else None,
         inputs=first.inputs if share is None else int(np.count_nonzero(share.below)),
         draws=first.draws,
         rank=rank,
@@ -382,14 +386,13 @@ def _standing(
 
 
 def _interval(
-    rows: Sequence[Result], share: Share | None, confidence: float
+    rows: Sequence[Result], quoted: Result, share: Share | None, confidence: float
 ) -> tuple[Interval | None, float, str | None, tuple[str, ...]]:
-    """As one run reports it; else exact for a share of inputs, else the value and t standard errors."""
-    first = rows[0]
-    if len(rows) == 1 and (first.confidence == confidence or share is None):
-        assert first.low is not None
-        assert first.high is not None
-        return Interval(first.low, first.high), first.confidence, first.method, first.flags
+    """As one run quotes it; else exact for a share of inputs, else the value and t standard errors."""
+    if len(rows) == 1 and (quoted.confidence == confidence or share is None):
+        assert quoted.low is not None
+        assert quoted.high is not None
+        return Interval(quoted.low, quoted.high), quoted.confidence, quoted.method, quoted.flags
     if share is None:
         return None, confidence, None, ()
     if share.even and set(np.unique(share.counted)) <= {0.0, 1.0}:
@@ -449,7 +452,7 @@ def _notes(groups: Sequence[Group], results: Sequence[Compared], *, paired: bool
     if any(r.metric in (Metric.AR, Metric.NPPR) and not r.incomparable for r in results):
         yield (
             "AR and NPPR are upper bounds: each is what a search found, and a longer search can lower"
-            " it."
+            " it. Their differences are between the noises found, not between the worst noises."
         )
     for run in (run for group in groups for run in group if not run.per_input):
         yield f"{run.path} holds no per_input.csv: its differences are not known."

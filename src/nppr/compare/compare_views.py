@@ -13,9 +13,10 @@ from nppr.errors import RunFolderError
 from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.model import MERGED
+from nppr.report.numbers import claim_text
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.tables import Cell, Column, Table, md_text
-from nppr.tally import Direction, Metric
+from nppr.tally import Metric
 
 JSON = "compare.json"
 
@@ -36,6 +37,9 @@ WHERE = {
 ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.CORRUPTION, Metric.ACCURACY)
 """What the page opens with: the first that has a difference."""
 
+SEARCHED = (Metric.AR, Metric.NPPR)
+FOUND = "This compares what the searches found; nothing is guaranteed about the worst noises."
+
 METHODS = {
     "paired-normal": "paired",
     "joint-bootstrap": "joint bootstrap",
@@ -48,20 +52,18 @@ def titled(comparison: Comparison, position: int) -> str:
     return f"{letter(position)}: {comparison.entries[position].name}"
 
 
-def value_text(standing: Standing) -> str:
-    """The value in %, with its spread over seeds and the sign of a bound."""
-    assert standing.value is not None
-    sign = "≤ " if standing.direction is Direction.UPPER_BOUND else ""
-    spread = "" if standing.std is None else f" ± {100 * standing.std:.1f}"
-    return f"{sign}{100 * standing.value:.1f}{spread}"
-
-
-def interval_text(standing: Standing) -> str:
-    """The interval in %, empty where there is none; a star where it is outside its tested regime."""
-    if standing.low is None or standing.high is None:
-        return ""
-    mark = "*" if standing.flags else ""
-    return f"({100 * standing.low:.1f}-{100 * standing.high:.1f}){mark}"
+def value_text(
+    standing: Standing, *, cell: bool = True, digits: int = 1, normalised: bool = False
+) -> str:
+    """What may be claimed, in %, with the spread over seeds; a star: outside its tested regime."""
+    fields = ["value", "std", "low", "high"]
+    if normalised:
+        fields = ["normalised", *(f"normalised_{name}" for name in fields[1:])]
+    found = (getattr(standing, name) for name in fields)
+    value, std, *ends = (None if x is None else f"{100 * x:.{digits}f}" for x in found)
+    shown = f"{value} ± {std}" if std else value
+    mark = "*" if cell and standing.flags and not normalised else ""
+    return claim_text(standing.direction, shown, *ends, cell=cell) + mark
 
 
 def signed(value: float) -> str:
@@ -100,30 +102,33 @@ def rule(comparison: Comparison) -> str:
         " interval of their difference lies on one side of 0 at a confidence at which all pairs of the"
         f" row hold together at {level} (Bonferroni: the error is divided by the number of pairs). Runs"
         " that are not separated share a rank. Where the approximate interval is outside its tested"
-        " regime (marked *), the guaranteed one decides."
+        " regime (marked *), the guaranteed one decides. Of AR and NPPR, guaranteed is the difference"
+        " between the noises found, not between the worst noises."
     )
 
 
 def _sentence(result: Compared) -> str:
     where = _with_source(WHERE, result)
     verb = "is correct" if result.metric is Metric.ACCURACY else "stays correct"
+    level = f"{100 * result.standings[0].confidence:g}\u00a0%"
     ranked = [s for s in result.standings if s.rank is not None and s.value is not None]
     ordered = sorted(ranked, key=lambda s: (s.rank or 0, -(s.value or 0)))
     leaders = [letter(s.entry) for s in ordered if s.rank == 1]
     values = [f"{letter(s.entry)} on {_amount(s)}" for s in ordered]
     values[0] = values[0].replace(" on ", f" {verb} on ", 1)
     counted = "the inputs" if verb == "is correct" else "its clean-correct inputs"
-    start = f"{where}, {_listed(values)} of {counted}."
+    start = f"{where}, {_listed(values)} of {counted}, each with {level} confidence."
+    end = f" {FOUND}" if result.metric in SEARCHED else ""
     if len(ordered) > 2:
         if len(leaders) == len(ordered):
-            return f"{start} Their differences do not separate them."
+            return f"{start} Their differences do not separate them.{end}"
         if len(leaders) > 1:
-            return f"{start} {_listed(leaders)} share the first rank."
-        return f"{start} {leaders[0]} is ahead of all others."
+            return f"{start} {_listed(leaders)} share the first rank.{end}"
+        return f"{start} {leaders[0]} is ahead of all others.{end}"
     size = _size(result.differences[0])
     if len(leaders) > 1:
-        return f"{start} The difference of {size} does not separate them."
-    return f"{start} {leaders[0]} is ahead, by {size}."
+        return f"{start} The difference of {size} does not separate them.{end}"
+    return f"{start} {leaders[0]} is ahead, by {size}.{end}"
 
 
 def _size(found: Difference) -> str:
@@ -137,7 +142,7 @@ def _size(found: Difference) -> str:
 
 
 def _amount(standing: Standing) -> str:
-    return f"{value_text(standing).replace('≤', 'at most')}\u00a0%"
+    return value_text(standing, cell=False).replace(" %", "\u00a0%")
 
 
 def _with_source(words: Mapping[Metric, str], result: Compared) -> str:
@@ -153,9 +158,21 @@ def _listed(words: list[str]) -> str:
 
 LONG = (
     "kind", "metric", "source", "run", "against", "value", "low", "high", "method",
-    "guaranteed_low", "guaranteed_high", "unpaired_low", "unpaired_high", "separated", "rank",
-    "std", "seeds", "normalised", "normalised_std", "inputs", "draws", "flags", "error",
+    "direction", "guaranteed_low", "guaranteed_high", "unpaired_low", "unpaired_high", "separated",
+    "rank", "std", "seeds", "normalised", "normalised_std", "inputs", "draws", "flags", "error",
 )  # fmt: skip
+
+
+def settings_table(comparison: Comparison) -> Table:
+    """The settings in which the entries differ, one row each: what is read before any number."""
+    entries = comparison.entries
+    columns = [Column("setting", "setting")]
+    columns += [Column(each.name, letter(at)) for at, each in enumerate(entries)]
+    rows = [
+        (Cell.of(name), *(Cell.of(entry.differs[name]) for entry in entries))
+        for name in entries[0].differs
+    ]
+    return Table("Settings that differ", tuple(columns), tuple(rows))
 
 
 def values_table(comparison: Comparison, *, short: bool = False) -> Table:
@@ -177,7 +194,10 @@ def values_table(comparison: Comparison, *, short: bool = False) -> Table:
         for result in comparison.results
     ]
     spread = any(s.std is not None for result in comparison.results for s in result.standings)
-    caption = f"Values in % ({100 * comparison.confidence:g} % interval over inputs)"
+    caption = (
+        f"Values in % ({100 * comparison.confidence:g} % interval over inputs; of AR and NPPR what"
+    )
+    caption += " may be claimed of the worst noise, and what was observed under the noise found)"
     if spread:
         caption += ", ± standard deviation over seeds"
     caption += ". Bold: rank 1 where ranks differ."
@@ -207,7 +227,11 @@ def paper_table(comparison: Comparison, *, normalised: bool = False) -> Table:
     seeds = max(len(entry.runs) for entry in comparison.entries)
     caption += f", mean ± standard deviation over up to {seeds} seeds" if seeds > 1 else ""
     budgets = ", ".join(dict.fromkeys(entry.budget for entry in comparison.entries))
-    caption += f"; budget {budgets}. AR and NPPR are upper bounds."
+    level = f"{100 * comparison.confidence:g} %"
+    caption += (
+        f"; budget {budgets}; {level} intervals over inputs. AR and NPPR are upper bounds: what may"
+    )
+    caption += " be claimed of the worst noise, and what was observed under the noise found."
     return Table(caption, tuple(columns), tuple(rows))
 
 
@@ -236,6 +260,12 @@ def differences_table(comparison: Comparison) -> Table:
         " outside the interval, or outside the guaranteed one where the interval is marked *, at the"
         " confidence of all pairs of a metric and source together."
     )
+    shown = {result.metric for result in comparison.results if result.differences}
+    if names := " and ".join(metric.value for metric in SEARCHED if metric in shown):
+        caption += (
+            f" Differences of {names}, also guaranteed ones, are between the noises found, not"
+        )
+        caption += " between the worst noises."
     return Table(caption, columns, tuple(rows))
 
 
@@ -246,7 +276,7 @@ def long_table(comparison: Comparison) -> Table:
     for result in comparison.results:
         common = {"metric": result.metric.value, "source": result.source}
         for standing in result.standings:
-            facts = standing.model_dump(exclude={"entry", "flags", "direction", "confidence"})
+            facts = standing.model_dump(exclude={"entry", "flags", "confidence"})
             seeds = len(comparison.entries[standing.entry].runs)
             facts |= {"kind": "value", "run": names[standing.entry], "seeds": seeds}
             rows.append(facts | common | {"flags": " ".join(standing.flags)})
@@ -266,16 +296,14 @@ def _value_cell(result: Compared, standing: Standing) -> Cell:
     if standing.value is None:
         missing = "not measured" in (standing.error or "")
         return Cell(None, "not measured" if missing else "failed")
-    text = f"{value_text(standing)} {interval_text(standing)}".rstrip()
-    return Cell(standing.value, text, strong=_leads(result, standing))
+    return Cell(standing.value, value_text(standing), strong=_leads(result, standing))
 
 
 def _paper_cell(result: Compared, standing: Standing, *, normalised: bool) -> Cell:
     value = standing.normalised if normalised else standing.value
-    std = standing.normalised_std if normalised else standing.std
     if value is None:
         return Cell(None, "-")
-    text = f"{100 * value:.2f}" + ("" if std is None else f" ± {100 * std:.2f}")
+    text = value_text(standing, digits=2, normalised=normalised)
     return Cell(value, text, strong=not normalised and _leads(result, standing))
 
 
@@ -307,8 +335,9 @@ def _leads(result: Compared, standing: Standing) -> bool:
 
 
 def console_tables(comparison: Comparison) -> list[RichTable]:
-    """The values, and the differences if there are any."""
-    tables = [values_table(comparison)]
+    """The settings that differ first, then the values, and the differences if there are any."""
+    settings = settings_table(comparison)
+    tables = [*([settings] if settings.rows else []), values_table(comparison)]
     if any(result.differences for result in comparison.results):
         tables.append(differences_table(comparison))
     return [table.to_rich() for table in tables]
@@ -345,9 +374,11 @@ def write_comparison(
 
 
 def to_md(comparison: Comparison) -> str:
-    """Both tables with the notes, as Markdown."""
+    """The tables with the notes, as Markdown."""
+    settings = settings_table(comparison)
     parts = [
         "# " + md_text(" and ".join(entry.name for entry in comparison.entries)),
+        *([md_text(settings.caption), settings.to_md().rstrip()] if settings.rows else []),
         md_text(answer(comparison)),
         values_table(comparison).to_md().rstrip(),
         md_text(values_table(comparison).caption),
@@ -360,8 +391,9 @@ def to_md(comparison: Comparison) -> str:
 
 
 def to_latex(comparison: Comparison) -> str:
-    """The tables of a paper: values, clean-normalised values, differences."""
-    tables = [paper_table(comparison)]
+    """The tables of a paper: settings that differ, values, clean-normalised values, differences."""
+    settings = settings_table(comparison)
+    tables = [*([settings] if settings.rows else []), paper_table(comparison)]
     normalised = paper_table(comparison, normalised=True)
     if len(normalised.columns) > 1:
         tables.append(normalised)
@@ -394,6 +426,7 @@ def page_of(comparison: Comparison) -> str:
         comparison=comparison,
         title=title,
         answer=answer(comparison),
+        settings=settings_table(comparison),
         values=values_table(comparison, short=True),
         differences=differences_table(comparison) if compared else None,
         notes=notes(comparison),
@@ -401,7 +434,6 @@ def page_of(comparison: Comparison) -> str:
         colours=COLOURS,
         counted=lambda result: _with_source(WHAT, result),
         value_text=value_text,
-        interval_text=interval_text,
         rank_text=_rank_text,
         spoken=lambda result, standing: _spoken(comparison, result, standing),
         rule=rule(comparison),
@@ -415,9 +447,7 @@ def page_of(comparison: Comparison) -> str:
 
 def _spoken(comparison: Comparison, result: Compared, standing: Standing) -> str:
     """A line of a figure in words."""
-    parts = [f"{titled(comparison, standing.entry)}: {value_text(standing)} %"]
-    if standing.low is not None:
-        parts.append(f"interval {interval_text(standing).strip('()*')} %")
+    parts = [f"{titled(comparison, standing.entry)}: {value_text(standing, cell=False)}"]
     return ", ".join([*parts, *filter(None, [_rank_text(result, standing)])])
 
 

@@ -46,6 +46,8 @@ class Standing(Record):
     std: float | None = None
     normalised: float | None = None
     normalised_std: float | None = None
+    normalised_low: float | None = None
+    normalised_high: float | None = None
     inputs: int
     draws: int
     rank: int | None = None

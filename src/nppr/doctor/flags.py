@@ -4,8 +4,8 @@
 
 A  nothing that matters: no flags, or information only
 B  notes: the numbers hold, with a restriction
-C  a warning: some number may be off in a known direction
-D  serious: some number does not mean what it states
+C  a warning: some number may be off in a known direction or is missing
+D  serious: some number does not mean what it states, or there is none
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ SEEDS_APART = _declare("searches-differ", _W,
 NPPR_ABOVE_PARENT = _declare("nppr-above-parent", _W,
     "less noise was admitted there, so the search stopped early; read the lower number for both, or"
     " raise --fit-calls")
+HEADLINE_MISSING = _declare("headline-missing", _W,
+    "it was asked for and could not be measured, so worse noise than that measured is not ruled out;"
+    " its row states why")
+NOTHING_MEASURED = _declare("nothing-measured", _S,
+    "every source failed or was skipped: the run states nothing about robustness")
 OVERLAP = _declare("overlapping-splits", _S,
     "numbers on inputs that were also fitted or selected on are biased; remove the copies")
 OUT_OF_RANGE = _declare("inputs-out-of-range", _S,
@@ -121,8 +126,8 @@ NEAR_CHANCE = _declare("near-chance", _S,
 # fmt: on
 
 GRADES = {
-    Severity.SERIOUS: ("D", "a number does not mean what it states"),
-    Severity.WARNING: ("C", "a number may be off in a known direction"),
+    Severity.SERIOUS: ("D", "a number does not mean what it states, or there is none"),
+    Severity.WARNING: ("C", "a number may be off in a known direction or is missing"),
     Severity.NOTE: ("B", "the numbers hold, with notes"),
 }
 """From the worst on: the worst flag decides."""

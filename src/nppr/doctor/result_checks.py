@@ -20,8 +20,10 @@ from nppr.doctor.flags import (
     FEW_DRAWS,
     FEW_INPUTS,
     GRADIENT_MASKING,
+    HEADLINE_MISSING,
     NEAR_CHANCE,
     NEARLY_DETERMINISTIC,
+    NOTHING_MEASURED,
     NPPR_ABOVE_PARENT,
     NPPR_ABOVE_PR,
     ONE_COMPONENT,
@@ -31,7 +33,7 @@ from nppr.doctor.flags import (
     STILL_FALLING,
     flag,
 )
-from nppr.report.model import Flag, Result, Rung
+from nppr.report.model import CLEAN, Flag, Result, Rung
 from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
@@ -65,11 +67,12 @@ def check_results(
     """
     return (
         *_check_clean(clean, classes, confidence),
+        *_check_missing(results),
         *_check_draws(results),
         *_check_parts(sources, classes),
         *_check_attacks(sources, tallies),
         *_check_nesting(sources, tallies, distributions),
-        *_check_distributions(distributions),
+        *check_distributions(distributions),
     )
 
 
@@ -87,6 +90,20 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
         sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"
         share = f"accuracy {100 * found.value:.1f} % ({sure})"
         yield flag(NEAR_CHANCE, f"{share}, where guessing gives {100 * chance:.3g} %")
+
+
+def _check_missing(results: Sequence[Result]) -> Iterator[Flag]:
+    """Headlines that were asked for and have no number: AR, PR, and NPPR of any admissible set."""
+    sources = [row for row in results if row.source != CLEAN]
+    failed = [row for row in sources if row.value is None]
+    if failed and len(failed) == len(sources):
+        yield flag(NOTHING_MEASURED)
+        return
+    known = {row.metric for row in sources if row.value is not None}
+    for row in failed:
+        asked = row.metric in (Metric.AR, Metric.PR) and row.metric not in known
+        if asked or (row.metric is Metric.NPPR and row.fit_seed is None):
+            yield flag(HEADLINE_MISSING, f"no {row.metric.value}", row.name)
 
 
 def _check_draws(results: Sequence[Result]) -> Iterator[Flag]:
@@ -107,7 +124,7 @@ def _check_parts(sources: Sequence[Source], classes: int) -> Iterator[Flag]:
             yield flag(ATTACK_PARTS, f"left out: {', '.join(missing)}", source.name)
 
 
-def _check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator[Flag]:
+def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator[Flag]:
     """What a learned distribution looks like; this takes nothing from its number."""
     for each in distributions:
         found, components = each.diagnostics, each.family.components

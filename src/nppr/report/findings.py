@@ -72,11 +72,14 @@ def guaranteed(report: ReportRecord, row: Result) -> Result | None:
     """The result of the same number and claim whose interval holds at any sample size."""
     if row.direction is Direction.LOWER_BOUND:
         return None
+
+    def number(other: Result) -> tuple[object, ...]:
+        return (other.name, other.metric, other.claim, other.gamma, other.radius)
+
     same = {
         other.method: other
-        for other in report.results
-        if (other.name, other.metric, other.claim) == (row.name, row.metric, row.claim)
-        and other.value is not None
+        for other in (*report.other_radii, *report.results)
+        if number(other) == number(row) and other.value is not None
     }
     return next((same[method] for method in GUARANTEED if method in same), None)
 

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from nppr.report.findings import interval_of
 from nppr.report.model import ReportRecord, Result
-from nppr.tally import Metric
+from nppr.tally import Direction, Metric
 
 _FORMS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{100 * value:.1f}",
@@ -29,6 +29,9 @@ _FORMS: Mapping[str, Callable[[float], str]] = {
 }
 """Ways to print a number: fractions as percent, counts with commas, losses to three digits."""
 
+LOSSES = (Metric.STRESS, Metric.NORMALISED_STRESS)
+"""Metrics that are not fractions."""
+
 _FIELD_FORMS = {"confidence": "level", "inputs": "count", "draws": "count", "calls": "count"}
 
 
@@ -39,6 +42,52 @@ def percent(value: float) -> str:
     '12.4'
     """
     return _FORMS["percent"](value)
+
+
+_CLAIMS = {
+    Direction.UPPER_BOUND: "at most {high}{unit}{sure} ({value}{unit} observed)",
+    Direction.LOWER_BOUND: "at least {value}{unit}{sure}",
+    Direction.ESTIMATE: "{value}{unit} ({low}-{high}{unit}{sure})",
+}
+_CELLS = {
+    Direction.UPPER_BOUND: "≤ {high} ({value} observed)",
+    Direction.LOWER_BOUND: "≥ {value}",
+    Direction.ESTIMATE: "{value} ({low}-{high})",
+}
+_WITHOUT_INTERVAL = {Direction.UPPER_BOUND: "{value}{unit} observed"}
+
+
+def claim_text(
+    direction: Direction | None,
+    value: object,
+    low: object,
+    high: object,
+    *,
+    level: object = "",
+    unit: str = " %",
+    cell: bool = False,
+    kind: type[str] = str,
+) -> str:
+    """What may be claimed of a number, the one form of terminal, page, files and comparisons.
+
+    Of a search for bad noise that is the upper end of its interval: it bounds the worst noise too,
+    where the number itself was observed under the noise found. Numbers come as they are printed; a
+    `cell` of a table has neither unit nor `level`, which its heading states. `kind` is Markup on pages.
+
+    >>> claim_text(Direction.UPPER_BOUND, 49.6, 42.8, 56.4, level=95)
+    'at most 56.4 % with 95 % confidence (49.6 % observed)'
+    >>> claim_text(Direction.UPPER_BOUND, 49.6, 42.8, 56.4, cell=True)
+    '≤ 56.4 (49.6 observed)'
+    """
+    unit = "" if cell else unit
+    sure = kind(" with {} % confidence").format(level) if str(level) and not cell else kind("")
+    forms = _CELLS if cell else _CLAIMS
+    if high is None and direction is not Direction.LOWER_BOUND:
+        forms = _WITHOUT_INTERVAL
+    form = forms.get(direction or Direction.ESTIMATE, "{value}{unit}")
+    if kind is not str:  # a number stays on the line of its unit
+        form, unit, sure = (kind(each.replace(" %", "\u00a0%")) for each in (form, unit, sure))
+    return kind(form).format(value=value, low=low, high=high, unit=unit, sure=sure)
 
 
 @dataclass(frozen=True)
@@ -77,7 +126,6 @@ class Numbers:
         value = getattr(row, field)
         if value is None:
             return ""
-        losses = row.metric in (Metric.STRESS, Metric.NORMALISED_STRESS)
         facts = {
             "source": row.name,
             "metric": row.metric.value,
@@ -85,7 +133,7 @@ class Numbers:
             "claim": row.claim.value if row.claim else "",
             "field": field,
         }
-        form = _FIELD_FORMS.get(field, "loss" if losses else "percent")
+        form = _FIELD_FORMS.get(field, "loss" if row.metric in LOSSES else "percent")
         return Number(value, form, f"{self._places[id(row)]}/{field}", facts)
 
     def at(self, form: str, *keys: str | int) -> Number:
@@ -106,16 +154,15 @@ class Numbers:
         """A fraction with its unit."""
         return Markup('<span class="nowrap">{}&nbsp;%</span>').format(self.of(row, field))
 
-    def quoted(self, row: Result) -> Markup:
-        """A fraction with the interval to print, as in a sentence."""
-        return Markup('{} <span class="nowrap">({}&nbsp;%)</span>').format(
-            self.share(row), self.range(interval_of(self.report, row))
-        )
-
-    def words(self, row: Result) -> str:
-        """The same as plain text, for those who hear it."""
+    def claim(
+        self, row: Result, *, sure: bool = True, cell: bool = False, kind: type[str] = Markup
+    ) -> str:
+        """What may be claimed of a result, with the interval to print; `sure` adds the confidence."""
+        if row.value is None:
+            return kind("no number")
         used = interval_of(self.report, row)
-        if row.value is None or used.low is None or used.high is None:
-            return "no number"
-        ends = f"{percent(used.low)} to {percent(used.high)} %"
-        return f"{percent(row.value)} %, interval {ends}"
+        return claim_text(
+            row.direction, self.of(row), self.of(used, "low"), self.of(used, "high"),
+            level=self.of(row, "confidence") if sure else "", cell=cell, kind=kind,
+            unit="" if row.metric in LOSSES else " %",
+        )  # fmt: skip

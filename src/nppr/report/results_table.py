@@ -15,17 +15,17 @@ from nppr.report.findings import (
     bounds_of,
     guaranteed,
     headline_of,
+    interval_of,
     not_followed,
     table_rows,
 )
 from nppr.report.model import SPLITTING, ReportRecord, Result
-from nppr.report.numbers import Numbers, percent
+from nppr.report.numbers import Numbers, claim_text, percent
 from nppr.report.tables import Cell, Column, Table
 from nppr.search.search_record import DistributionRecord
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.tally import Claim, Direction, Metric
 
-_SIGNS = {Direction.UPPER_BOUND: "≤ ", Direction.LOWER_BOUND: "≥ "}
 _EMPTY = Cell(None, "")
 _BAR = 20
 
@@ -41,10 +41,10 @@ _LEGEND = {
     Metric.STRESS: "loss (E l^q)^(1/q) under Uniform noise; / clean: over the clean loss",
 }
 
-
-def sign_of(row: Result) -> str:
-    """What precedes the number of an upper or lower bound."""
-    return _SIGNS.get(row.direction or Direction.ESTIMATE, "")
+_OF_SEARCHES = {
+    "value": "of AR and NPPR: observed under the noise found",
+    "interval": "of these: conditional on that noise; its upper end bounds the worst",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class _FlagLink:
 def _value(numbers: Numbers, row: Result) -> Cell:
     if row.value is None:
         return Cell(None, "skipped" if row.flags else "failed")
-    return Cell.made_of(row.value, sign_of(row), numbers.of(row))
+    sign = "≥ " if row.direction is Direction.LOWER_BOUND else ""
+    return Cell.made_of(row.value, sign, numbers.of(row))
 
 
 def _interval(numbers: Numbers, row: Result) -> Cell:
@@ -82,7 +83,7 @@ def _guaranteed(numbers: Numbers, row: Result) -> Cell:
     if found is None or found.low is None or found.high is None:
         return _EMPTY
     if row.direction is Direction.UPPER_BOUND:
-        return Cell.made_of((found.low, found.high), sign_of(row), numbers.of(found, "high"))
+        return Cell.made_of((found.low, found.high), "≤ ", numbers.of(found, "high"))
     return _interval(numbers, found)
 
 
@@ -126,6 +127,11 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
     (Column("interval", "{level} interval", number=True, interval=True), _interval),
     (Column("guaranteed", "guaranteed", number=True, interval=True), _guaranteed),
     (Column("normalised", "/ clean", number=True), _normalised),
+    # The page has a sentence for every number instead.
+    (
+        Column("statement", "may be claimed", terminal=None, page=False),
+        lambda numbers, row: Cell.of(None if row.value is None else numbers.claim(row, kind=str)),
+    ),
     # The page states the inputs once, above the table.
     (Column("inputs", "inputs", number=True, terminal=None, page=False), _count("inputs")),
     (Column("draws", "draws", number=True), _count("draws")),
@@ -179,10 +185,12 @@ def as_text(report: ReportRecord, width: int) -> str:
 
 def spectrum_table(report: ReportRecord) -> Table:
     """NPPR against the floor rho, smallest floor first; its JSON is that of `nppr spectrum`."""
+    level = f"{100 * report.settings.confidence:g} %"
     columns = (
         Column("floor", "rho", number=True),
-        Column("value", "NPPR %", number=True),
-        Column("", "interval", number=True, interval=True),
+        Column("at_most", f"NPPR % at most, {level} confidence", number=True),
+        Column("value", "observed %", number=True),
+        Column("", f"{level} interval", number=True, interval=True),
         Column("realised_std", "realised std / radius", number=True),
         Column("selected", "selected"),
     )
@@ -191,10 +199,11 @@ def spectrum_table(report: ReportRecord) -> Table:
     for made in sorted(report.distributions, key=lambda made: made.family.floor):
         row = report.headline(made.name, Metric.NPPR)
         if row is not None and made.fit_seed is None:
-            std = made.diagnostics.realised_std
+            std, most = made.diagnostics.realised_std, interval_of(report, row).high
             rows.append(
                 (
                     Cell(made.family.floor, f"{made.family.floor:g}"),
+                    _EMPTY if most is None else Cell(most, percent(most)),
                     _value(numbers, row),
                     _interval(numbers, row),
                     Cell(std, f"{std:.3f}"),
@@ -239,7 +248,7 @@ def _bound_column(row: Result) -> str:
 
 def notes_of(report: ReportRecord) -> str:
     """What the rows and marks of the table mean, and what else was found."""
-    flags = {flag.id: flag.message for flag in report.flags if flag.id != UNRESOLVED}
+    flags = dict.fromkeys((flag.id, flag.message) for flag in report.flags if flag.id != UNRESOLVED)
     marks = {APPROXIMATE: "*"}
     legend = legend_of(report)
     legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
@@ -251,7 +260,7 @@ def notes_of(report: ReportRecord) -> str:
             *_rare_notes(report),
             *_precision_notes(report),
             *_radius_notes(report),
-            *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags.items()),
+            *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags),
             f"grade {report.grade.letter}: {report.grade.reason}",
         ]
     )
@@ -262,18 +271,22 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
     present = {row.metric for row in report.results}
     named = " or ".join(dict.fromkeys(row.reference for row in bounds_of(report) if row.reference))
     reference = f"that of {named} noise" if named else "the reference's"
-    return {
+    legend = {
         _NAMES[metric]: words.format(reference=reference)
         for metric, words in _LEGEND.items()
         if metric in present
     }
+    if any(row.direction is Direction.UPPER_BOUND for row in report.results):
+        legend |= _OF_SEARCHES
+    return legend
 
 
 def _learned_notes(report: ReportRecord, made: DistributionRecord) -> list[str]:
     """What learned noise may depend on, how random it is, and what else was tried."""
-    asked = (report.settings.search or made.search.settings).family.dependency
+    row = report.headline(made.name, Metric.NPPR)
+    searched = (row and row.dependency) or made.search.settings.family.dependency
     std, selected = made.diagnostics.realised_std, made.search.selected
-    line = f"{asked.words}; rho {made.family.floor:g}, realised std {std:.3f} of the radius"
+    line = f"{searched.words}; rho {made.family.floor:g}, realised std {std:.3f} of the radius"
     lines = [f"{made.name}: {line}; selected {selected!r}"]
     if made.seeds and made.fit_seed is None:
         lines.append(
@@ -308,9 +321,12 @@ def _rare_notes(report: ReportRecord) -> list[str]:
         line += f"; largest estimate of those followed {entry.largest:.1e}"
         for row in report.results:
             if row.method == SPLITTING and row.name == entry.source and row.value is not None:
-                bound = "at most " if row.direction is Direction.UPPER_BOUND else ""
-                line += f"; with splitting {row.metric.value} {bound}{100 * row.value:.3f} %"
-                line += f", {row.claim}"
+                ends = (
+                    None if x is None else f"{100 * x:.3f}" for x in (row.value, row.low, row.high)
+                )
+                level = f"{100 * row.confidence:g}"
+                claim = claim_text(row.direction, *ends, level=level)
+                line += f"; with splitting {row.metric.value} {claim}, {row.claim}"
         lines.append(line)
     if names := not_followed(report):
         lines.append(f"splitting did not follow: {', '.join(names)}")
@@ -333,29 +349,25 @@ def _precision_notes(report: ReportRecord) -> list[str]:
 
 def _radius_notes(report: ReportRecord) -> list[str]:
     """A line for every other radius: the first number of each source and metric."""
-    lines = []
+    lines, numbers = [], Numbers(report)
     for radius, rows in report.at_other_radii():
         firsts: dict[tuple[str, Metric], str] = {}
         for row in rows:
-            firsts.setdefault((row.name, row.metric), f"{row.name} {_value_text(row)}")
-        lines.append(f"at radius {radius_text(report, radius)}: {', '.join(firsts.values())}")
+            claim = numbers.claim(row, sure=False, kind=str)
+            loss = "loss " if row.metric is Metric.STRESS else ""
+            text = f"{row.name} {'failed' if row.value is None else loss + claim}"
+            firsts.setdefault((row.name, row.metric), text)
+        level = f"{100 * report.settings.confidence:g} % confidence"
+        lines.append(
+            f"at radius {radius_text(report, radius)}, {level}: {', '.join(firsts.values())}"
+        )
     if lines and report.distributions:
         lines.append("learned noise is scaled to these radii, not searched for again")
     return lines
 
 
-def _value_text(row: Result) -> str:
-    """A number in words: a bound with its direction, a loss without %."""
-    if row.value is None:
-        return "failed"
-    if row.metric is Metric.STRESS:
-        return f"loss {row.value:.3g}"
-    words = {Direction.UPPER_BOUND: "at most ", Direction.LOWER_BOUND: "at least "}
-    bound = words.get(row.direction, "") if row.direction else ""
-    return f"{bound}{percent(row.value)} %"
-
-
 def radius_text(report: ReportRecord, radius: float) -> str:
-    """Another radius of the run as people write it."""
+    """A radius of the run as people write it."""
     texts = {parse_radius(text): text for text in report.settings.radii}
+    texts[report.budget.radius] = report.budget.text
     return texts.get(radius, f"{radius:g}")

@@ -93,12 +93,37 @@ def one_sided_evidence(
     return np.asarray(ratio + inside - boundary)
 
 
+def one_sided_bound(successes: int, failures: int, confidence: float, *, above: bool) -> float:
+    """The lower (`above`) or upper bound at which `one_sided_evidence` suffices, at all looks together.
+
+    The evidence against every t below the bound (above it) suffices, and against no other t: where it
+    exceeds 1 it falls in t up to the observed share and rises from there. So p lies beyond the bound
+    of any look with probability at most `1 - confidence`.
+
+    >>> round(one_sided_bound(64, 0, 0.95, above=True), 3), one_sided_bound(64, 0, 0.95, above=False)
+    (0.943, 1.0)
+    """
+    outer = 0.0 if above else 1.0
+    if (successes if above else failures) == 0:
+        return outer
+    needed = math.log(1 / check_confidence(confidence)) + _MARGIN
+    inside = successes / (successes + failures)
+    for _ in range(_STEPS):
+        middle = (outer + inside) / 2
+        if middle in (outer, inside):
+            break
+        shown = one_sided_evidence(successes, failures, middle, above=above) >= needed
+        outer, inside = (middle, inside) if shown else (outer, middle)
+    return outer
+
+
 class BernoulliTest:
     """Sequential test of "the success probability is at least `at_least`" on independent draws.
 
     Guaranteed, at all looks together: if the probability is below `at_least`, the verdict is ever HOLDS
     with probability at most `1 - confidence`; if it is at least `at_least`, the same applies to
-    VIOLATED. A verdict is final. The evidence is `one_sided_evidence` on either side.
+    VIOLATED. A verdict is final, and `bound` is the bound that it was given for. The evidence is
+    `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
     >>> print(test.update(10, draws=10), test.update(90, draws=90))
@@ -109,8 +134,10 @@ class BernoulliTest:
         if not 0 < at_least < 1:
             raise SpecError(f"`at_least` must lie in (0, 1), got {at_least}. Example: 0.9")
         self.at_least = at_least
+        self.confidence = confidence
         self.needed = math.log(1 / check_confidence(confidence)) + _MARGIN
         self.verdict = Verdict.UNDECIDED
+        self.bound: float | None = None
         self.correct = 0
         self.draws = 0
 
@@ -122,8 +149,8 @@ class BernoulliTest:
         self.draws += draws
         if self.verdict is Verdict.UNDECIDED:
             counts = self.correct, self.draws - self.correct, self.at_least
-            if one_sided_evidence(*counts, above=True) >= self.needed:
-                self.verdict = Verdict.HOLDS
-            elif one_sided_evidence(*counts, above=False) >= self.needed:
-                self.verdict = Verdict.VIOLATED
+            for above, verdict in ((True, Verdict.HOLDS), (False, Verdict.VIOLATED)):
+                if one_sided_evidence(*counts, above=above) >= self.needed:
+                    self.verdict = verdict
+                    self.bound = one_sided_bound(*counts[:2], self.confidence, above=above)
         return self.verdict

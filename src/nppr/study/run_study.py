@@ -37,8 +37,10 @@ MOST_NAMED = 30
 
 NOTE = (
     "Ours: mean ± standard deviation over evaluation seeds of the first fit; in brackets the lowest"
-    " and highest over fit seeds, where there are several. Learned noise gives an upper bound on the"
-    " infimum over its family."
+    " and highest over fit seeds, where there are several; in parentheses the interval over inputs, of"
+    " the first seed (95 % unless the study states another confidence). Learned noise and attacks give"
+    " upper bounds: ≤ is the upper end of the interval, which may be claimed of the worst noise of the"
+    " family, and what was observed under the noise found is in parentheses."
 )
 
 

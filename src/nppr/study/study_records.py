@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from nppr.records import read_record
+from nppr.report.findings import interval_of
 from nppr.report.run_files import read_run
 from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
 from nppr.study.graph import Cell, FitTask, Graph
 from nppr.study.node_cache import Finished, NodeCache
 from nppr.study.study_file import Place
-from nppr.tally import FloatArray, Metric
+from nppr.tally import Direction, FloatArray, Metric
 
 DIAGNOSTICS = ("entropy_ratio", "max_weight", "min_weight", "std_weight", "realised_std")
 NAMES = {
@@ -25,16 +26,18 @@ NAMES = {
     Metric.NORMALISED_STRESS: "normalised_stress",
 }
 Interval = tuple[float, float]
+_Measured = tuple[dict[str, float], dict[str, Interval], dict[str, Direction]]
 
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """One measurement: its values by name, the intervals of those that have one, and its folder."""
+    """One measurement: its values by name, their intervals and directions if any, and its folder."""
 
     cell: Cell
     folder: Path
     values: Mapping[str, float]
     intervals: Mapping[str, Interval] = field(default_factory=dict)
+    directions: Mapping[str, Direction] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:
@@ -55,7 +58,7 @@ def read_records(
     """A record for every cell whose nodes are all finished."""
 
     @remember
-    def measured(node: str) -> tuple[dict[str, float], dict[str, Interval]]:
+    def measured(node: str) -> _Measured:
         return _measured(cache.folder(node) / "run", finished[node].seconds)
 
     @remember
@@ -67,27 +70,32 @@ def read_records(
     records = []
     for cell in graph.cells:
         if cell.measure in finished and (cell.fit is None or cell.fit in finished):
-            values, intervals = measured(cell.measure)
+            values, intervals, directions = measured(cell.measure)
             values = {**values, **fitted(cell.fit)} if cell.fit else values
-            records.append(StudyRecord(cell, cache.folder(cell.measure) / "run", values, intervals))
+            folder = cache.folder(cell.measure) / "run"
+            records.append(StudyRecord(cell, folder, values, intervals, directions))
     return records
 
 
-def _measured(folder: Path, seconds: float) -> tuple[dict[str, float], dict[str, Interval]]:
-    """The first value of each kind in a report, with its interval."""
+def _measured(folder: Path, seconds: float) -> _Measured:
+    """The first value of each kind in a report, with its direction and the interval to quote."""
     values: dict[str, float] = {"seconds": seconds}
     intervals: dict[str, Interval] = {}
-    for row in read_run(folder).report.results:
+    directions: dict[str, Direction] = {}
+    report = read_run(folder).report
+    for row in report.results:
         if row.value is None or row.metric is Metric.PROB_ACC or row.with_references:
             continue
         name = NAMES.get(row.metric, "robustness")
         if name not in values:
-            values[name] = row.value
-            if row.low is not None and row.high is not None:
-                intervals[name] = (row.low, row.high)
+            values[name], used = row.value, interval_of(report, row)
+            if used.low is not None and used.high is not None:
+                intervals[name] = (used.low, used.high)
+            if row.direction is not None:
+                directions[name] = row.direction
         if row.metric is not Metric.ACCURACY:
             values["calls"] = float(row.calls)
-    return values, intervals
+    return values, intervals, directions
 
 
 def _fitted(folder: Path, task: FitTask, seconds: float) -> dict[str, float]:

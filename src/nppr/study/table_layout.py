@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cache as remember
 
 from nppr.errors import SpecError, unknown
+from nppr.report.numbers import claim_text
 from nppr.report.tables import Cell, Column, Table
 from nppr.study.graph import Cell as Measurement
 from nppr.study.graph import Graph
@@ -20,6 +21,7 @@ from nppr.study.resources import digest_of
 from nppr.study.study_file import AXES, VALUES, Place, Study, TableEntry, Value
 from nppr.study.study_file import Column as ColumnEntry
 from nppr.study.study_records import StudyRecord
+from nppr.tally import Direction
 
 Label = tuple[str, ...]
 Filter = Mapping[str, tuple[str, ...]]
@@ -31,7 +33,7 @@ class Number:
     """A number of a table: mean and standard deviation over evaluation seeds of the first fit.
 
     `lowest` and `highest` are those over fit seeds, where there are several; `low` and `high` the
-    interval of the first seed, where the value has one.
+    interval of the first seed, where the value has one; `direction` states what it bounds.
     """
 
     mean: float
@@ -42,19 +44,23 @@ class Number:
     highest: float
     low: float | None = None
     high: float | None = None
+    direction: Direction | None = None
 
     def text(self, decimals: int) -> str:
         """As a table shows it.
 
         >>> Number(76.29, 0.04, 10, 2, 75.9, 76.4).text(2)
         '76.29 ± 0.04 [75.90, 76.40]'
+        >>> Number(76.29, 0.04, 10, 1, 0, 0, 72.5, 80.1, Direction.UPPER_BOUND).text(2)
+        '≤ 80.10 (76.29 ± 0.04 observed)'
         """
         shown = f"{self.mean:.{decimals}f}"
         if self.std is not None:
             shown += f" ± {self.std:.{decimals}f}"
         if self.fit_seeds > 1:
             shown += f" [{self.lowest:.{decimals}f}, {self.highest:.{decimals}f}]"
-        return shown
+        ends = (None if end is None else f"{end:.{decimals}f}" for end in (self.low, self.high))
+        return claim_text(self.direction, shown, *ends, cell=True)
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,8 @@ class StudyTable:
     def as_table(self) -> Table:
         """The table for readers and programs, the paper's number beside ours.
 
-        Standard deviations and the spread over fit seeds are columns of their own for programs; for
-        readers they are part of the number.
+        Standard deviations, the spread over fit seeds, the interval and the direction are columns of
+        their own for programs; for readers they are part of the number.
         """
         names = _names([header.text for header in self.headers], self.entry.rows)
         columns = [Column(axis, axis.replace("_", " ")) for axis in self.entry.rows]
@@ -94,6 +100,8 @@ class StudyTable:
                 Column(name, header.text, number=True),
                 Column(f"{name}_std", "", number=True),
                 Column(f"{name}_fit_seeds", "", number=True, interval=True),
+                Column(name, "", number=True, interval=True),
+                Column(f"{name}_direction", ""),
             ]
             if self.paper is not None:
                 columns.append(Column(f"{name}_paper", "paper", number=True))
@@ -118,12 +126,15 @@ class StudyTable:
         decimals = self.entry.decimals
         for column, number in enumerate(self.entries[row]):
             if number is None:
-                yield from [Cell(None, "")] * 3
+                yield from [Cell(None, "")] * 5
             else:
                 spread = (number.lowest, number.highest) if number.fit_seeds > 1 else None
                 yield Cell(number.mean, number.text(decimals))
                 yield Cell(number.std, "")
                 yield Cell(spread, "")
+                ends = number.low, number.high
+                yield Cell(None if ends[0] is None or ends[1] is None else (ends[0], ends[1]), "")
+                yield Cell(number.direction and number.direction.value, "")
             if self.paper is not None:
                 known = self.paper[row][column]
                 is_number = isinstance(known, float | int)
@@ -203,6 +214,7 @@ def _number(header: Header, records: Sequence[StudyRecord], *, percent: bool) ->
     first = list(next(iter(of_fits.values())).values())
     means = [math.fsum(found.values()) / len(found) for found in of_fits.values()]
     interval = next((each.intervals[value] for each in used if value in each.intervals), None)
+    direction = next((each.directions[value] for each in used if value in each.directions), None)
     return Number(
         mean=means[0],
         std=statistics.stdev(first) if len(first) > 1 and kind.seeded else None,
@@ -212,6 +224,7 @@ def _number(header: Header, records: Sequence[StudyRecord], *, percent: bool) ->
         highest=max(means),
         low=None if interval is None else factor * interval[0],
         high=None if interval is None else factor * interval[1],
+        direction=direction,
     )
 
 

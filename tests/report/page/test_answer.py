@@ -39,11 +39,11 @@ def of(report: Report, source: str, metric: Metric = Metric.NPPR) -> Result:
     return row
 
 
-def quoted(row: Result, interval: Result) -> str:
+def at_most(row: Result, interval: Result, sure: str = " with 95 % confidence") -> str:
+    """What may be claimed of an upper bound."""
     assert row.value is not None
-    assert interval.low is not None
     assert interval.high is not None
-    return f"{percent(row.value)} % ({percent(interval.low)}-{percent(interval.high)} %)"
+    return f"at most {percent(interval.high)} %{sure} ({percent(row.value)} % observed)"
 
 
 def test_an_interval_outside_its_regime_is_not_quoted() -> None:
@@ -54,15 +54,15 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert sure is not None
     assert sure.method == "betting"
     text = words(report)
-    assert (
-        f"at most {quoted(row, sure)} of the inputs it classifies correctly without noise." in text
-    )
+    assert "Of the inputs it classifies correctly without noise, this classifier" in text
+    assert f"under the worst noise found in the admissible set on {at_most(row, sure)}." in text
+    assert "only the upper end of the interval applies to the worst noise too" in text
     assert "(betting, guaranteed)" in text
     assert "The normal approximation, outside the regime it was tested in, gives" in text
-    assert f"{quoted(row, sure)}, 95 % confidence (betting" in run_text(report)
+    assert at_most(row, sure) in run_text(report)
     [lane] = [lane for lane in lanes_of(report) if lane.row is row]
     assert lane.interval is sure
-    assert f"at most {quoted(row, sure)}nppr" in words(report, "line")
+    assert f"{at_most(row, sure, '')}nppr" in words(report, "line")
     assert "the guaranteed one is shown (betting)" in words(report, "line")
 
 
@@ -72,7 +72,7 @@ def test_an_interval_within_its_regime_is_quoted() -> None:
     row = of(report, "nppr")
     assert interval_of(report, row) is row
     text = words(report)
-    assert f"at most {quoted(row, row)}" in text
+    assert at_most(row, row) in text
     assert "(normal, approximate)" in text
     assert "Guaranteed with the same confidence: at most" in text
 
@@ -118,7 +118,9 @@ def test_attacks_are_reported_where_no_noise_was_searched_for() -> None:
     noise, attack = made_report(only="noise")[0], made_report(only="attack")[0]
     both = noise.model_copy(update={"results": (*noise.results, *attack.results[1:])})
     row = of(both, "merged", Metric.AR)
-    expected = f"Attacks within the same budget: at most {quoted(row, row)} of these inputs"
+    expected = (
+        f"Attacks within the same budget: of these inputs, {at_most(row, row)} withstand them"
+    )
     assert expected in words(both)
     assert "Attacks within" not in words(noise)
 
@@ -133,8 +135,8 @@ def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
     source = SourceRecord(name="weak-adversary", kind="weak", metric=Metric.PR, options={})
     settings = report.settings.model_copy(update={"sources": (*report.settings.sources, source)})
     more = report.model_copy(update={"results": (*report.results, *other), "settings": settings})
-    assert "Under the worst noise measured (weak-adversary)" in words(more)
-    assert "Under the worst fixed noise measured (" in words(report)
+    assert "under the worst noise measured (weak-adversary)" in words(more)
+    assert "under the worst fixed noise measured (" in words(report)
     line = words(more, "line")
     assert "weak-adversary, other noise" in line
     assert "gaussian, the worst fixed noise" in line
@@ -175,8 +177,10 @@ def test_the_citation_holds_the_run() -> None:
     report, _ = made_report()
     text = run_text(report)
     assert "resnet20 on pictures, budget linf 8/255, seed 0, 120 inputs, nppr 0.1.0" in text
-    assert "NPPR nppr: <= " in text
+    assert "Under the worst admissible noise (nppr, " in text
     assert "the population" in text
-    assert ">= " in run_text(made_report(only="bound")[0])
+    assert ", the fraction of draws classified correctly is at least " in run_text(
+        made_report(only="bound")[0]
+    )
     paper = words(report, "cite")
     assert paper.count("{") == paper.count("}") == 5

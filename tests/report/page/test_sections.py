@@ -12,11 +12,13 @@ import pytest
 import torch
 from PIL import Image
 
+from nppr.noise import Dependency, Family
 from nppr.report import Flag, PerInput, Report
 from nppr.report.evidence import Evidence
 from nppr.report.model import PrecisionRecord, Width
 from nppr.report.page import render
 from nppr.report.page.input_sections import LARGEST, amplified, cases_of, classes_of, png
+from nppr.search import default_settings
 from nppr.tally import Metric
 from report.page.made_runs import RARE, made_evidence, made_report, won_by
 
@@ -28,6 +30,30 @@ def section(
     text = render(report, per_input, evidence).split(f'<section id="{name}"')[1]
     plain = re.sub("<[^>]*>", "", text.split("</section>")[0].partition(">")[2])
     return re.sub(r"\s+", " ", plain.replace("&nbsp;", " ").replace("&lt;", "<"))
+
+
+def test_the_admissible_set_is_the_one_that_was_searched() -> None:
+    """It can be less than what was asked for, where the model shows no features."""
+    report, _ = made_report()
+    assert "joint: the noise may depend on the input and its true label" in section(
+        "admissible", report
+    )
+    assert "Asked for was" not in section("admissible", report)
+    settings = default_settings(Family(dependency=Dependency.LABEL))
+    family = Family(dependency=Dependency.LABEL)
+    lowered = tuple(
+        made.model_copy(
+            update={
+                "family": replace(family, floor=made.family.floor),
+                "search": made.search.model_copy(update={"settings": settings}),
+            }
+        )
+        for made in report.distributions
+    )
+    text = section("admissible", report.model_copy(update={"distributions": lowered}))
+    assert "label: the noise may depend on the true label." in text
+    assert "Asked for was joint; this is what was searched" in text
+    assert "the input" not in text
 
 
 def test_a_wanted_precision_reports_what_was_measured() -> None:
@@ -53,7 +79,7 @@ def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
     assert "Learned noise is that of radius 8/255, scaled" in text
     assert "merged" not in text.split("Rare")[0].split("Inputs that are")[0]
     assert re.search(r"ARpgd≤ [\d.]+ \(", text)
-    assert re.search(r"NPPRnppr≤ [\d.]+ \([\d.-]+\)≤ [\d.]+", text)
+    assert re.search(r"NPPRnppr≤ [\d.]+ \([\d.]+ observed\)≤ [\d.]+ \([\d.]+ observed\)", text)
     assert not re.search(r"PRgaussian≤", text)
 
 

@@ -20,8 +20,9 @@ from nppr.report.findings import (
     table_rows,
 )
 from nppr.report.model import CLEAN, MERGED, ReportRecord, Result
-from nppr.report.numbers import Numbers, percent
+from nppr.report.numbers import Numbers
 from nppr.report.page.shell import rendered
+from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.report.results_table import subject_of
 from nppr.tally import Direction, Metric
 
@@ -130,34 +131,24 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
     return lanes
 
 
-def citation(report: ReportRecord) -> Markup:
+def citation(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
-    return rendered("cite.html.j2", run=run_text(report))
+    return rendered(
+        "cite.html.j2",
+        report=report,
+        run=run_text(report),
+        quoted=quoted_rows(report),
+        sentence=lambda row: sentence_of(numbers, row, Markup),
+    )
 
 
 def run_text(report: ReportRecord) -> str:
     """What somebody needs to quote this run, as plain text."""
+    row = headline_of(report)
     lines = [
         f"{subject_of(report)}, {report.data.inputs.evaluate:,} inputs, nppr {report.nppr_version}",
-        *_quoted(report),
+        *([sentence_of(Numbers(report), row)] if row else []),
         f"classifier {report.classifier.fingerprint}",
         f"data {report.data.fingerprint}",
     ]
     return "\n".join(lines)
-
-
-def _quoted(report: ReportRecord) -> list[str]:
-    row = headline_of(report)
-    used = interval_of(report, row) if row else None
-    if row is None or used is None or row.value is None or used.low is None or used.high is None:
-        return []
-    ends = f" ({percent(used.low)}-{percent(used.high)} %)"
-    signs = {Direction.UPPER_BOUND: ("<= ", ends), Direction.LOWER_BOUND: (">= ", "")}
-    sign, interval = signs.get(row.direction or Direction.ESTIMATE, ("", ends))
-    claim = f", {row.claim.value}" if row.claim else ""
-    line = (
-        f"{row.metric.value} {row.name}: {sign}{percent(row.value)} %{interval},"
-        f" {100 * row.confidence:g} % confidence ({used.method}{claim}),"
-        f" {row.inputs:,} inputs x {row.draws:,} draws"
-    )
-    return [line]

@@ -62,7 +62,7 @@ def render(
         "learned": learned_noise(report, numbers, others),
         "flags": flags_and_grade(report),
         "measured": measured(report, numbers),
-        "cite": citation(report),
+        "cite": citation(report, numbers),
     }
     body = rendered("page.html.j2", report=report, n=numbers, sections=SECTIONS, bodies=bodies)
     return page_shell(f"Robustness of {report.classifier.name} on {report.data.name}", body)

@@ -11,7 +11,7 @@ from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.page.shell import rendered
-from nppr.report.results_table import legend_of, radius_text, sign_of, table_of
+from nppr.report.results_table import legend_of, radius_text, table_of
 from nppr.tally import Claim, Metric
 
 if TYPE_CHECKING:
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
-    searches = [report.settings.search, *(made.search.settings for made in report.distributions)]
+    asked = report.settings.search
+    # What was searched can be less than what was asked for: the search lowers it without features.
+    searches = [*(made.search.settings for made in report.distributions), asked]
     return rendered(
         "admissible.html.j2",
         n=numbers,
         report=report,
         family=next((search.family for search in searches if search), None),
+        asked=asked.family.dependency if asked else None,
     )
 
 
@@ -41,7 +44,6 @@ def comparison(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] 
         legend=legend_of(report),
         radii=[radius_text(report, radius) for radius, _ in report.at_other_radii()],
         at_radii=_at_radii(report),
-        sign_of=sign_of,
         figures=figures,
         not_followed=not_followed(report),
         joined=[row for row in report.results if row.method == SPLITTING],
