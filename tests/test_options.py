@@ -82,5 +82,9 @@ def test_a_preset_has_the_defaults_of_a_search() -> None:
         preset="paper", covariance="diag", floor=(0.5,), min_std=0.2, latent_dim=7, hidden_dim=9
     ).search_settings(100)
     assert (chosen.family.covariance, chosen.floors) == ("diag", (0.5,))
-    assert (chosen.family.min_std, chosen.family.latent_dim, chosen.family.hidden_dim) == (0.2, 7, 9)
+    assert (chosen.family.min_std, chosen.family.latent_dim, chosen.family.hidden_dim) == (
+        0.2,
+        7,
+        9,
+    )
     assert SpectrumOptions().search_settings(100).floors == (0, 0.25, 0.5, 0.75, 1)

@@ -30,6 +30,7 @@ from nppr.random_draws import DRAWS
 from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search_settings import (
     LOSSES,
+    PAPER_COMPONENTS,
     PAPER_HIDDEN_DIM,
     PAPER_LATENT_DIM,
     PAPER_MIN_STD,
@@ -403,8 +404,11 @@ class SearchOptions(FamilyOptions):
     floor: Numbers = option(
         None, f"{FLOOR_HELP} Default: 0,0.5; 0 with --preset paper.", Panel.NOISE
     )
-    components: int = option(
-        Family.components, "Components of the mixture, K in the paper.", Panel.NOISE
+    components: int | None = option(
+        None,
+        f"Components of the mixture, K in the paper. Default: {Family.components};"
+        f" {PAPER_COMPONENTS} with --preset paper.",
+        Panel.NOISE,
     )
     covariance: str | None = option(
         None,
@@ -443,8 +447,12 @@ class SearchOptions(FamilyOptions):
     def search_settings(self, inputs: int) -> SearchSettings:
         """The settings of a search on a fit split of this many inputs."""
         require_one_of("dependency", self.dependency, [each.value for each in Dependency])
+        components = PAPER_COMPONENTS if self.is_paper else Family.components
         family = self.family(
-            Dependency(self.dependency), self.components, self.covariance, self.upsampler
+            Dependency(self.dependency),
+            components if self.components is None else self.components,
+            self.covariance,
+            self.upsampler,
         )
         chosen: dict[str, Any] = {
             "calls": self.fit_calls, "seeds": self.fit_seeds, "kappa": self.kappa, "loss": self.loss,

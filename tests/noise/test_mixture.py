@@ -277,9 +277,7 @@ def test_the_papers_heads_start_at_random_and_have_no_free_part(dependency: Depe
     learned = dict(made.named_parameters())
     has_weight_head = dependency is not Dependency.INDEPENDENT
     assert ("logits" in learned) is not has_weight_head
-    assert {"means", "raw"} & set(learned) == (
-        set() if dependency.sees_input else {"means", "raw"}
-    )
+    assert {"means", "raw"} & set(learned) == (set() if dependency.sees_input else {"means", "raw"})
     base, elsewhere = made(context()), made(context(seed=1))
     relabelled = made(context(torch.tensor([1, 1, 2, 0])))
     assert torch.equal(base.log_weights, relabelled.log_weights) is not dependency.sees_label

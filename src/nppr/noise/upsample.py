@@ -95,7 +95,10 @@ class Bicubic(Upsampler):
 
 
 class Trainable(Upsampler):
-    """A linear map to the coarse grid, then bicubic; it starts as (a cut of) the identity or at random."""
+    """A linear map to the coarse grid, then bicubic.
+
+    The map starts as (a cut of) the identity or, with `random_start`, as any linear layer.
+    """
 
     def __init__(
         self,

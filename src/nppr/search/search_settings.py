@@ -15,6 +15,7 @@ from nppr.errors import SpecError, unknown
 from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures, require_count
 
 PRESETS = ("nppr", "paper")
+PAPER_COMPONENTS = 7
 PAPER_LATENT_DIM = 128
 PAPER_HIDDEN_DIM = 256
 PAPER_MIN_STD = 1e-4
@@ -179,6 +180,7 @@ def paper_settings(
     epochs of warm-up, then a cosine down to 2e-6. docs/noise.md lists what the paper leaves open.
     """
     family = family or Family(
+        components=PAPER_COMPONENTS,
         covariance="full",
         upsampler="trainable",
         hidden_dim=PAPER_HIDDEN_DIM,
