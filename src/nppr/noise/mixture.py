@@ -4,7 +4,7 @@ Every parameter is `free[k] + residual(context)`, and the last layer of every re
 a family that sees more starts exactly at one that sees less. With `random_start` there is no free part
 where a head sees the context, and heads start as PyTorch's layers do. Where D is larger than J, the
 width of the heads, features move the means along J directions that all components share: `mu_k(x) =
-free[k] + c_k(x) basis` with c_k(x) in R^J, so that a draw mixes J numbers of each component and never D.
+free[k] + c_k(x) basis` with c_k(x) in R^J, so a draw mixes J numbers of each component and never D.
 Relaxed draws (Gumbel-softmax at temperature tau) have gradients, exact draws are what is measured.
 Shapes: B inputs, S draws, K components, D latent dimensions, F features.
 """
