@@ -20,7 +20,7 @@ from nppr.options import (
     TrainOptions,
 )
 from nppr.random_draws import DRAWS
-from nppr.search.search_settings import SearchSettings
+from nppr.search.search_settings import SearchSettings, paper_settings
 from nppr.study.study_file import ClassifierEntry, FitEntry
 
 
@@ -76,8 +76,15 @@ def test_a_preset_has_the_defaults_of_a_search() -> None:
     paper = SearchOptions(preset="paper", dependency="label").search_settings(100)
     assert paper.floors == (0.0,)
     assert paper.family.dependency is Dependency.LABEL
-    assert (paper.family.covariance, paper.family.upsampler) == ("full", "bicubic")
-    assert (paper.family.hidden_dim, paper.recipe.draws) == (256, 32)
-    chosen = SearchOptions(preset="paper", covariance="diag", floor=(0.5,)).search_settings(100)
+    assert paper.family == paper_settings(inputs=100).family.with_(dependency=Dependency.LABEL)
+    assert paper.recipe.draws == 32
+    chosen = SearchOptions(
+        preset="paper", covariance="diag", floor=(0.5,), min_std=0.2, latent_dim=7, hidden_dim=9
+    ).search_settings(100)
     assert (chosen.family.covariance, chosen.floors) == ("diag", (0.5,))
+    assert (chosen.family.min_std, chosen.family.latent_dim, chosen.family.hidden_dim) == (
+        0.2,
+        7,
+        9,
+    )
     assert SpectrumOptions().search_settings(100).floors == (0, 0.25, 0.5, 0.75, 1)

@@ -30,6 +30,10 @@ from nppr.random_draws import DRAWS
 from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search_settings import (
     LOSSES,
+    PAPER_COMPONENTS,
+    PAPER_HIDDEN_DIM,
+    PAPER_LATENT_DIM,
+    PAPER_MIN_STD,
     PRESETS,
     Recipe,
     SearchSettings,
@@ -320,7 +324,10 @@ class FamilyOptions(Options):
     )
     kappa: float = option(Recipe.kappa, "Margin of the loss.", Panel.SEARCH)
     latent_dim: int | None = option(
-        None, "Latent dimension of --upsampler trainable.", Panel.ADVANCED
+        None,
+        "Latent dimension of --upsampler trainable. Default: as many as the grid has;"
+        f" {PAPER_LATENT_DIM} with --preset paper.",
+        Panel.ADVANCED,
     )
     grid: int | None = option(
         None,
@@ -330,12 +337,16 @@ class FamilyOptions(Options):
     )
     hidden_dim: int | None = option(
         None,
-        "Width of the network that sees the features. Default: 128; 256 with --preset paper.",
+        "Width of the network that sees the features. Default: 128;"
+        f" {PAPER_HIDDEN_DIM} with --preset paper.",
         Panel.SEARCH,
     )
     label_dim: int = option(Family.label_dim, "Size of the label embedding.", Panel.SEARCH)
-    min_std: float = option(
-        Family.min_std, "Least latent standard deviation, before squashing.", Panel.ADVANCED
+    min_std: float | None = option(
+        None,
+        f"Least latent standard deviation, before squashing. Default: {Family.min_std};"
+        f" {PAPER_MIN_STD} with --preset paper.",
+        Panel.ADVANCED,
     )
 
     @field_validator("preset")
@@ -359,16 +370,18 @@ class FamilyOptions(Options):
     ) -> Family:
         """The family with these settings; what is None has the default of the preset."""
         paper = self.is_paper
+        hidden_dim = PAPER_HIDDEN_DIM if paper else Family.hidden_dim
+        min_std = PAPER_MIN_STD if paper else Family.min_std
         return Family(
             dependency=dependency,
             components=components,
             covariance=covariance or ("full" if paper else "diag"),
-            upsampler=upsampler or ("bicubic" if paper else "none"),
+            upsampler=upsampler or ("trainable" if paper else "none"),
             latent_dim=self.latent_dim,
             grid=self.grid,
-            hidden_dim=(256 if paper else 128) if self.hidden_dim is None else self.hidden_dim,
+            hidden_dim=hidden_dim if self.hidden_dim is None else self.hidden_dim,
             label_dim=self.label_dim,
-            min_std=self.min_std,
+            min_std=min_std if self.min_std is None else self.min_std,
             floor=floor,
         )
 
@@ -391,8 +404,11 @@ class SearchOptions(FamilyOptions):
     floor: Numbers = option(
         None, f"{FLOOR_HELP} Default: 0,0.5; 0 with --preset paper.", Panel.NOISE
     )
-    components: int = option(
-        Family.components, "Components of the mixture, K in the paper.", Panel.NOISE
+    components: int | None = option(
+        None,
+        f"Components of the mixture, K in the paper. Default: {Family.components};"
+        f" {PAPER_COMPONENTS} with --preset paper.",
+        Panel.NOISE,
     )
     covariance: str | None = option(
         None,
@@ -402,7 +418,7 @@ class SearchOptions(FamilyOptions):
     upsampler: str | None = option(
         None,
         "Resolution of the noise: none (every pixel), bicubic or trainable (a coarse grid), multiscale"
-        " (grids of all sizes). Default: none; bicubic with --preset paper.",
+        " (grids of all sizes). Default: none; trainable with --preset paper.",
         Panel.NOISE,
     )
     loss: str = option(Recipe.loss, f"Loss of the search: {' or '.join(LOSSES)}.", Panel.SEARCH)
@@ -431,8 +447,12 @@ class SearchOptions(FamilyOptions):
     def search_settings(self, inputs: int) -> SearchSettings:
         """The settings of a search on a fit split of this many inputs."""
         require_one_of("dependency", self.dependency, [each.value for each in Dependency])
+        components = PAPER_COMPONENTS if self.is_paper else Family.components
         family = self.family(
-            Dependency(self.dependency), self.components, self.covariance, self.upsampler
+            Dependency(self.dependency),
+            components if self.components is None else self.components,
+            self.covariance,
+            self.upsampler,
         )
         chosen: dict[str, Any] = {
             "calls": self.fit_calls, "seeds": self.fit_seeds, "kappa": self.kappa, "loss": self.loss,

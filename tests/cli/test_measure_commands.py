@@ -156,7 +156,7 @@ class TestAssess:
         assert run([*words, "--preset", "paper", "--fit-calls", "4000", "--out", "p"]) == 0
         (made,) = nppr.read_report("p/report.json").distributions
         assert made.rule == "weights"
-        assert (made.family.covariance, made.family.upsampler) == ("full", "bicubic")
+        assert (made.family.covariance, made.family.upsampler) == ("full", "trainable")
         assert made.search.select_value is None
         assert len(made.search.stages) == 1
 

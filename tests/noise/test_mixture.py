@@ -204,16 +204,21 @@ def test_features_move_means_as_stated(wide_heads: bool, hidden_dim: int) -> Non
         assert torch.allclose(drawn[:, 1], given.means[:, k], rtol=1e-4, atol=1e-4)
 
 
-def test_temperatures_divide_what_they_name() -> None:
+def test_temperatures_multiply_what_they_name() -> None:
     made = shaken(Dependency.LABEL)
     plain, hot = made(context()), made(context(), Temperatures(2.0, 4.0, 8.0, 16.0))
-    assert torch.allclose(hot.log_weights, (plain.log_weights / 2).log_softmax(-1), atol=1e-6)
-    assert torch.allclose(hot.means, plain.means / 4)
-    assert torch.allclose(hot.raw, plain.raw / 8)
+    assert torch.allclose(hot.log_weights, (plain.log_weights * 2).log_softmax(-1), atol=1e-6)
+    assert torch.allclose(hot.means, plain.means * 4)
+    uniform, noise = torch.rand(4, 2, 3), torch.randn(4, 2, D)
+    still = torch.zeros_like(noise)
+    moved = [g.relaxed(uniform, noise, 0.5) - g.relaxed(uniform, still, 0.5) for g in (plain, hot)]
+    same_weights = replace(hot, log_weights=plain.log_weights, free=plain.free)
+    wider = same_weights.relaxed(uniform, noise, 0.5) - plain.relaxed(uniform, still, 0.5)
+    assert torch.allclose(wider, 8 * moved[0], atol=1e-4)
     made = shaken(Dependency.INPUT, hidden_dim=2)
     plain, hot = made(context()), made(context(), Temperatures(shared=2.0))
     bias = made.input_means.bias.unflatten(0, (3, 2)) @ made.basis + made.means
-    assert torch.allclose(hot.means - bias, (plain.means - bias) / 2, atol=1e-5)
+    assert torch.allclose(hot.means - bias, (plain.means - bias) * 2, atol=1e-5)
     for value, expected in zip(of(made(context(), Temperatures())), of(plain), strict=True):
         assert torch.equal(value, expected)
 
@@ -261,3 +266,42 @@ def test_a_mixture_is_the_same_at_the_same_seed_and_starts_within_one() -> None:
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
     assert float(one.means.abs().max()) <= 1
     assert float(one.means.std()) > 0.2
+
+
+PAPER = {"wide_heads": True, "label_only": True, "random_start": True}
+
+
+@pytest.mark.parametrize("dependency", Dependency)
+def test_the_papers_heads_start_at_random_and_have_no_free_part(dependency: Dependency) -> None:
+    made = mixture(dependency, **PAPER)
+    learned = dict(made.named_parameters())
+    has_weight_head = dependency is not Dependency.INDEPENDENT
+    assert ("logits" in learned) is not has_weight_head
+    assert {"means", "raw"} & set(learned) == (set() if dependency.sees_input else {"means", "raw"})
+    base, elsewhere = made(context()), made(context(seed=1))
+    relabelled = made(context(torch.tensor([1, 1, 2, 0])))
+    assert torch.equal(base.log_weights, relabelled.log_weights) is not dependency.sees_label
+    for name in ("means", "raw"):
+        differs = not torch.equal(getattr(base, name), getattr(elsewhere, name))
+        assert differs is dependency.sees_input
+
+
+@pytest.mark.parametrize("dependency", [Dependency.INDEPENDENT, Dependency.LABEL])
+def test_free_components_of_the_paper_start_within_one_and_wide(dependency: Dependency) -> None:
+    made = mixture(dependency, min_std=1e-4, **PAPER)
+    assert float(made.means.abs().max()) <= 1
+    assert float(made.means.std()) > 0.2
+    stds = made.covariance.std(made.raw, torch.ones(3, 1))
+    assert torch.allclose(stds, torch.full((3, D), math.log(2)), atol=1e-5)
+
+
+def test_gradients_reach_every_parameter_of_the_papers_heads() -> None:
+    made = mixture(Dependency.JOINT, covariance="full", **PAPER).requires_grad_(True)
+    given = made(context())
+    generator = torch.Generator().manual_seed(0)
+    gumbel = torch.rand(4, 9, 3, generator=generator)
+    noise = torch.randn(4, 9, made.covariance.noise_size(3), generator=generator)
+    given.relaxed(gumbel, noise, 1.0).square().sum().backward()
+    for name, value in made.named_parameters():
+        assert value.grad is not None, name
+        assert float(value.grad.abs().max()) > 0, name

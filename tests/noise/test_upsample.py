@@ -191,6 +191,16 @@ def test_trainable_starts_with_the_first_coordinates_of_the_grid(latent_dim: int
     assert torch.allclose(trainable(latent), bicubic(grid), atol=1e-6)
 
 
+def test_trainable_may_start_at_random() -> None:
+    torch.manual_seed(0)
+    up = upsampler("trainable", (3, 32, 32), latent_dim=128, random_start=True)
+    assert isinstance(up, Trainable)
+    edge, weight = 128**-0.5, up.linear.weight.detach()
+    assert float(weight.abs().max()) <= edge
+    assert float(weight.std()) == pytest.approx(edge / 3**0.5, rel=0.05)
+    assert bool((weight.abs().sum(0) > 0).all())  # no latent coordinate is left out
+
+
 def test_trainable_maps_before_it_interpolates() -> None:
     up = upsampler("trainable", (1, 8, 8), latent_dim=2)
     assert isinstance(up, Trainable)

@@ -209,6 +209,13 @@ def test_a_child_must_contain_its_parent(changes: dict[str, object]) -> None:
         grow(parent, parent.family.with_(**changes), CLASSES, FEATURES)
 
 
+def test_heads_that_start_at_random_have_no_parent_that_sees_less() -> None:
+    parent = parent_of(Dependency.INPUT, random_start=True, wide_heads=True)
+    require_same_law(parent, child_of(parent, Dependency.INPUT, 5))
+    with pytest.raises(SpecError, match="`family` must contain the family of its parent"):
+        child_of(parent, Dependency.JOINT)
+
+
 SMALL, MANY_FEATURES = (1, 4, 4), 20
 
 

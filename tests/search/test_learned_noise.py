@@ -106,7 +106,14 @@ def test_what_is_read_is_what_was_written(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"label_only": True}, {"scaled": False}, {"wide_heads": True}, {"kernel": -0.75}, {"grid": 2}],
+    [
+        {"label_only": True},
+        {"scaled": False},
+        {"wide_heads": True},
+        {"random_start": True},
+        {"kernel": -0.75},
+        {"grid": 2},
+    ],
 )
 def test_every_setting_comes_back(tmp_path: Path, changes: dict[str, Any]) -> None:
     before = made(**changes)

@@ -46,6 +46,23 @@ def test_the_rate_rises_in_the_warm_up_then_falls_to_its_last_share() -> None:
     assert max(rates) <= 1
 
 
+def test_a_cycle_reaches_the_full_rate_before_it_falls() -> None:
+    recipe = Recipe(warm_up=0.4, last_rate=1e-4, cycle=True)
+    rates = [recipe.rate_at(step, 50) for step in range(50)]
+    assert rates[:20] == pytest.approx([(step + 1) / 20 for step in range(20)])
+    assert rates[20] == max(rates) == 1
+    assert rates[35] == pytest.approx(0.5, abs=1e-3)
+    assert rates[20:] == sorted(rates[20:], reverse=True)
+    assert recipe.rate_at(50, 50) == pytest.approx(1e-4)
+    assert max(Recipe(warm_up=0.4).rate_at(step, 50) for step in range(50)) < 0.7
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_cycle_of_few_steps_has_rates_between_0_and_1(steps: int) -> None:
+    recipe = Recipe(warm_up=1.0, last_rate=1e-4, cycle=True)
+    assert all(0 < recipe.rate_at(step, steps) <= 1 for step in range(steps))
+
+
 def test_without_warm_up_the_first_step_has_the_full_rate() -> None:
     assert Recipe(warm_up=0.0).rate_at(0, 50) == 1
     assert Recipe(warm_up=0.4).rate_at(0, 1) == 1
@@ -103,6 +120,9 @@ def test_the_papers_preset_follows_the_paper(dependency: Dependency, upsampler: 
     assert made.recipe.draws == 32
     assert made.family.kernel == TORCH_KERNEL
     assert not made.family.scaled
+    assert made.family.wide_heads
+    assert made.family.random_start
+    assert made.family.latent_dim == (128 if upsampler == "trainable" else None)
     assert not made.walks
     assert made.floors == (0.0,)
     assert made.preset == "paper"
@@ -112,6 +132,7 @@ def test_the_papers_preset_follows_the_paper(dependency: Dependency, upsampler: 
     if dependency is Dependency.INDEPENDENT and upsampler != "trainable":
         assert rates == {2e-2}
         assert made.recipe.warm_up == 0.4
+        assert max(made.recipe.rate_at(step, 50) for step in range(50)) == 1
         assert 2e-2 * made.recipe.last_rate == pytest.approx(2e-6)
     else:
         assert rates == {5e-4}
@@ -121,6 +142,15 @@ def test_the_papers_preset_follows_the_paper(dependency: Dependency, upsampler: 
 def test_what_is_asked_for_goes_before_the_paper() -> None:
     made = paper_settings(inputs=1000, calls=5000, draws=8, kappa=2.0, seeds=2)
     assert (made.calls, made.recipe.draws, made.recipe.kappa, made.seeds) == (5000, 8, 2.0, 2)
+
+
+def test_the_papers_family_is_that_of_its_main_table() -> None:
+    family = paper_settings(inputs=1000).family
+    assert (family.upsampler, family.covariance, family.components) == ("trainable", "full", 7)
+    assert (family.latent_dim, family.hidden_dim, family.label_dim) == (128, 256, 64)
+    assert family.min_std == 1e-4
+    asked = paper_settings(Family(upsampler="trainable", latent_dim=9), inputs=1000).family
+    assert asked.latent_dim == 9
 
 
 def test_the_papers_preset_refuses_zero_calls_too() -> None:

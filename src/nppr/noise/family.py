@@ -88,8 +88,8 @@ class Rule(StrEnum):
 class Temperatures:
     """The temperatures of the paper, all 1 outside its preset.
 
-    Weights are softened by `weights`, means and raw standard deviations divided by `means` and
-    `stds`, and what the heads share by `shared`.
+    The logits of the weights are multiplied by `weights`, means and standard deviations by `means`
+    and `stds`, and what the heads share by `shared`: above 1 all of them move faster.
     """
 
     weights: float = 1.0
@@ -111,7 +111,8 @@ class Family:
     move the means. `label_only` (the paper's preset) hides the features from the weights of JOINT;
     `scaled` is whether the scale s is learned; `wide_heads` whether features move every mean and
     every number of a covariance by themselves, or means along shared directions and the size of a
-    covariance.
+    covariance. With `random_start` (the paper's preset) heads and the trainable up-sampler start at
+    random, and what a head gives has no free part: such a family has no parent to start at.
     """
 
     dependency: Dependency = Dependency.JOINT
@@ -128,6 +129,7 @@ class Family:
     label_only: bool = False
     scaled: bool = True
     wide_heads: bool = False
+    random_start: bool = False
 
     def __post_init__(self) -> None:
         if self.dependency not in list(Dependency):

@@ -95,16 +95,26 @@ class Bicubic(Upsampler):
 
 
 class Trainable(Upsampler):
-    """A linear map to the coarse grid, which starts as (a cut of) the identity, then bicubic."""
+    """A linear map to the coarse grid, then bicubic.
 
-    def __init__(self, shape: Shape, grid: int, kernel: float, latent_dim: int | None) -> None:
+    The map starts as (a cut of) the identity or, with `random_start`, as any linear layer.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        grid: int,
+        kernel: float,
+        latent_dim: int | None,
+        random_start: bool = False,
+    ) -> None:
         bicubic = Bicubic(shape, grid, kernel)
         super().__init__(shape, latent_dim or bicubic.latent_dim)
         self.bicubic = bicubic
         self.linear = nn.Linear(self.latent_dim, bicubic.latent_dim)
-        with torch.no_grad():
+        if not random_start:
             nn.init.eye_(self.linear.weight)
-            self.linear.bias.zero_()
+            nn.init.zeros_(self.linear.bias)
 
     def forward(self, latent: Tensor) -> Tensor:
         image: Tensor = self.bicubic(self.linear(latent))
@@ -152,4 +162,4 @@ def make_upsampler(family: Family, shape: Shape) -> Upsampler:
     grid = family.grid or (4 if max(shape[1:]) <= 32 else 7)
     if name == "bicubic":
         return Bicubic(shape, grid, kernel)
-    return Trainable(shape, grid, kernel, family.latent_dim)
+    return Trainable(shape, grid, kernel, family.latent_dim, family.random_start)

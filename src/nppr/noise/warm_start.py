@@ -81,6 +81,8 @@ def _require_inside(parent: Distribution, family: Family) -> None:
     inside = family.dependency.contains(own.dependency) and family.components >= own.components
     if family.label_only and own.dependency is Dependency.INPUT:
         inside = inside and family.dependency is Dependency.INPUT  # joint weights see no features
+    if family.random_start:  # what a head adds is not zero at the start
+        inside = inside and family.dependency is own.dependency
     if not (alike and inside):
         raise SpecError(
             "`family` must contain the family of its parent: the same but for what it sees, which"

@@ -287,16 +287,14 @@ def _gradients(
         draws = _draws(fitting, positions, epoch)
         delta, given = distribution.relaxed(context, draws, fitting.budget, tau, heat)
         labels = y.repeat_interleave(recipe.draws)
-        moved = (x.unsqueeze(1) + delta.detach()).flatten(0, 1)
-        clipped = moved.clamp(0, 1)
+        # Gradients pass where x + delta is clipped: other inputs are not clipped there.
+        moved = (x.unsqueeze(1) + delta.detach()).flatten(0, 1).clamp_(0, 1)
         gradient, logits = _in_pieces(
-            model, clipped, labels, classifier.micro_batch,
+            model, moved, labels, classifier.micro_batch,
             lambda z, y: loss_of(z, y, recipe.kappa) / images,
         )  # fmt: skip
         loss += float(loss_of(logits, labels, recipe.kappa).sum())
         correct += int((logits.argmax(1) == labels).sum())
-        if not recipe.through:
-            gradient.mul_(moved == clipped)
         ends, slopes = [delta], [gradient.view_as(delta)]
         if recipe.entropy or recipe.diversity:
             ends.append(regulariser(given, recipe.entropy, recipe.diversity))

@@ -15,6 +15,10 @@ from nppr.errors import SpecError, unknown
 from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures, require_count
 
 PRESETS = ("nppr", "paper")
+PAPER_COMPONENTS = 7
+PAPER_LATENT_DIM = 128
+PAPER_HIDDEN_DIM = 256
+PAPER_MIN_STD = 1e-4
 LOSSES = ("margin", "cross-entropy")
 
 WALKS: dict[Dependency, tuple[Dependency, ...]] = {
@@ -49,20 +53,19 @@ class Recipe:
     their gradients' running mean of decay `momentum`; where that is None, and for all other parameters,
     Adam takes the step, with `head_rate` for layers that see a context. The rate rises over the first
     `warm_up` of the steps and falls as a cosine to `last_rate` of itself, or stays where `last_rate` is
-    1. Temperatures go from their start to 1, and tau from `tau` to `last_tau`, geometrically. Gradients
-    are clipped to the length `clip`. Free means stay within `bound`. With `through` gradients pass
-    where x + delta is clipped to [0, 1], although it does not move there: other inputs may not be
-    clipped, and the search finds worse noise.
+    1. With `cycle` the cosine begins when the rise has ended, so that the full rate is reached.
+    Temperatures go from their start to 1, and tau from `tau` to `last_tau`, geometrically. Gradients
+    are clipped to the length `clip`. Free means stay within `bound`.
     """
 
     inputs: int = 256
     draws: int = 1
     rate: float = 0.3
     momentum: float | None = 0.9
-    through: bool = True
     head_rate: float = 4e-3
     warm_up: float = 0.05
     last_rate: float = 0.0
+    cycle: bool = False
     tau: float = 1.0
     last_tau: float = 0.1
     heat: Temperatures = field(default_factory=Temperatures)
@@ -86,7 +89,8 @@ class Recipe:
         rising = min(1.0, (step + 1) / max(1.0, self.warm_up * steps))
         if self.last_rate == 1:
             return rising
-        turn = 0.5 * (1 + math.cos(math.pi * step / steps))
+        risen = min(steps - 1.0, self.warm_up * steps) if self.cycle else 0.0
+        turn = 0.5 * (1 + math.cos(math.pi * max(0.0, step - risen) / (steps - risen)))
         return rising * (self.last_rate + (1 - self.last_rate) * turn)
 
     def tau_at(self, step: int, steps: int) -> float:
@@ -201,19 +205,27 @@ def paper_settings(
 ) -> SearchSettings:
     """The paper's recipe for a fit split of this many inputs: 50 epochs unless `calls` is given.
 
-    Adam at 5e-4, except for noise that depends on nothing with a fixed up-sampler: 2e-2, 20 of 50
-    epochs of warm-up and a cosine down to 2e-6.
+    Adam at 5e-4, except for noise that depends on nothing with a fixed up-sampler: 2e-2 after 20 of 50
+    epochs of warm-up, then a cosine down to 2e-6. docs/noise.md lists what the paper leaves open.
     """
-    family = (family or Family(covariance="full", upsampler="bicubic", hidden_dim=256)).with_(
-        kernel=TORCH_KERNEL, label_only=True, scaled=False, wide_heads=True
+    family = family or Family(
+        components=PAPER_COMPONENTS,
+        covariance="full",
+        upsampler="trainable",
+        hidden_dim=PAPER_HIDDEN_DIM,
+        min_std=PAPER_MIN_STD,
+    )
+    if family.upsampler == "trainable" and family.latent_dim is None:
+        family = family.with_(latent_dim=PAPER_LATENT_DIM)
+    family = family.with_(
+        kernel=TORCH_KERNEL, label_only=True, scaled=False, wide_heads=True, random_start=True
     )
     rates = {"rate": 5e-4, "head_rate": 5e-4, "warm_up": 0.0, "last_rate": 1.0}
     if family.dependency is Dependency.INDEPENDENT and family.upsampler != "trainable":
-        rates = {"rate": 2e-2, "head_rate": 2e-2, "warm_up": 0.4, "last_rate": 1e-4}
+        rates = {"rate": 2e-2, "head_rate": 2e-2, "warm_up": 0.4, "last_rate": 1e-4, "cycle": True}
     heat = Temperatures(weights=3.0, means=3.0, stds=1.5, shared=1.5)
-    own = {"inputs": 64, "draws": 32, "heat": heat, "clip": None, "bound": None, **rates}
-    own |= {"momentum": None, "through": False}
-    made = Recipe(**{**own, **recipe})
+    own = {"inputs": 64, "draws": 32, "heat": heat, "clip": None, "bound": None, "momentum": None}
+    made = Recipe(**{**own, **rates, **recipe})
     return SearchSettings(
         family=family,
         floors=floors,
