@@ -8,6 +8,7 @@ groups below. Nothing here imports PyTorch, so a wrong value is reported at once
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
@@ -29,6 +30,7 @@ from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DRAWS
 from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search_settings import (
+    FEWEST_PER_INPUT,
     LOSSES,
     PAPER_COMPONENTS,
     PAPER_HIDDEN_DIM,
@@ -219,7 +221,7 @@ class BudgetOptions(Options):
 SOURCES_OPTION = option(None, _sources_help())
 DRAWS_OPTION = option(
     None,
-    f"Perturbations drawn per input. Default: {DRAWS}; with --precision, {PRECISION_DRAWS} to start"
+    f"Perturbations drawn per input. Default: {DRAWS}, fewer for more than 1,000 inputs; with --precision, {PRECISION_DRAWS} to start"
     " with.",
 )
 CONFIDENCE_OPTION = option(RunSettings.confidence, "Confidence of the intervals.", Panel.STATISTICS)
@@ -395,10 +397,11 @@ FLOOR_HELP = (
 class SearchOptions(FamilyOptions):
     """The admissible set and how it is searched."""
 
-    dependency: str = option(
-        Family.dependency.value,
-        "The most that the noise may depend on: independent, label, input or joint (input and true"
-        " label). The search works up to it in stages.",
+    dependency: str | None = option(
+        None,
+        "How far down the ladder to go, the most that the noise may depend on: independent, label,"
+        " input, joint (input and true label) or per-input (the worst for every input on its own)."
+        " Each rung on the way has a row. Default: per-input; joint with --preset paper.",
         Panel.NOISE,
     )
     floor: Numbers = option(
@@ -406,8 +409,8 @@ class SearchOptions(FamilyOptions):
     )
     components: int | None = option(
         None,
-        f"Components of the mixture, K in the paper. Default: {Family.components};"
-        f" {PAPER_COMPONENTS} with --preset paper.",
+        f"Components of the mixture, K in the paper. Default: {Family.components}, or one per class"
+        f" where the noise sees the label; {PAPER_COMPONENTS} with --preset paper.",
         Panel.NOISE,
     )
     covariance: str | None = option(
@@ -434,8 +437,14 @@ class SearchOptions(FamilyOptions):
     )
     fit_seeds: int = option(
         SearchSettings.seeds,
-        "Repeat the search with this many seeds; all are reported, the lowest on the select split is"
-        " named nppr.",
+        "Repeat the search with this many seeds; all are reported, the lowest of each rung on the"
+        " select split bears its plain name.",
+        Panel.SEARCH,
+    )
+    per_input_calls: int | None = option(
+        None,
+        "Forward and backward passes per input on the rung per-input, at least"
+        f" {FEWEST_PER_INPUT}; 0 leaves it out. Default: {SearchSettings.per_input_calls}.",
         Panel.SEARCH,
     )
 
@@ -446,10 +455,18 @@ class SearchOptions(FamilyOptions):
 
     def search_settings(self, inputs: int) -> SearchSettings:
         """The settings of a search on a fit split of this many inputs."""
-        require_one_of("dependency", self.dependency, [each.value for each in Dependency])
+        known = [each.value for each in Dependency if not (self.is_paper and each == "per-input")]
+        rung = known[-1] if self.dependency is None else self.dependency
+        require_one_of("dependency", rung, known)
+        own = rung == Dependency.PER_INPUT
+        if self.per_input_calls and not own:
+            raise SpecError(
+                "`per-input-calls` must be given with --dependency per-input, got it with"
+                f" {rung!r}."
+            )
         components = PAPER_COMPONENTS if self.is_paper else Family.components
         family = self.family(
-            Dependency(self.dependency),
+            Dependency.JOINT if own else Dependency(rung),
             components if self.components is None else self.components,
             self.covariance,
             self.upsampler,
@@ -463,7 +480,14 @@ class SearchOptions(FamilyOptions):
             floors = (0.0,) if self.floor is None else self.floor
             return paper_settings(family, inputs=inputs, floors=floors, **chosen)
         floors = SearchSettings.floors if self.floor is None else self.floor
-        return default_settings(family, floors=floors, **chosen)
+        calls = (
+            SearchSettings.per_input_calls if self.per_input_calls is None else self.per_input_calls
+        )
+        return replace(
+            default_settings(family, floors=floors, **chosen),
+            per_class=self.components is None,
+            per_input_calls=calls if own else 0,
+        )
 
 
 class FeatureModelOptions(Options):

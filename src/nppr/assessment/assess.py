@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from nppr.errors import BudgetError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.ranks import world
 from nppr.report import Report
-from nppr.run_settings import RunSettings, require_budget
+from nppr.run_settings import RunSettings, default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
@@ -80,10 +80,11 @@ def assess(
     default `model` itself. With `only_merged` attacks skip inputs that are already broken, and only AR
     over all of them is reported. With `out` the run is kept in a folder and can be resumed.
 
-    `draws` per input are 100 by default. With `precision` inputs (up to `inputs`) and draws (from
-    `draws`, by default 16) are added until the interval of every PR and NPPR has at most that
-    half-width. With `rare_calls` multilevel splitting takes over, within that many calls in all, for
-    inputs without a failure among their draws. Sources are measured at the other `radii` too.
+    `draws` per input are 100 by default, fewer for more than 1,000 inputs, but at least 16. With
+    `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
+    interval of every PR and NPPR has at most that half-width. With `rare_calls` multilevel splitting
+    takes over, within that many calls in all, for inputs without a failure among their draws. Sources
+    are measured at the other `radii` too.
 
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results][:6]
@@ -105,6 +106,8 @@ def assess(
     loaded = load_data(data).limit(
         inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
+    if draws is None and precision is None:
+        settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
     budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
         require_budget(Budget.parse(budget.norm.name, radius), loaded.name)
