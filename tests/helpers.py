@@ -22,10 +22,13 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
-from nppr.search.search_settings import default_settings
+from nppr.search.search_settings import WALKS, default_settings
 from nppr.sources import Source
 from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, FrozenModel
+
+FAMILIES = tuple(WALKS)
+"""The dependencies of families of mixtures: all but per-input."""
 
 
 class Linear(nn.Module):
@@ -106,6 +109,7 @@ def learned_noise(
     family = distribution.family
     stage = StageRecord(
         stage="joint",
+        rung=family.dependency,
         selected="joint, best per class",
         dependency=family.dependency,
         components=family.components,

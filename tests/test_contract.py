@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers import FAMILIES
 from nppr.budget import Budget, perturbed
 from nppr.classifiers import Classifier, Prepared, frozen, load_classifier, prepare
 from nppr.data import load_data
@@ -44,7 +45,7 @@ def all_sources() -> list[Source]:
     named = [source for b in BUDGETS for source in parse_sources(",".join(WITH_BUDGET), b)]
     more = parse_sources(",".join(CORRUPTIONS + VARIANTS), BUDGETS[0])
     custom = [CustomAttack(BUDGETS[0], jump), CustomNoise(BUDGETS[1], shake)]
-    noises = [learned(each, BUDGETS[0]) for each in Dependency]
+    noises = [learned(each, BUDGETS[0]) for each in FAMILIES]
     noises.append(learned(Dependency.JOINT, BUDGETS[1]))
     return [*named, *more, *custom, *noises]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import nppr
-from helpers import learned_noise
+from helpers import FAMILIES, learned_noise
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
@@ -85,7 +85,7 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     write_record(path, tensors, content)
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 @pytest.mark.parametrize("covariance", ["diag", "lowrank:2", "full"])
 @pytest.mark.parametrize("upsampler", UPSAMPLERS)
 def test_what_is_read_is_what_was_written(

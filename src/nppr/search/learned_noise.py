@@ -112,7 +112,7 @@ def load_learned(
             budget or _budget(record),
             distribution,
             feature_model,
-            record.search.settings.family.dependency,
+            record.search.stages[-1].rung,
             record.fit_seed,
         )
         learned.append(LearnedNoise(source, record))
