@@ -221,7 +221,8 @@ class BudgetOptions(Options):
 SOURCES_OPTION = option(None, _sources_help())
 DRAWS_OPTION = option(
     None,
-    f"Perturbations drawn per input. Default: {DRAWS}, fewer for more than 1,000 inputs; with --precision, {PRECISION_DRAWS} to start"
+    f"Perturbations drawn per input. Default: {DRAWS}, fewer for more than 1,000 inputs; with"
+    f" --precision, {PRECISION_DRAWS} to start"
     " with.",
 )
 CONFIDENCE_OPTION = option(RunSettings.confidence, "Confidence of the intervals.", Panel.STATISTICS)
