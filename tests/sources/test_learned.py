@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -226,11 +227,14 @@ def test_sample_needs_a_draw(draws: int) -> None:
         learned(Dependency.LABEL).sample(X, Y, draws)
 
 
-def test_names() -> None:
-    assert learned().name == "nppr"
-    assert Learned(BUDGETS[0], distribution(floor=0.25)).name == "nppr:floor=0.25"
-    assert learned(fit_seed=2).name == "nppr:fit-seed=2"
-    assert learned_name(1.0) == "nppr:floor=1"
+def test_names_hold_rung_floor_and_seed() -> None:
+    assert learned().name == "nppr:joint"
+    assert Learned(BUDGETS[0], distribution(floor=0.25)).name == "nppr:joint:floor=0.25"
+    assert learned(fit_seed=2).name == "nppr:joint:fit-seed=2"
+    kept = learned(Dependency.LABEL)
+    assert replace(kept, dependency=Dependency.JOINT).name == "nppr:joint", "its parent's law"
+    assert learned_name(Dependency.PER_INPUT, 1.0) == "nppr:per-input:floor=1"
+    assert learned_name(None) == "nppr"
 
 
 def test_a_measurement_is_the_same_by_hand() -> None:
