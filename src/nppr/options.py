@@ -265,8 +265,8 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     confidence: float = CONFIDENCE_OPTION
     precision: float | None = option(
         None,
-        "Add inputs, then draws, until the interval of every PR and NPPR has at most this half-width:"
-        " 0.01 is one percentage point. --inputs is then the most to use.",
+        "Add inputs, then draws, until every PR and NPPR is within this much, by an interval that holds"
+        " near 100 % and after stopping: 0.01 is one percentage point. --inputs is then the most to use.",
         Panel.STATISTICS,
     )
     rare: bool = option(

@@ -178,7 +178,7 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     assert "the other 8 count as never failing" in text
     assert "with splitting NPPR at most 16.700 %, the population" in text
     assert "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5" in text
-    assert "every PR and NPPR is within ±3.10 percentage points, with 60 of 120 inputs" in text
+    assert "every PR and NPPR is within ±3.10 percentage points by the interval shown, with 60 of 120" in text
     assert f"at radius 2/255: gaussian {percent(row_value(report, 'gaussian'))} %" in text
 
 

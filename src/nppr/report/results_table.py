@@ -325,8 +325,8 @@ def _precision_notes(report: ReportRecord) -> list[str]:
     widest = max(width.half_width for width in found.widths.values())
     inputs, draws = found.rounds[-1]
     line = (
-        f"precision: every PR and NPPR is within ±{100 * widest:.2f} percentage points, with"
-        f" {inputs:,} of {found.available_inputs:,} inputs and {draws} draws each"
+        f"precision: every PR and NPPR is within ±{100 * widest:.2f} percentage points by the interval"
+        f" shown, with {inputs:,} of {found.available_inputs:,} inputs and {draws} draws each"
     )
     return [line]
 

@@ -43,8 +43,8 @@ def test_a_wanted_precision_reports_what_was_measured() -> None:
     assert "20 of noise per input" in section("measured", report)
     text = section("measured", report.model_copy(update={"precision": precision}))
     assert "32 of noise per input" in text
-    assert "a half-width of 5.0 percentage points, reached with 60 of 120 inputs" in text
-    assert "every PR and NPPR is within ±3.1 percentage points" in text
+    assert "asked for intervals within ±5.0 percentage points of their value, reached with 60 of 120 inputs" in text
+    assert "every PR and NPPR is within ±3.1 percentage points by the interval shown" in text
 
 
 def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
