@@ -335,7 +335,9 @@ class FamilyOptions(Options):
     )
     label_dim: int = option(Family.label_dim, "Size of the label embedding.", Panel.SEARCH)
     min_std: float = option(
-        Family.min_std, "Least latent standard deviation, before squashing.", Panel.ADVANCED
+        Family.min_std,
+        "Least standard deviation of a latent coordinate; up-sampling and squashing may leave less.",
+        Panel.ADVANCED,
     )
 
     @field_validator("preset")
