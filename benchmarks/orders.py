@@ -87,12 +87,16 @@ def report(rates: dict[Node, FloatArray]) -> None:
             for each in excess
         ]
     )
-    untied = np.array([each.any() for each in excess])  # a child that kept its parent is no evidence
+    untied = np.array(
+        [each.any() for each in excess]
+    )  # a child that kept its parent is no evidence
     violations = int(holm(p[untied], 0.05).sum())
     raw = [float(each.mean()) for each in excess]
     above = sum(value > POINT for value in raw)
     lower = sum(value < 0 for value in raw)
-    print(f"{len(pairs)} nested pairs: {lower} in order, {int((~untied).sum())} tied on every input,")
+    print(
+        f"{len(pairs)} nested pairs: {lower} in order, {int((~untied).sum())} tied on every input,"
+    )
     print(f"{violations} violations (paired, one-sided 95 %, Holm over those not tied),")
     print(f"{above} raw differences above 0.1 point, the largest {100 * max(raw):.1f} points")
 

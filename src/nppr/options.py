@@ -27,7 +27,12 @@ from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import BudgetError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DRAWS
-from nppr.run_settings import PRECISION_DRAWS, RunSettings
+from nppr.run_settings import (
+    PRECISION_DRAWS,
+    RARE_ACCURACY,
+    RARE_CALLS_PER_INPUT,
+    RunSettings,
+)
 from nppr.search.search_settings import (
     LOSSES,
     PRESETS,
@@ -265,8 +270,8 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     confidence: float = CONFIDENCE_OPTION
     precision: float | None = option(
         None,
-        "Add inputs, then draws, until every PR and NPPR is within this much, by an interval that holds"
-        " near 100 % and after stopping: 0.01 is one percentage point. --inputs is then the most to use.",
+        "Add inputs, then draws, until every PR and NPPR is within this much, 0.01 for ±1 percentage"
+        " point, by an interval that holds after stopping. --inputs is then the most to use.",
         Panel.STATISTICS,
     )
     rare: bool = option(
@@ -277,7 +282,8 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     )
     rare_calls: int | None = option(
         None,
-        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}.",
+        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}. With"
+        f" {RARE_CALLS_PER_INPUT:,} per input, the fewest, an estimate has {RARE_ACCURACY}.",
         Panel.STATISTICS,
     )
     radii: str | None = option(

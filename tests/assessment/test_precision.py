@@ -60,7 +60,9 @@ def drawn(p: FloatArray, draws: int, seed: int = 0) -> Tally[Evaluate]:
 
 def look(*rounds: Round, precision: float = 0.01, seed: int = 0) -> Look:
     """After these rounds, whose inputs came in one after the other."""
-    came_in = np.repeat(np.arange(len(rounds)), np.diff([each.inputs for each in rounds], prepend=0))
+    came_in = np.repeat(
+        np.arange(len(rounds)), np.diff([each.inputs for each in rounds], prepend=0)
+    )
     return Look(rounds, came_in, precision, 0.95, seed)
 
 
@@ -217,7 +219,9 @@ def test_the_interval_shown_is_the_one_the_run_stopped_by() -> None:
             reaches.append(float(max(high - value, value - low)))
             assert reaches[-1] == report.precision.widths[row.name].half_width
     assert max(reaches) <= 0.02
-    shown = f"every PR and NPPR is within ±{100 * max(reaches):.2f} percentage points by the interval"
+    shown = (
+        f"every PR and NPPR is within ±{100 * max(reaches):.2f} percentage points by the interval"
+    )
     assert shown in notes_of(report)
 
 

@@ -70,7 +70,9 @@ def test_a_pair_in_the_wrong_order_is_found_and_counted() -> None:
     assert orders.raw == 1
     assert orders.in_order == 2
     assert orders.tied == 0
-    summary = "3 nested pairs (3 of dependency, 0 of components): 2 in order, 0 tied (the same on every"
+    summary = (
+        "3 nested pairs (3 of dependency, 0 of components): 2 in order, 0 tied (the same on every"
+    )
     assert summary in orders.summary()
     assert " 1 in the wrong order" in orders.summary()
 

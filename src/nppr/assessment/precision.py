@@ -2,15 +2,16 @@
 
 **When to stop.** A run stops by its intervals, so these must hold at any time it might stop. While
 inputs are added, with the same draws each, `betting_sequence` holds at all rounds together. More draws
-change the numbers of inputs that were seen before, so each doubling of the draws is a new stage with one
-interval over all inputs. Stage k has the error `(1 - confidence) / (k (k + 1))`; the first one is that
-of the inputs. All of them add up to at most `1 - confidence` (Bonferroni), whatever was measured.
+change the rates of inputs that were seen before, so each doubling of the draws is a new stage with one
+interval over all inputs. Stage k has the error `(1 - confidence) / (k (k + 1))`, the inputs' stage the
+first: together at most `1 - confidence` (Bonferroni), whatever was measured on the way.
 
 **What to measure next.** The mean over n inputs of m draws each has the variance `v / n` with
 `v = b + w / m`, b the variance of the inputs' own probabilities and w the mean variance of a draw. Both
-are estimated from what was measured; one correct and one wrong input are added, so that a mean of 0 or 1
-does not look exact. Within d of its value takes about `2 v log(2 / error) / d^2` inputs. At the same number of
-calls n m more inputs are better than more draws, whatever b and w are, so inputs come first.
+are estimated from what was measured; one correct and one wrong input are added, so that a mean of 0 or
+1 does not look exact. An interval within d takes about `2 v log(2 / error) / d^2` inputs. At the same
+number of calls n m more inputs are better than more draws, whatever b and w are, so inputs come first:
+at most twice as many in each round, since more rounds cost no confidence and show b and w better.
 """
 
 from __future__ import annotations

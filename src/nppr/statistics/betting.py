@@ -96,7 +96,7 @@ def plug_in_bets(x: FloatArray, error: float) -> FloatArray:
 
 
 def expected_variance(x: FloatArray) -> FloatArray:
-    """The variance expected of each number of the rows `(..., n)` from those before it, 1/4 at first."""
+    """The variance expected of each number of the rows `(..., n)` by those before it, 1/4 at first."""
     seen = np.arange(1, x.shape[-1] + 1)
     mean = (0.5 + np.cumsum(x, axis=-1)) / (seen + 1)
     variance = (0.25 + np.cumsum((x - mean) ** 2, axis=-1)) / (seen + 1)

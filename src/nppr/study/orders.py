@@ -83,10 +83,10 @@ class Orders:
         ]
         apart = "; nothing keeps families in order that are fitted one by one (preset paper)"
         return (
-            f"{len(self.pairs)} nested pairs ({', '.join(kinds)}): {self.in_order} in order, {self.tied}"
-            f" tied (the same on every input), {self.wrong} in the wrong order (paired one-sided 95 %"
-            f" test, Holm over pairs that are not tied); {self.raw} raw differences above"
-            f" 0.1 percentage points, the largest {max(pair.points for pair in self.pairs):.2f}"
+            f"{len(self.pairs)} nested pairs ({', '.join(kinds)}): {self.in_order} in order,"
+            f" {self.tied} tied (the same on every input), {self.wrong} in the wrong order (paired"
+            f" one-sided 95 % test, Holm over pairs that are not tied); {self.raw} raw differences"
+            f" above 0.1 percentage points, the largest {max(pair.points for pair in self.pairs):.2f}"
             + apart
             * self.apart
         )

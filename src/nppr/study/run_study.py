@@ -188,7 +188,11 @@ def orders_table(orders: Orders) -> Table:
             Cell.of(pair.large),
             Cell(pair.points, f"{pair.points:.2f}"),
             Cell(pair.p_value, f"{pair.p_value:.3g}"),
-            Cell(pair.wrong, "tied" if pair.tied else "yes" if pair.wrong else "no", strong=pair.wrong),
+            Cell(
+                pair.wrong,
+                "tied" if pair.tied else "yes" if pair.wrong else "no",
+                strong=pair.wrong,
+            ),
         )
         for pair in orders.pairs
     )

@@ -44,7 +44,10 @@ def test_a_wanted_precision_reports_what_was_measured() -> None:
     assert "20 of noise per input" in section("measured", report)
     text = section("measured", report.model_copy(update={"precision": precision}))
     assert "32 of noise per input" in text
-    assert "asked for intervals within ±5.0 percentage points of their value, reached with 60 of 120 inputs" in text
+    assert (
+        "asked for intervals within ±5.0 percentage points of their value, reached with 60 of 120"
+        in text
+    )
     assert "every PR and NPPR is within ±3.1 percentage points by the interval shown" in text
 
 
@@ -66,7 +69,9 @@ def test_the_least_randomness_is_claimed_only_where_it_is_true() -> None:
     pixels = shown("none", "linf")
     assert f"No latent coordinate has a standard deviation below {search.family.min_std}" in pixels
     assert "that of a pixel value before the map into the budget; the map" in pixels
-    least = f"no pixel value has a standard deviation below {floor / math.sqrt(3):.3f} of the radius"
+    least = (
+        f"no pixel value has a standard deviation below {floor / math.sqrt(3):.3f} of the radius"
+    )
     assert f"before the image is clipped to [0, 1], {least}; the clipping may" in pixels
     assert "Uniform noise in the budget has 0.577" in pixels
     smooth = shown("bicubic", "l2")
