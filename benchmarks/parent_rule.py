@@ -60,8 +60,13 @@ def main() -> None:
     given = parser.parse_args()
     rng = np.random.default_rng(0)
     differences = (0.0, 0.02, 0.05, -0.02)
-    print(f"accepted, %, of {given.repeats}: margin, inputs, share of other inputs, candidates, then")
-    print("  equal, better by 2 and by 5 points, worse by 2 points (a standard error of at most", end="")
+    print(
+        f"accepted, %, of {given.repeats}: margin, inputs, share of other inputs, candidates, then"
+    )
+    print(
+        "  equal, better by 2 and by 5 points, worse by 2 points (a standard error of at most",
+        end="",
+    )
     print(f" {100 * math.sqrt(0.25 / given.repeats):.1f})")
     for margin in map(float, given.margins.split(",")):
         selection.MARGIN = margin

@@ -1,8 +1,8 @@
 """Does the interval that a run with `--precision` stops with contain the truth, and what does it take?
 
-By simulation, 95 %: inputs with probabilities Beta(s m, s (1 - m)) of mean m, of which 16 draws are seen;
-rounds are added until the interval is within the precision. Beside it, the `normal` interval of the same
-inputs. Example:
+By simulation, 95 %: inputs with probabilities Beta(s m, s (1 - m)) of mean m, of which 16 draws are
+seen; rounds are added until the interval is within the precision. Beside it, the `normal` interval of
+the same inputs. Example:
 
     python benchmarks/precision.py --repeats 500
 """

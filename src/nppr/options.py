@@ -27,12 +27,7 @@ from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import BudgetError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DRAWS
-from nppr.run_settings import (
-    PRECISION_DRAWS,
-    RARE_ACCURACY,
-    RARE_CALLS_PER_INPUT,
-    RunSettings,
-)
+from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search_settings import (
     LOSSES,
     PRESETS,
@@ -42,6 +37,7 @@ from nppr.search.search_settings import (
     paper_settings,
 )
 from nppr.sources import SOURCES, default_sources, option_defaults, parse_sources, split_search
+from nppr.tally import RARE_ACCURACY
 
 RARE_CALLS = 1_000_000
 FIGURE_FORMATS = ("svg", "png", "pdf")
@@ -282,8 +278,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     )
     rare_calls: int | None = option(
         None,
-        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}. With"
-        f" {RARE_CALLS_PER_INPUT:,} per input, the fewest, an estimate has {RARE_ACCURACY}.",
+        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}; {RARE_ACCURACY}.",
         Panel.STATISTICS,
     )
     radii: str | None = option(

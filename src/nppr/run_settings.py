@@ -17,9 +17,6 @@ RARE_FLOOR = 1e-6
 RARE_CALLS_PER_INPUT = 5_500
 """Calls that reach the floor with the fewest particles, and one level to spare."""
 
-RARE_ACCURACY = "a relative standard deviation of about 30 % at 1e-3 and 55 % at 1e-6"
-"""Of one estimate with so many calls, on linear classifiers: 28 to 35 % and 48 to 61 %."""
-
 
 @dataclass(frozen=True)
 class RunSettings:

@@ -212,7 +212,7 @@ class Growth:
         seed = session.settings.seed
         subsets = [self.whole.limit(each.inputs, seed, "inputs") for each in self.rounds]
         split = subsets[-1]
-        came_in = sum(~np.isin(split.indices, each.indices) for each in subsets)
+        came_in = np.sum([~np.isin(split.indices, each.indices) for each in subsets], axis=0)
         confidence = session.settings.confidence
         self.look = Look(tuple(self.rounds), came_in, self.precision, confidence, seed)
         session.stopped = self.look.interval

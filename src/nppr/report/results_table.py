@@ -21,10 +21,9 @@ from nppr.report.findings import (
 from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers, percent
 from nppr.report.tables import Cell, Column, Table
-from nppr.run_settings import RARE_ACCURACY, RARE_CALLS_PER_INPUT
 from nppr.search.search_record import DistributionRecord
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import Claim, Direction, Metric
+from nppr.tally import RARE_ACCURACY, Claim, Direction, Metric
 
 _SIGNS = {Direction.UPPER_BOUND: "≤ ", Direction.LOWER_BOUND: "≥ "}
 _EMPTY = Cell(None, "")
@@ -314,8 +313,7 @@ def _rare_notes(report: ReportRecord) -> list[str]:
                 line += f", {row.claim}"
         lines.append(line)
     if lines:
-        least = f"with {RARE_CALLS_PER_INPUT:,} calls per input, the fewest"
-        lines.append(f"splitting: {least}, an estimate has {RARE_ACCURACY}")
+        lines.append(f"splitting: {RARE_ACCURACY}")
     if names := not_followed(report):
         lines.append(f"splitting did not follow: {', '.join(names)}")
     return lines
