@@ -75,6 +75,8 @@ def complete_run(
         drawn = [*sources, *(each.source for each in learned)]
         if search_settings is not None:
             drawn += per_input_noise(search_settings, learned)
+        winners = {each.winner for each in learned}
+        drawn += [noise for noise in references(setup.budget) if noise.name in winners]
         growth = grow(session, drawn)
     ordered = list(sources)
     if setup.settings.only_merged:
@@ -207,7 +209,8 @@ class _Measurements:
             tally = self.tallies.get(measured) or self.session.measure(noise, self.clean_correct)
         else:
             tally = self.tallies[measured]
-        for row in probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed):
+        found = probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
+        for row in self.session.after_stopping(found, tally):
             result = result_of(source, row, with_references=True)
             known = measured if measured in self.tallies else None
             self.results.append(result.model_copy(update={"tally": known}))
