@@ -60,14 +60,15 @@ def _listed(numbers: list[int]) -> str:
 
 
 def orders(folder: Path, found: dict[str, Any]) -> str:
-    """How many nested pairs came out in the wrong order, and the raw ones above 0.1 points."""
+    """How many nested pairs are in order, tied or not, and the raw differences above 0.1 points."""
     pairs = json.loads((folder / "orders.json").read_text(encoding="utf-8"))
     wrong = [pair for pair in pairs if pair["wrong"]]
     raw = [pair for pair in pairs if pair["points"] > SHOWN]
     lines = [
-        f"**Nested pairs:** {len(found['pairs'])}, of which {len(wrong)} in the wrong order by the"
-        f" paired one-sided 95 % test with Holm over all pairs, and {len(raw)} with a raw difference"
-        f" above {SHOWN} points" + ("." if found["fitted_apart"] or not raw else ":")
+        f"**Nested pairs:** {len(found['pairs'])}, of which {found['in_order']} in order,"
+        f" {found['tied']} tied (the same on every input), {len(wrong)} in the wrong order by the"
+        f" paired one-sided 95 % test with Holm over pairs that are not tied, and {len(raw)} with a raw"
+        f" difference above {SHOWN} points" + ("." if found["fitted_apart"] or not raw else ":")
     ]
     if found["fitted_apart"]:
         lines.append(

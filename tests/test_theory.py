@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from nppr import assess
-from nppr.budget import Budget
+from nppr.budget import Budget, perturbed
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data, from_arrays
 from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
+from nppr.noise.mixture import Context
+from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.report import Report
 from nppr.search import SearchSettings, default_settings
 from nppr.search.learned_noise import LearnedNoise
@@ -177,3 +181,28 @@ def test_every_child_of_the_walk_is_at_most_its_parents_on_select(report: Report
         assert bool(parents) == (stage.stage != "independent")
         for parent in parents:
             assert values[stage.selected] <= values[parent] + 1e-6
+
+
+@pytest.mark.parametrize("budget", [Budget.linf(0.2), Budget.l2(0.8)])
+@pytest.mark.parametrize("upsampler", ["none", "bicubic"])
+def test_a_floor_bounds_the_standard_deviation_before_clipping_only(
+    budget: Budget, upsampler: str
+) -> None:
+    """`rho r / sqrt(3)` per pixel, in the ball `rho r / sqrt(D + 2)`; images near 0 can lose all."""
+    rho, shape = 0.5, (1, 4, 4)
+    noise = Distribution(Family(dependency=Dependency.INDEPENDENT, components=1,
+                                upsampler=upsampler, floor=rho), shape, 2)  # fmt: skip
+    with torch.no_grad():
+        for parameter in noise.mixture.parameters():
+            parameter.sub_(20.0)  # a pattern at the lower edge, with the least standard deviation
+    inputs = tuple(range(512))
+    draws = DrawBlock(seed=0, split="evaluate", indices=inputs, block=0, size=DRAWS_PER_BLOCK,
+                      device=torch.device("cpu"))  # fmt: skip
+    with torch.inference_mode():
+        context = Context(torch.zeros(len(inputs), dtype=torch.int64))
+        delta = noise.exact(context, draws, budget).flatten(0, 1)
+    least = rho * budget.radius / math.sqrt(3 if budget.norm.name == "linf" else 16 + 2)
+    assert float(delta.std(0).min()) >= 0.97 * least
+    assert float(delta.std(0).max()) <= 1.03 * least  # nothing else is left of the randomness
+    black = perturbed(torch.zeros(shape), delta)
+    assert float(black.std(0).max()) < (1e-6 if budget.norm.name == "linf" else least)

@@ -113,6 +113,8 @@ def show_plan(plan: Plan) -> None:
         f"{plan.inputs:,} inputs, sources {', '.join(plan.sources)}: about"
         f" {duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})"
     )
+    if plan.warning:
+        note(f"warning: {plan.warning}")
 
 
 def duration(seconds: float) -> str:

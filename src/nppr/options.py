@@ -43,6 +43,7 @@ from nppr.search.search_settings import (
     paper_settings,
 )
 from nppr.sources import SOURCES, default_sources, option_defaults, parse_sources, split_search
+from nppr.tally import RARE_ACCURACY
 
 RARE_CALLS = 1_000_000
 FIGURE_FORMATS = ("svg", "png", "pdf")
@@ -272,8 +273,8 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     confidence: float = CONFIDENCE_OPTION
     precision: float | None = option(
         None,
-        "Add inputs, then draws, until the interval of every PR and NPPR has at most this half-width:"
-        " 0.01 is one percentage point. --inputs is then the most to use.",
+        "Add inputs, then draws, until every PR and NPPR is within this much, 0.01 for ±1 percentage"
+        " point, by an interval that holds after stopping. --inputs is then the most to use.",
         Panel.STATISTICS,
     )
     rare: bool = option(
@@ -284,7 +285,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     )
     rare_calls: int | None = option(
         None,
-        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}.",
+        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}; {RARE_ACCURACY}.",
         Panel.STATISTICS,
     )
     radii: str | None = option(
@@ -347,8 +348,8 @@ class FamilyOptions(Options):
     label_dim: int = option(Family.label_dim, "Size of the label embedding.", Panel.SEARCH)
     min_std: float | None = option(
         None,
-        f"Least latent standard deviation, before squashing. Default: {Family.min_std};"
-        f" {PAPER_MIN_STD} with --preset paper.",
+        "Least standard deviation of a latent coordinate; up-sampling and squashing may leave less."
+        f" Default: {Family.min_std}; {PAPER_MIN_STD} with --preset paper.",
         Panel.ADVANCED,
     )
 

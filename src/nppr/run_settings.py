@@ -57,8 +57,8 @@ class RunSettings:
             )
         if self.precision is not None and not 0 < self.precision < 0.5:
             raise SpecError(
-                f"`precision` must lie in (0, 0.5), got {self.precision}: half the width of an"
-                " interval. Example: 0.01"
+                f"`precision` must lie in (0, 0.5), got {self.precision}: how far intervals may"
+                " reach from their value. Example: 0.01"
             )
         default = DRAWS if self.precision is None else PRECISION_DRAWS
         object.__setattr__(self, "draws", default if self.draws is None else self.draws)

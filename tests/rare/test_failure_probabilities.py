@@ -34,9 +34,10 @@ from nppr.rare import (
     write_rare,
 )
 from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST, calls_for
+from nppr.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
-from nppr.tally import Evaluate, FloatArray, Progress, Tally
+from nppr.tally import RARE_ACCURACY, Evaluate, FloatArray, Progress, Tally
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +90,19 @@ def test_closed_form_with_its_interval() -> None:
     wider = rare_failures(SOURCE, ready(), part, [3, 9], calls=2 * 20_000, confidence=0.99)
     assert np.allclose(wider.log_p, found.log_p[[3, 9]])
     assert (wider.log_low < found.log_low[[3, 9]]).all()
+
+
+def test_the_accuracy_with_the_fewest_calls_is_the_one_that_is_quoted() -> None:
+    """`RARE_ACCURACY`: about 30 % at 1e-3 and 55 % at 1e-6, up to the spread of 200 estimates."""
+    estimates = 200
+    for p, least, most in ((1e-3, 0.24, 0.42), (1e-6, 0.4, 0.8)):
+        assert f"{p:.0e}".replace("e-0", "e-") in RARE_ACCURACY
+        calls = RARE_CALLS_PER_INPUT * estimates
+        part, places = bright(np.full(estimates, p)), np.arange(estimates)
+        found = rare_failures(SOURCE, ready(), part, places, calls=calls, floor=RARE_FLOOR)
+        assert least < (found.p / p).std(ddof=1) < most
+        assert 0.9 < (found.p / p).mean() < 1.3
+    assert f"{RARE_CALLS_PER_INPUT:,} calls" in RARE_ACCURACY
 
 
 def test_all_calls_are_counted_and_bounded() -> None:

@@ -24,7 +24,7 @@ from nppr.report.results_table import (
 )
 from nppr.report.tables import Cell, Column
 from nppr.search.search_record import SeedSpread
-from nppr.tally import Claim, Direction, Metric
+from nppr.tally import RARE_ACCURACY, Claim, Direction, Metric
 from report.page.made_runs import RARE, failed, made_report, won_by
 
 
@@ -185,8 +185,12 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     assert "the other 8 count as never failing" in text
     claim = "at most 17.610 % with 95 % confidence (16.700 % observed)"
     assert f"with splitting NPPR {claim}, the population" in text
+    assert text.count(f"splitting: {RARE_ACCURACY}") == 1
     assert "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5" in text
-    assert "every PR and NPPR is within ±3.10 percentage points, with 60 of 120 inputs" in text
+    assert (
+        "every PR and NPPR is within ±3.10 percentage points by the interval shown, with 60 of 120"
+        in text
+    )
     observed = percent(row_value(report, "gaussian"))
     assert f"at radius 2/255, 95 % confidence: gaussian {observed} % (" in text
 

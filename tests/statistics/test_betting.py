@@ -16,6 +16,8 @@ from nppr.statistics.betting import (
     CAP,
     betting,
     betting_lower,
+    betting_sequence,
+    expected_variance,
     in_orders,
     log_capital,
     plug_in_bets,
@@ -212,7 +214,50 @@ def test_ten_thousand_inputs_take_less_than_a_second() -> None:
     assert perf_counter() - start < 1
 
 
+def test_a_sequence_of_one_round_by_hand() -> None:
+    """All ones: every bet is won, so the capital is a product of known factors at the bound."""
+    n, aim = 300, 0.02
+    low = betting_sequence([np.ones(n)], 0.95, aim).low
+    bets = np.minimum(aim / (expected_variance(np.ones(n)) + aim), CAP / low)
+    assert np.prod(1 + bets * (1 - low)) == pytest.approx(40, rel=1e-6)
+    assert betting_sequence([np.zeros(n)], 0.95, aim) == Interval(0.0, 1 - low)
+
+
+def test_a_sequence_is_narrow_near_its_aim() -> None:
+    """Where it reaches its aim it is about as wide as the interval for one size."""
+    x = clustered(0.18, 0.02)(np.random.default_rng(15), 3000)
+    rounds = np.split(x, [256, 512, 1024, 2048])
+    found, fixed = betting_sequence(rounds, 0.95, 0.02), betting(x, 0.95)
+    assert found.low < x.mean() < found.high
+    assert width(found) < 1.1 * width(fixed)
+
+
+def test_bets_of_a_round_know_earlier_rounds_only() -> None:
+    """The order within a round does not matter, nor whether a round is empty."""
+    x = np.random.default_rng(16).random(100)
+    once = betting_sequence([x[:60], x[60:]], 0.95, 0.1)
+    assert betting_sequence([x[:60], x[:0], x[60:]], 0.95, 0.1) == once
+    assert betting_sequence([x], 0.95, 0.1) != once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("population", ["bernoulli-0.99", "bimodal-0.9", "bimodal-0.5", "beta-5-1"])
+def test_a_sequence_covers_at_all_rounds_together(population: str) -> None:
+    """Looks at 8 rounds; an interval made for one look, taken as often, would miss more often."""
+    draw, truth = POPULATIONS[population]
+    rng = np.random.default_rng(17)
+    repeats, ends = 200, [32 * 2**k for k in range(8)]
+    missed = 0
+    for seed in range(repeats):
+        rounds = np.split(draw(rng, ends[-1]), ends[:-1])
+        looks = [betting_sequence(rounds[: k + 1], 0.9, 0.02, seed) for k in range(len(rounds))]
+        missed += any(at.low > truth or at.high < truth for at in looks)
+    assert missed / repeats <= 0.1 + 3 * math.sqrt(0.1 * 0.9 / repeats)
+
+
 @pytest.mark.parametrize("x", [[], [1.5], [-0.1, 0.5], [float("nan")]])
 def test_numbers_outside_are_named(x: list[float]) -> None:
     with pytest.raises(SpecError, match="`x`"):
         betting(np.array(x), 0.95)
+    with pytest.raises(SpecError, match="`x`"):
+        betting_sequence([np.array(x)], 0.95, 0.01)

@@ -9,7 +9,7 @@ import numpy as np
 from helpers import FAMILIES
 from nppr.study.chains import Chain
 from nppr.study.graph import Cell
-from nppr.study.orders import Orders, check_orders, nested_pairs
+from nppr.study.orders import ALPHA, Orders, check_orders, nested_pairs
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, study_from
 from nppr.study.study_records import StudyRecord
@@ -28,16 +28,24 @@ class Known(StudyRecord):
 
 
 def compared(
-    rates: dict[tuple[str, int], float], *, preset: str = "nppr", radius: str = "0.1"
+    rates: dict[tuple[str, int], float],
+    *,
+    preset: str = "nppr",
+    radius: str = "0.1",
+    same: tuple[str, int] | None = None,
 ) -> Orders:
-    """Orders of families whose inputs are correct with these probabilities, in 100 draws each."""
+    """Orders of families whose inputs are correct with these probabilities, in 100 draws each.
+
+    The family `same` has the draws of the one before it.
+    """
     fit = FitEntry(preset=preset)
     chain = Chain("cnn", "cnn", "linf", 0.1, None, None, "margin", None, 0, fit)
     records = []
     for number, ((dependency, components), rate) in enumerate(rates.items()):
         place = Place(dependency=dependency, components=components, fit_radius="0.1", radius=radius)
         cell = Cell(place, 0, f"measure-{number}", "clean", 100, f"fit-{number}", chain)
-        correct = np.random.default_rng(number).binomial(100, rate, 50)
+        drawn_by = number - ((dependency, components) == same)
+        correct = np.random.default_rng(drawn_by).binomial(100, rate, 50)
         records.append(Known(cell, Path(), {}, known=correct / 100))
     return check_orders(records)
 
@@ -60,7 +68,31 @@ def test_a_pair_in_the_wrong_order_is_found_and_counted() -> None:
     assert wrong == [("independent, K = 3", "label, K = 3")]
     assert orders.wrong == 1
     assert orders.raw == 1
-    assert "3 nested pairs (3 of dependency, 0 of components): 1 in the wrong" in orders.summary()
+    assert orders.in_order == 2
+    assert orders.tied == 0
+    summary = (
+        "3 nested pairs (3 of dependency, 0 of components): 2 in order, 0 tied (the same on every"
+    )
+    assert summary in orders.summary()
+    assert " 1 in the wrong order" in orders.summary()
+
+
+def test_ties_are_counted_apart_from_pairs_in_order() -> None:
+    """A child that kept its parent's noise has its tally: no evidence of an order, nor in the test."""
+    rates = {("independent", 3): 0.5, ("label", 3): 0.5, ("joint", 3): 0.4}
+    orders = compared(rates, same=("label", 3))
+    assert (orders.in_order, orders.tied, orders.wrong, len(orders.pairs)) == (2, 1, 0, 3)
+    assert [pair.small for pair in orders.pairs if pair.tied] == ["independent, K = 3"]
+    assert "2 in order, 1 tied (the same on every input), 0 in the wrong order" in orders.summary()
+
+
+def test_ties_do_not_hide_a_wrong_order() -> None:
+    """Holm over both pairs would ask for a p-value of 0.025."""
+    families = {("label", 3): 0.5, ("label", 7): 0.5, ("label", 12): 0.528}
+    (tied, apart) = compared(families, same=("label", 7)).pairs
+    assert tied.tied
+    assert ALPHA / 2 < apart.p_value < ALPHA
+    assert apart.wrong
 
 
 def test_families_that_were_fitted_one_by_one_are_named() -> None:

@@ -33,7 +33,9 @@ def test_it_holds_tables_seeds_machine_and_orders(folder: Path) -> None:
     assert "Seeds: of measurements 0, 1, of fits 0." in text
     assert (folder / "main.md").read_text(encoding="utf-8") in text
     assert "Machine: nppr " in text
-    assert "**Nested pairs:** 1, of which" in text
+    orders = json.loads((folder / "study.json").read_text(encoding="utf-8"))["orders"]
+    counted = f"{orders['in_order']} in order, {orders['tied']} tied (the same on every input)"
+    assert f"**Nested pairs:** 1, of which {counted}, " in text
     assert "one by one" not in text
 
 

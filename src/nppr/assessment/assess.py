@@ -38,6 +38,7 @@ class Plan:
     micro_batch: int
     form: tuple[str, ...]
     seconds: float
+    warning: str | None = None
 
 
 def assess(
@@ -235,7 +236,14 @@ def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None
         passes += inputs * asked * len(rungs)
         passes += search.seeds * search.total_calls * PASSES_PER_CALL
         passes += inputs * len(search.floors) * search.per_input_calls * PASSES_PER_CALL
+    warning = None
+    if search is not None and search.is_short:
+        warning = (
+            f"--fit-calls {search.calls:,} is too few for this search, which needs"
+            f" {search.needed_calls:,}: NPPR will be far too high"
+        )
     return Plan(
+        warning=warning,
         inputs=inputs,
         sources=tuple(names),
         micro_batch=setup.classifier.micro_batch,

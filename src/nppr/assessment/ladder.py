@@ -131,7 +131,7 @@ def _checked(
     if not clean_correct[some].any():
         return {}
     full = float(tally.rates[some][clean_correct[some]].mean())
-    fewer = PerInput(noise.parent, max(5, noise.calls // 2))
+    fewer = PerInput(noise.parent, noise.calls - noise.steps // 2)
     again = PerInput(noise.parent, noise.calls)
     return {
         "half": _value(_measured(session, fewer, some.stop, draws, seed)),

@@ -1,14 +1,17 @@
 """Runs that measure until their intervals are narrow enough: how many inputs and draws that takes.
 
-The mean over n inputs of m draws each has the variance `(b + w / m) / n`, with b the variance of the
-inputs' own probabilities and w the mean variance of a draw. Both are estimated from what was
-measured. At the same number of calls n m more inputs are better than more draws, whatever b and w
-are, so inputs come first; when they run out, `m = w / (n v - b)` draws reach the wanted variance v, if
-`n v > b`. Otherwise no number of draws does, and more inputs are the only way.
+**When to stop.** A run stops by its intervals, so these must hold at any time it might stop. While
+inputs are added, with the same draws each, `betting_sequence` holds at all rounds together. More draws
+change the rates of inputs that were seen before, so each doubling of the draws is a new stage with one
+interval over all inputs. Stage k has the error `(1 - confidence) / (k (k + 1))`, the inputs' stage the
+first: together at most `1 - confidence` (Bonferroni), whatever was measured on the way.
 
-Stopping at a width that was estimated on the way keeps the coverage of the normal interval for small
-widths (Chow and Robbins, 1965). One correct and one wrong input are added to the variance, so that a
-mean of 0 or 1 does not look exact.
+**What to measure next.** The mean over n inputs of m draws each has the variance `v / n` with
+`v = b + w / m`, b the variance of the inputs' own probabilities and w the mean variance of a draw. Both
+are estimated from what was measured; one correct and one wrong input are added, so that a mean of 0 or
+1 does not look exact. An interval within d takes about `2 v log(2 / error) / d^2` inputs. At the same
+number of calls n m more inputs are better than more draws, whatever b and w are, so inputs come first:
+at most twice as many in each round, since more rounds cost no confidence and show b and w better.
 """
 
 from __future__ import annotations
@@ -20,13 +23,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
 from nppr.assessment.session import Session
 from nppr.blocks import Blocks, Store
 from nppr.random_draws import DRAWS_PER_BLOCK
 from nppr.report.model import DataRecord, PrecisionRecord, Width
 from nppr.sources import Clean, Source
+from nppr.statistics.betting import CAP, betting_sequence
+from nppr.statistics.intervals import Interval
 from nppr.tally import Evaluate, IntArray, Metric, Tally
 
 logger = logging.getLogger(__name__)
@@ -36,8 +40,8 @@ DRAWN = (Metric.PR, Metric.NPPR, Metric.BOUND)
 
 FIRST_INPUTS = 256
 MOST_DRAWS = 10_000
-MARGIN = 1.05
-"""Inputs are planned for a variance this much larger than the estimate."""
+MARGIN = 1.1
+"""A round is planned for a variance this much larger than the estimate."""
 
 ROUNDS = "rounds"
 
@@ -68,43 +72,72 @@ def whole_blocks(draws: int) -> int:
     return -(-draws // DRAWS_PER_BLOCK) * DRAWS_PER_BLOCK
 
 
-def judge_round(
-    tallies: Mapping[str, Tally[Evaluate]],
-    at: Round,
-    limit: int,
-    precision: float,
-    confidence: float,
-) -> Need:
-    """The widths after a round, and what to measure next of `limit` inputs."""
-    z = float(scipy.special.ndtri((1 + confidence) / 2))
-    allowed = (precision / z) ** 2
-    widths = {name: _width(tally, z) for name, tally in tallies.items()}
-    counted = {name: len(tally.headline_rates) for name, tally in tallies.items()}
-    needed = max(
-        math.ceil((width.between + width.within / at.draws) / allowed * at.inputs / counted[name])
-        for name, width in widths.items()
-    )
-    if all(width.half_width <= precision for width in widths.values()):
-        return Need(widths, needed, reached=True)
-    if at.inputs < limit:
-        wanted = max(math.ceil(MARGIN * needed), at.inputs + 1)
-        return Need(widths, needed, Round(min(limit, wanted), at.draws))
-    draws = 0.0
-    for name, width in widths.items():
-        room = counted[name] * allowed - width.between
-        draws = max(draws, width.within / room if room > 0 else math.inf)
-    if draws > MOST_DRAWS:
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A look at all tallies after the last of the `rounds`; `came_in` `(N,)` is each input's round."""
+
+    rounds: Sequence[Round]
+    came_in: IntArray
+    precision: float
+    confidence: float
+    seed: int = 0
+
+    @property
+    def stage(self) -> int:
+        """1 while inputs are added, and one more for every doubling of the draws."""
+        return 1 + round(math.log2(self.rounds[-1].draws / self.rounds[0].draws))
+
+    def interval(self, tally: Tally[Evaluate]) -> Interval:
+        """The interval of PR over the clean-correct inputs that holds whenever the run stops."""
+        x, came_in = tally.headline_rates, self.came_in[tally.clean_correct]
+        growing = self.stage == 1
+        parts = [x[came_in == k] for k in range(len(self.rounds))] if growing else [x]
+        confidence = 1 - self._error(self.stage)
+        return betting_sequence(parts, confidence, self.precision, self.seed)
+
+    def judge(self, tallies: Mapping[str, Tally[Evaluate]], limit: int) -> Need:
+        """The widths after this round, and what to measure next of `limit` inputs."""
+        at = self.rounds[-1]
+        widths = {name: self._width(tally) for name, tally in tallies.items()}
+        shares = {name: tally.clean_correct.mean() for name, tally in tallies.items()}
+        needed = max(
+            math.ceil(self._inputs(width.between + width.within / at.draws) / shares[name])
+            for name, width in widths.items()
+        )
+        if all(width.half_width <= self.precision for width in widths.values()):
+            return Need(widths, needed, reached=True)
+        if at.inputs < limit:
+            wanted = min(2 * at.inputs, math.ceil(MARGIN * max(needed, at.inputs)))
+            return Need(widths, needed, Round(min(limit, wanted), at.draws))
+        counts = [(width, limit * shares[name]) for name, width in widths.items()]
+        draws, stage = 2 * at.draws, self.stage + 1
+        while draws <= MOST_DRAWS:
+            variances = [(width.between + width.within / draws, n) for width, n in counts]
+            if all(self._inputs(MARGIN * v, stage) <= n for v, n in variances):
+                return Need(widths, needed, Round(limit, draws))
+            draws, stage = 2 * draws, stage + 1
         return Need(widths, needed)
-    more = max(whole_blocks(math.ceil(MARGIN * draws)), at.draws * 2)
-    return Need(widths, needed, Round(at.inputs, more))
 
+    def _error(self, stage: int) -> float:
+        return (1 - self.confidence) / (stage * (stage + 1))
 
-def _width(tally: Tally[Evaluate], z: float) -> Width:
-    x, m = tally.headline_rates, tally.draws
-    total = float(np.var(np.append(x, [0.0, 1.0]), ddof=1))
-    within = float((x * (1 - x)).mean()) * m / (m - 1)
-    half_width = z * math.sqrt(total / len(x)) if len(x) else math.inf
-    return Width(half_width=half_width, between=max(0.0, total - within / m), within=within)
+    def _inputs(self, variance: float, stage: int = 1) -> float:
+        """About how many numbers of this variance the wanted half-width takes.
+
+        With the bet b of `betting_sequence`, the log of the capital against a mean that is too low by d
+        grows by about `b d - b^2 (1 + b) v / 2` per number: to third order, for rare failures.
+        """
+        bet = min(self.precision / (variance + self.precision), CAP)
+        growth = bet * self.precision - bet**2 * (1 + bet) * variance / 2
+        return math.log(2 / self._error(stage)) / growth
+
+    def _width(self, tally: Tally[Evaluate]) -> Width:
+        x, m, interval = tally.headline_rates, tally.draws, self.interval(tally)
+        total = float(np.var(np.append(x, [0.0, 1.0]), ddof=1))
+        within = float((x * (1 - x)).mean()) * m / (m - 1)
+        farthest = max(interval.high - x.mean(), x.mean() - interval.low)
+        between = max(0.0, total - within / m)
+        return Width(half_width=float(farthest), between=between, within=within)
 
 
 @dataclass
@@ -176,7 +209,13 @@ class Growth:
         session, at = self.session, self.rounds[-1]
         if session.folder:
             session.folder.note(ROUNDS, [list(each) for each in self.rounds])
-        split = self.whole.limit(at.inputs, session.settings.seed, "inputs")
+        seed = session.settings.seed
+        subsets = [self.whole.limit(each.inputs, seed, "inputs") for each in self.rounds]
+        split = subsets[-1]
+        came_in = np.sum([~np.isin(split.indices, each.indices) for each in subsets], axis=0)
+        confidence = session.settings.confidence
+        self.look = Look(tuple(self.rounds), came_in, self.precision, confidence, seed)
+        session.stopped = self.look.interval
         session.data = replace(session.data, evaluate=split)
         session.settings = replace(session.settings, draws=at.draws)
 
@@ -194,8 +233,7 @@ class Growth:
         """Judge the tallies of this round; whether there is another one."""
         if not tallies or not all(len(tally.headline_rates) for tally in tallies.values()):
             return False
-        limit, confidence = len(self.whole), self.session.settings.confidence
-        self.need = judge_round(tallies, self.rounds[-1], limit, self.precision, confidence)
+        self.need = self.look.judge(tallies, len(self.whole))
         if self.need.following is None:
             return False
         self.rounds.append(self.need.following)
@@ -229,8 +267,8 @@ class Growth:
         name, widest = max(self.need.widths.items(), key=lambda item: item[1].half_width)
         inputs, draws = self.rounds[-1]
         return (
-            f"the interval of {name} has a half-width of {100 * widest.half_width:.2f} percentage"
-            f" points after {inputs:,} inputs with {draws} draws each, and no more inputs are"
+            f"the interval of {name} reaches {100 * widest.half_width:.2f} percentage points from its"
+            f" value after {inputs:,} inputs with {draws} draws each, and no more inputs are"
             f" available; ±{100 * self.precision:g} would take about {self.need.inputs:,} inputs,"
             f" {self.need.inputs * (draws + 1):,} calls per source"
         )

@@ -18,6 +18,7 @@ from nppr.assessment.precision import Growth, grow
 from nppr.assessment.prepare import Setup
 from nppr.assessment.session import Session, result_of
 from nppr.budget import Budget
+from nppr.data import Split, short_digests
 from nppr.doctor import (
     check_ladder,
     check_model,
@@ -27,7 +28,7 @@ from nppr.doctor import (
     overlap_flags,
     result_flags,
 )
-from nppr.doctor.flags import NO_FEATURES, PRECISION, RARE_PARTLY
+from nppr.doctor.flags import FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
 from nppr.errors import NpprError
 from nppr.measurement import ProgressCallback, measure
 from nppr.ranks import first, world
@@ -40,7 +41,7 @@ from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.sources.per_input_noise import PerInput
 from nppr.statistics.estimates import adversarial, merged, probabilistic
-from nppr.tally import BoolArray, Evaluate, Metric, Tally
+from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
 
 if TYPE_CHECKING:
     from nppr.assessment.rare_failures import Followed
@@ -74,6 +75,8 @@ def complete_run(
         drawn = [*sources, *(each.source for each in learned)]
         if search_settings is not None:
             drawn += per_input_noise(search_settings, learned)
+        winners = {each.winner for each in learned}
+        drawn += [noise for noise in references(setup.budget) if noise.name in winners]
         growth = grow(session, drawn)
     ordered = list(sources)
     if setup.settings.only_merged:
@@ -91,6 +94,15 @@ def complete_run(
         run.own = per_input_noise(search_settings, run.learned)
         for noise in run.own:
             run.add(noise)
+    reused = _reused(learned, session.data.evaluate)
+    for name, count in reused.items():
+        flags.append(flag(FITTED_ON, f"{count:,} of the evaluated inputs", name))
+    run.results = [
+        row.model_copy(update={"claim": Claim.TEST_SET})
+        if row.tally in reused and row.claim is Claim.POPULATION
+        else row
+        for row in run.results
+    ]
     return _finish(setup, run, ordered, ready, flags, growth, show=examine)
 
 
@@ -115,6 +127,15 @@ def _run_search(session: Session, search: Search | None) -> tuple[list[LearnedNo
     if session.folder:
         session.folder.save_learned(found)
     return found, []
+
+
+def _reused(learned: Sequence[LearnedNoise], split: Split[Evaluate]) -> dict[str, int]:
+    """How many of the evaluated inputs learned noise was fitted or selected on, by its name."""
+    if not learned:
+        return {}
+    evaluated = short_digests(split)
+    counts = {each.source.name: int(np.isin(evaluated, each.seen).sum()) for each in learned}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _sees_features(setup: Setup, learned: Sequence[LearnedNoise], search: Search | None) -> bool:
@@ -188,7 +209,8 @@ class _Measurements:
             tally = self.tallies.get(measured) or self.session.measure(noise, self.clean_correct)
         else:
             tally = self.tallies[measured]
-        for row in probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed):
+        found = probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
+        for row in self.session.after_stopping(found, tally):
             result = result_of(source, row, with_references=True)
             known = measured if measured in self.tallies else None
             self.results.append(result.model_copy(update={"tally": known}))

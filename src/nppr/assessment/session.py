@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +21,8 @@ from nppr.measurement import ProgressCallback, measure
 from nppr.report.model import Result
 from nppr.run_settings import RunSettings
 from nppr.sources import Source
+from nppr.statistics.estimates import SEQUENCE
+from nppr.statistics.intervals import Interval
 from nppr.tally import BoolArray, Estimate, Evaluate, Metric, Tally
 
 logger = logging.getLogger(__name__)
@@ -33,8 +35,8 @@ SKIPPED = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
 class Session:
     """Measures one source after the other on the same inputs.
 
-    A run with a wanted precision grows `data` and `settings.draws` on the way, and keeps blocks by
-    `store` of its own.
+    A run with a wanted precision grows `data` and `settings.draws` on the way, keeps blocks by a
+    `store` of its own, and has intervals that hold whenever it is `stopped`.
     """
 
     settings: RunSettings
@@ -43,6 +45,7 @@ class Session:
     folder: RunFolder | None = None
     progress: ProgressCallback | None = None
     store: Callable[[str], Store] | None = None
+    stopped: Callable[[Tally[Evaluate]], Interval] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def measure(
@@ -90,7 +93,17 @@ class Session:
     def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Result]:
         """The rows of a source."""
         found = source.read(tally, clean, self.settings.confidence, self.settings.seed)
-        return [result_of(source, estimate) for estimate in found]
+        return [result_of(source, estimate) for estimate in self.after_stopping(found, tally)]
+
+    def after_stopping(
+        self, estimates: Sequence[Estimate], tally: Tally[Evaluate]
+    ) -> list[Estimate]:
+        """Of a run that stopped by its widths: first of all the interval that it stopped by."""
+        first = estimates[0]
+        if self.stopped is None or first.metric not in (Metric.PR, Metric.NPPR):
+            return list(estimates)
+        ends = vars(self.stopped(tally))
+        return [replace(first, method=SEQUENCE, flags=(), **ends), *estimates]
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:

@@ -10,6 +10,7 @@ from nppr.data.data_set import (
     Split,
     content_hash,
     overlaps,
+    short_digests,
     stratified_order,
 )
 from nppr.data.file_trees import require
@@ -28,5 +29,6 @@ __all__ = [
     "load_data",
     "overlaps",
     "require",
+    "short_digests",
     "stratified_order",
 ]

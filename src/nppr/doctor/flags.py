@@ -108,6 +108,9 @@ NOTHING_MEASURED = _declare("nothing-measured", _S,
     "every source failed or was skipped: the run states nothing about robustness")
 OVERLAP = _declare("overlapping-splits", _S,
     "numbers on inputs that were also fitted or selected on are biased; remove the copies")
+FITTED_ON = _declare("fitted-on-evaluated", _S,
+    "the noise has seen inputs it is measured on, so its number describes them and not the population;"
+    " evaluate others")
 OUT_OF_RANGE = _declare("inputs-out-of-range", _S,
     "pixels must lie in [0, 1]; give the normalisation as --mean and --std")
 LOOK_SCALED = _declare("inputs-look-scaled", _S,

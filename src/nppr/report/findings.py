@@ -15,7 +15,7 @@ import numpy as np
 from nppr.errors import RunFolderError
 from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.per_input import PerInput
-from nppr.statistics.estimates import APPROXIMATE
+from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.paired import Share
 from nppr.tally import Claim, Direction, FloatArray, Metric
 
@@ -36,7 +36,7 @@ SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 CLEAN_CORRECT = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics over the clean-correct inputs: those classified correctly without noise."""
 
-GUARANTEED = ("betting", "clopper-pearson", "empirical-bernstein")
+GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein")
 """Methods whose intervals hold at any sample size, the one to print first."""
 
 Key = tuple[Metric, str]

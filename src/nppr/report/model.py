@@ -179,9 +179,10 @@ class RareRecord(Record):
 
 
 class Width(Record):
-    """Half-width of a source's interval, and the two variances behind it."""
+    """How far a source's interval reaches from its value, and the two variances behind it."""
 
     half_width: float
+    """Of the narrowest interval around the value that contains its `betting-sequence` interval."""
     between: float
     within: float
 

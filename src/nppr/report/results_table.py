@@ -24,7 +24,7 @@ from nppr.report.numbers import Numbers, claim_text, percent
 from nppr.report.tables import Cell, Column, Table
 from nppr.search.search_record import DistributionRecord
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import Claim, Direction, Metric
+from nppr.tally import RARE_ACCURACY, Claim, Direction, Metric
 
 _EMPTY = Cell(None, "")
 _BAR = 20
@@ -328,6 +328,8 @@ def _rare_notes(report: ReportRecord) -> list[str]:
                 claim = claim_text(row.direction, *ends, level=level)
                 line += f"; with splitting {row.metric.value} {claim}, {row.claim}"
         lines.append(line)
+    if lines:
+        lines.append(f"splitting: {RARE_ACCURACY}")
     if names := not_followed(report):
         lines.append(f"splitting did not follow: {', '.join(names)}")
     return lines
@@ -341,8 +343,8 @@ def _precision_notes(report: ReportRecord) -> list[str]:
     widest = max(width.half_width for width in found.widths.values())
     inputs, draws = found.rounds[-1]
     line = (
-        f"precision: every PR and NPPR is within ±{100 * widest:.2f} percentage points, with"
-        f" {inputs:,} of {found.available_inputs:,} inputs and {draws} draws each"
+        f"precision: every PR and NPPR is within ±{100 * widest:.2f} percentage points by the interval"
+        f" shown, with {inputs:,} of {found.available_inputs:,} inputs and {draws} draws each"
     )
     return [line]
 

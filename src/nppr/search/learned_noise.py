@@ -7,9 +7,10 @@ classifier, classes, the history of the search. Nothing in it is run or unpickle
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import Tensor
@@ -28,16 +29,22 @@ from nppr.search.search_record import (
     SeedSpread,
 )
 from nppr.sources.learned import Learned
+from nppr.tally import IntArray
 
 SUFFIX = ".safetensors"
+SEEN = "seen"
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedNoise:
-    """A learned source with the record of how it was found."""
+    """A learned source with the record of how it was found.
+
+    `seen` are the digests of the inputs it was fitted and selected on, `(N,)`.
+    """
 
     source: Learned
     record: LearnedNoiseRecord
+    seen: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def with_known(self, features: Mapping[int, Tensor] | None) -> LearnedNoise:
         """The same with features of inputs that were looked at before, by dataset index."""
@@ -85,7 +92,8 @@ def save_learned(
         if before:
             before(*paths)
         for path, each in zip(paths, learned, strict=True):
-            write_record(path, each.source.distribution.state_dict(), each.record)
+            state = each.source.distribution.state_dict()
+            write_record(path, {**state, SEEN: torch.tensor(each.seen)}, each.record)
         return paths
 
     return first(write)
@@ -107,7 +115,7 @@ def load_learned(
             )
     learned = []
     for each in paths:
-        distribution, record = read_distribution(each)
+        distribution, record, seen = read_distribution(each)
         source = Learned(
             budget or _budget(record),
             distribution,
@@ -115,18 +123,19 @@ def load_learned(
             record.search.stages[-1].rung,
             record.fit_seed,
         )
-        learned.append(LearnedNoise(source, record))
+        learned.append(LearnedNoise(source, record, seen))
     return learned
 
 
-def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord]:
-    """The distribution in a file, with its record."""
+def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, IntArray]:
+    """The distribution in a file, with its record and the digests of the inputs it has seen."""
     try:
         tensors, content = read_record(path)
         if content.get("format") != FORMAT:
             raise ValueError(f"it has format {content.get('format')}, this version reads {FORMAT}")
         record = LearnedNoiseRecord.model_validate(content)
         _budget(record)
+        seen = tensors.pop(SEEN).numpy().astype(np.int64)
         distribution = build(record, tensors)
     except ValidationError as error:
         wrong = error.errors()[0]
@@ -134,7 +143,7 @@ def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord]:
         raise _unreadable(path, f"field {field!r}: {wrong['msg']}") from error
     except (NpprError, *UNREADABLE) as error:
         raise _unreadable(path, one_line(error)) from error
-    return distribution, record
+    return distribution, record, seen
 
 
 def law_of(distribution: Distribution) -> LawRecord:

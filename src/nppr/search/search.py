@@ -18,11 +18,12 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared
-from nppr.data import Data
+from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Rule
@@ -64,7 +65,7 @@ from nppr.search.selection import (
 )
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.tally import Fit, Select
+from nppr.tally import Fit, IntArray, Select
 
 CLEAN_SHARE = 0.14
 """Fit inputs over calls, at most: more would cost more to predict than they add."""
@@ -120,6 +121,7 @@ class Search:
     described: ClassifierRecord | None = None
     inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
     clean_calls: int = 0
+    seen: IntArray | None = None
 
     def run(self) -> list[LearnedNoise]:
         """Every stage of all seeds, floor by floor; the lowest on select bears the plain name."""
@@ -331,7 +333,9 @@ class Search:
             seed=self.seed,
             **dict(law_of(last.selected)),
         )
-        return LearnedNoise(source, record)
+        if self.seen is None:
+            self.seen = np.concatenate([short_digests(each.split) for each in self.find_inputs()])
+        return LearnedNoise(source, record, self.seen)
 
     def _search_record(self, finished: Sequence[FinishedStage]) -> SearchRecord:
         stages = [each.record for each in finished]

@@ -14,7 +14,7 @@ from nppr.search.search_settings import SearchSettings
 FAMILY = "family"
 """The learned noise among select values; all other keys are names of reference noises."""
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Record(BaseModel):

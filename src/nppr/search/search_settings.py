@@ -38,8 +38,10 @@ FEWEST_STEPS = 40
 FEWEST_PER_INPUT = 5
 """Calls per input of the rung `per-input`: its starts and its choice take four of them."""
 
-ROOT_RESTARTS = 2
-"""Searches of the first stage, from which all others start."""
+STEPS_PER_RESTART = 240
+"""Steps for which the first stage, from which all others start, is tried once more: 60 of them."""
+
+MOST_RESTARTS = 4
 
 MOST_PATTERNS = 2**25
 """Numbers in the means of all components, at most."""
@@ -60,7 +62,7 @@ class Recipe:
 
     inputs: int = 256
     draws: int = 1
-    rate: float = 0.3
+    rate: float = 0.6
     momentum: float | None = 0.9
     head_rate: float = 4e-3
     warm_up: float = 0.05
@@ -120,7 +122,7 @@ class SearchSettings:
     calls: int = 92_160
     seeds: int = 1
     recipe: Recipe = field(default_factory=Recipe)
-    child_rate: float = 0.3
+    child_rate: float = 0.6
     walks: bool = True
     per_class: bool = True
     per_input_calls: int = 20
@@ -300,7 +302,16 @@ def walk(
                     if parents
                     else settings.recipe,
                     steps=taken if floor < 1 else 0,  # rho = 1 is Uniform noise: nothing to fit
-                    restarts=1 if parents or not settings.walks else ROOT_RESTARTS,
+                    restarts=1 if parents or not settings.walks else restarts_of(taken),
                 )
             )
     return tuple(stages)
+
+
+def restarts_of(steps: int) -> int:
+    """How often the first stage is tried.
+
+    >>> restarts_of(120), restarts_of(480)
+    (1, 2)
+    """
+    return max(1, min(MOST_RESTARTS, steps // STEPS_PER_RESTART))

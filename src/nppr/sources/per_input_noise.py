@@ -31,7 +31,7 @@ CHOICE_DRAWS = 4
 """Draws by which the law found and the one above are compared."""
 
 PASSES_PER_CALL = 3
-STEP, MOMENTUM = 1.0, 0.75
+STEP, MOMENTUM = 2.0, 0.5
 BOUND = 3.0
 """Means stay within this: tanh(3) is 0.995."""
 
@@ -41,7 +41,7 @@ class PerInput(Source):
     """The worst law found for every input, in at most `calls` forward and backward passes each.
 
     `parent` is the noise of the rung above. The search steps along the sign of the momentum (in l2
-    along the momentum itself) of the gradient of the margin, with a step that falls from 1 to 0, from
+    along the momentum itself) of the gradient of the margin, with a step that falls from 2 to 0, from
     the parent's mean or from 0, whichever starts lower.
     """
 

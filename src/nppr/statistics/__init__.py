@@ -1,6 +1,6 @@
 """Statistics: intervals, tests and sequences as pure functions, and the readings of tallies."""
 
-from nppr.statistics.betting import betting
+from nppr.statistics.betting import betting, betting_sequence
 from nppr.statistics.estimates import per_input
 from nppr.statistics.intervals import (
     Interval,
@@ -23,8 +23,8 @@ from nppr.statistics.paired import (
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
 
 __all__ = [
-    "BernoulliTest", "Interval", "Verdict", "benjamini_hochberg", "betting", "binomial_pvalues",
-    "bootstrap", "clopper_pearson", "clopper_pearson_upper", "empirical_bernstein",
+    "BernoulliTest", "Interval", "Verdict", "benjamini_hochberg", "betting", "betting_sequence",
+    "binomial_pvalues", "bootstrap", "clopper_pearson", "clopper_pearson_upper", "empirical_bernstein",
     "exceeds_approximately", "hoeffding", "holm", "mixture_sequence", "normal", "paired_difference",
     "per_input", "simultaneous_upper", "wilson",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ of x. With 8 orders it varies by a hundredth; the interval is a tenth to a fifth
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -57,23 +58,49 @@ def betting(x: FloatArray, confidence: float, seed: int = 0) -> Interval:
     return Interval(_lower(x, error, seed), high)
 
 
+def betting_sequence(
+    rounds: Sequence[FloatArray], confidence: float, aim: float, seed: int = 0
+) -> Interval:
+    """Interval for the mean of numbers that came in rounds, after the last round so far.
+
+    Guaranteed at all rounds together: with probability at least `confidence` *every* one of the
+    intervals that are made after round 1, 2, ... contains the mean of the population. So a run may stop
+    at any round, and the size of a round may depend on all rounds before it. The mean capital over
+    orders of a round has expectation at most 1 given the rounds before it, so the product over rounds
+    is a supermartingale (Ville), as long as bets know earlier rounds only.
+
+    A bet is `aim / (v + aim)`, with v the variance expected from the numbers before it. It is nearly
+    the best one against the candidate that lies `aim` below the mean, whatever the number of inputs
+    will be: `aim / v` for a small aim, and less where rare failures would cost much of the capital.
+
+    >>> found = betting_sequence([np.ones(256), np.ones(300)], 0.95, aim=0.01)
+    >>> 1 - found.low < 0.01
+    True
+    """
+    error, x = check_confidence(confidence) / 2, np.concatenate(rounds)
+    require_shares(x)
+    low = _bound(list(_aimed_bets(rounds, aim, seed)), error)
+    high = 1 - _bound(list(_aimed_bets([1 - new for new in rounds], aim, seed)), error)
+    return Interval(min(low, float(x.mean())), max(high, float(x.mean())))
+
+
 def betting_lower(x: FloatArray, confidence: float, seed: int = 0) -> float:
     """Lower bound of the mean: below it with probability at least `confidence`, as `betting`."""
     return _lower(x, check_confidence(confidence), seed)
 
 
 def plug_in_bets(x: FloatArray, error: float) -> FloatArray:
-    """Bets `sqrt(2 log(1/a) / (v n))` on each number of the rows of x `(..., n)`.
+    """Bets `sqrt(2 log(1/a) / (v n))` on each number of the rows of x `(..., n)`, v as expected."""
+    bets: FloatArray = np.sqrt(2 * math.log(1 / error) / (expected_variance(x) * x.shape[-1]))
+    return bets
 
-    v is the variance expected from the numbers before it, 1/4 at first.
-    """
-    n = x.shape[-1]
-    seen = np.arange(1, n + 1)
+
+def expected_variance(x: FloatArray) -> FloatArray:
+    """The variance expected of each number of the rows `(..., n)` by those before it, 1/4 at first."""
+    seen = np.arange(1, x.shape[-1] + 1)
     mean = (0.5 + np.cumsum(x, axis=-1)) / (seen + 1)
     variance = (0.25 + np.cumsum((x - mean) ** 2, axis=-1)) / (seen + 1)
-    expected = np.concatenate([np.full_like(x[..., :1], 0.25), variance[..., :-1]], axis=-1)
-    bets: FloatArray = np.sqrt(2 * math.log(1 / error) / (expected * n))
-    return bets
+    return np.concatenate([np.full_like(x[..., :1], 0.25), variance[..., :-1]], axis=-1)
 
 
 def log_capital(x: FloatArray, bets: FloatArray, mean: float) -> float:
@@ -102,12 +129,27 @@ def _ruled_out(x: FloatArray, error: float, seed: int) -> float:
     """The mean up to which all candidates are ruled out, by a capital of 1/error; 0 if none is."""
     require_shares(x)
     rows = in_orders(x, seed)
-    bets = plug_in_bets(rows, error)
+    return _bound([(rows, plug_in_bets(rows, error))], error)
+
+
+def _aimed_bets(
+    rounds: Sequence[FloatArray], aim: float, seed: int
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """The numbers of each round in 8 orders, and the bets on them, which know earlier rounds."""
+    for number, new in enumerate(rounds):
+        before = np.concatenate([new[:0], *rounds[:number]])
+        rows = in_orders(new, seed)
+        seen = np.concatenate([np.tile(before, (_ORDERS, 1)), rows], axis=1)
+        yield rows, aim / (expected_variance(seen)[:, len(before) :] + aim)
+
+
+def _bound(placed: Sequence[tuple[FloatArray, FloatArray]], error: float) -> float:
+    """The largest candidate that numbers and bets rule out, by the product of their capitals."""
     needed = math.log(1 / error) + MARGIN
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        if log_capital(rows, bets, middle) >= needed:
+        if sum(log_capital(rows, bets, middle) for rows, bets in placed) >= needed:
             low = middle
         else:
             high = middle

@@ -44,6 +44,9 @@ APPROXIMATE = "approximate-interval"
 UNRESOLVED = "unresolved-gamma"
 """Flag: too few draws to tell an input's probability from 1 - gamma."""
 
+SEQUENCE = "betting-sequence"
+"""Method of the interval that a run stopped by."""
+
 GAMMAS = (0.2, 0.1, 0.05, 0.01)
 """Of Prob.Acc (Robey et al., 2022)."""
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import (
-    ROOT_RESTARTS,
     WALKS,
     SearchSettings,
     Stage,
     default_settings,
     paper_settings,
+    restarts_of,
     walk,
 )
 from nppr.study.study_file import FitEntry
@@ -129,7 +129,7 @@ class Chain:
             parents=(),
             recipe=recipe if first else replace(recipe, rate=settings.child_rate),
             steps=max(1, steps) if member.floor < 1 else 0,
-            restarts=ROOT_RESTARTS if first else 1,
+            restarts=restarts_of(steps) if first else 1,
         )
         calls = max(1, stage.steps) * stage.recipe.inputs * stage.recipe.draws
         own = replace(settings, family=stage.family, recipe=stage.recipe, calls=calls)

@@ -1,9 +1,10 @@
 """Are nested families in order? A larger family can never have a larger infimum.
 
 Pairs that differ in one step only: what the noise may depend on, or the number of components. Both
-are measured on the same inputs with the same draws, at the radius of the fit; a pair is in the wrong
-order where the larger family is the more robust one beyond chance: paired one-sided 95 % test, Holm
-over all pairs.
+are measured on the same inputs with the same draws, at the radius of the fit. A pair is tied where both
+have the same rate on every input, as where a search kept the noise it started from: that is no evidence
+of an order. It is in the wrong order where the larger family is the more robust one beyond chance:
+paired one-sided 95 % test, Holm over all pairs that are not tied.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Pair:
     large: str
     points: float
     p_value: float
+    tied: bool
     wrong: bool
 
 
@@ -57,6 +59,16 @@ class Orders:
         return sum(pair.wrong for pair in self.pairs)
 
     @property
+    def tied(self) -> int:
+        """Pairs with the same rate on every input."""
+        return sum(pair.tied for pair in self.pairs)
+
+    @property
+    def in_order(self) -> int:
+        """Pairs in which the larger family is the less robust one."""
+        return sum(pair.points < 0 for pair in self.pairs)
+
+    @property
     def raw(self) -> int:
         """Pairs in which the larger family is more than 0.1 point more robust, chance or not."""
         return sum(pair.points > LARGE for pair in self.pairs)
@@ -71,9 +83,10 @@ class Orders:
         ]
         apart = "; nothing keeps families in order that are fitted one by one (preset paper)"
         return (
-            f"{len(self.pairs)} nested pairs ({', '.join(kinds)}): {self.wrong} in the wrong order"
-            f" (paired one-sided 95 % test, Holm over all pairs); {self.raw} raw differences above"
-            f" 0.1 percentage points, the largest {max(pair.points for pair in self.pairs):.2f}"
+            f"{len(self.pairs)} nested pairs ({', '.join(kinds)}): {self.in_order} in order,"
+            f" {self.tied} tied (the same on every input), {self.wrong} in the wrong order (paired"
+            f" one-sided 95 % test, Holm over pairs that are not tied); {self.raw} raw differences"
+            f" above 0.1 percentage points, the largest {max(pair.points for pair in self.pairs):.2f}"
             + apart
             * self.apart
         )
@@ -85,8 +98,11 @@ def check_orders(records: Sequence[StudyRecord]) -> Orders:
     for kind, small, large in nested_pairs(records):
         lower, higher = small.rates(), large.rates()
         excess = 100 * float((higher - lower).mean()) if len(lower) else 0.0
-        found.append((kind, small, large, excess, exceeds_approximately(higher, lower)))
-    wrong = holm(np.array([each[-1] for each in found], dtype=np.float64), ALPHA)
+        tied = np.array_equal(higher, lower)
+        found.append((kind, small, large, excess, exceeds_approximately(higher, lower), tied))
+    apart = np.array([not each[-1] for each in found], dtype=bool)
+    wrong = np.zeros(len(found), bool)
+    wrong[apart] = holm(np.array([each[-2] for each in found], dtype=np.float64)[apart], ALPHA)
     pairs = (
         Pair(
             kind=kind,
@@ -96,9 +112,10 @@ def check_orders(records: Sequence[StudyRecord]) -> Orders:
             large=_name(large),
             points=excess,
             p_value=p,
+            tied=tied,
             wrong=bool(rejected),
         )
-        for (kind, small, large, excess, p), rejected in zip(found, wrong, strict=True)
+        for (kind, small, large, excess, p, tied), rejected in zip(found, wrong, strict=True)
     )
     return Orders(tuple(pairs), any(_is_paper(large) for _, _, large, *_ in found))
 

@@ -190,7 +190,11 @@ def orders_table(orders: Orders) -> Table:
             Cell.of(pair.large),
             Cell(pair.points, f"{pair.points:.2f}"),
             Cell(pair.p_value, f"{pair.p_value:.3g}"),
-            Cell(pair.wrong, "yes" if pair.wrong else "no", strong=pair.wrong),
+            Cell(
+                pair.wrong,
+                "tied" if pair.tied else "yes" if pair.wrong else "no",
+                strong=pair.wrong,
+            ),
         )
         for pair in orders.pairs
     )
@@ -242,6 +246,8 @@ def _json(ended: Ended, machine: dict[str, str]) -> str:
         "tables": [table.as_dict() for table in ended.tables],
         "orders": {
             "pairs": [asdict(pair) for pair in orders.pairs],
+            "in_order": orders.in_order,
+            "tied": orders.tied,
             "wrong": orders.wrong,
             "raw_above_0.1_point": orders.raw,
             "fitted_apart": orders.apart,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import re
 from dataclasses import replace
 
@@ -69,8 +70,42 @@ def test_a_wanted_precision_reports_what_was_measured() -> None:
     assert "20 of noise per input" in section("measured", report)
     text = section("measured", report.model_copy(update={"precision": precision}))
     assert "32 of noise per input" in text
-    assert "a half-width of 5.0 percentage points, reached with 60 of 120 inputs" in text
-    assert "every PR and NPPR is within ±3.1 percentage points" in text
+    assert (
+        "asked for intervals within ±5.0 percentage points of their value, reached with 60 of 120"
+        in text
+    )
+    assert "every PR and NPPR is within ±3.1 percentage points by the interval shown" in text
+
+
+def test_the_least_randomness_is_claimed_only_where_it_is_true() -> None:
+    """Of latent coordinates, of pixels without an up-sampler, and before images are clipped."""
+    report, _ = made_report()
+    search = report.settings.search
+    assert search is not None
+    floor = next(made.family.floor for made in report.distributions if made.family.floor)
+
+    def shown(upsampler: str, norm: str) -> str:
+        family = search.family.with_(upsampler=upsampler)
+        settings = report.settings.model_copy(update={"search": replace(search, family=family)})
+        budget = report.budget.model_copy(update={"norm": norm})
+        return section(
+            "admissible", report.model_copy(update={"settings": settings, "budget": budget})
+        )
+
+    pixels = shown("none", "linf")
+    assert f"No latent coordinate has a standard deviation below {search.family.min_std}" in pixels
+    assert "that of a pixel value before the map into the budget; the map" in pixels
+    least = (
+        f"no pixel value has a standard deviation below {floor / math.sqrt(3):.3f} of the radius"
+    )
+    assert f"before the image is clipped to [0, 1], {least}; the clipping may" in pixels
+    assert "Uniform noise in the budget has 0.577" in pixels
+    smooth = shown("bicubic", "l2")
+    assert "that of a pixel value" not in smooth
+    size = math.prod(report.data.shape)
+    ball = floor * math.sqrt(size / (size + 2))
+    assert f"standard deviation below {ball:.3f} of the radius / sqrt({size})" in smooth
+    assert "Uniform noise in the budget has 0.577" not in smooth
 
 
 def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
