@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -201,7 +201,7 @@ class Busy:
         return 10**6
 
     def digest(self, position: int) -> bytes:
-        return str(position).encode()
+        return position.to_bytes(16, "little")
 
     def load(self, indices: IntArray) -> Tensor:
         self.read.update(indices.tolist())
@@ -368,7 +368,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def _restarts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:  # two for the few steps of this search
+        patched.setattr("nppr.search.search_settings.STEPS_PER_RESTART", 4)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, _restarts: None) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("whole")
     learn(search=SMALL, fit_inputs=100, select_inputs=40, out=folder, overwrite=True)
     return contents(folder)

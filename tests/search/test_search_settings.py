@@ -15,13 +15,15 @@ from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures
 from nppr.search.search_settings import (
     FEWEST_STEPS,
     FURTHER_FLOOR,
-    ROOT_RESTARTS,
+    MOST_RESTARTS,
+    STEPS_PER_RESTART,
     WALKS,
     Recipe,
     SearchSettings,
     Stage,
     default_settings,
     paper_settings,
+    restarts_of,
     walk,
 )
 
@@ -239,10 +241,16 @@ def test_half_of_the_steps_are_divided_among_the_restarts(steps: int, restarts: 
     assert tried <= steps - tried
 
 
-def test_the_first_stage_is_searched_for_twice_and_all_others_start_there() -> None:
-    first, *others = walk(default_settings(floors=(0.0, 0.5)))
-    assert first.restarts == ROOT_RESTARTS == 2
-    assert [stage.restarts for stage in others] == [1] * 5
+@pytest.mark.parametrize(
+    ("steps", "restarts"), [(1, 1), (239, 1), (480, 2), (719, 2), (720, 3), (100_000, 4)]
+)
+def test_the_first_stage_is_tried_as_often_as_its_steps_allow(steps: int, restarts: int) -> None:
+    assert (STEPS_PER_RESTART, MOST_RESTARTS) == (240, 4)
+    assert restarts_of(steps) == restarts
+    settings = default_settings(floors=(0.0, 0.5), calls=3 * steps * 64, inputs=64)
+    first, *others = walk(settings)
+    assert (first.steps, first.restarts) == (steps, restarts)
+    assert [stage.restarts for stage in others] == [1] * 5, "they start at their parents"
 
 
 @pytest.mark.parametrize(("components", "expected"), [(1, 10), (3, 10), (12, 12)])

@@ -120,7 +120,7 @@ def load_learned(
             budget or _budget(record),
             distribution,
             feature_model,
-            record.search.stages[-1].rung,
+            record.dependency,
             record.fit_seed,
         )
         learned.append(LearnedNoise(source, record, seen))
