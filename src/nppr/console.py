@@ -30,8 +30,9 @@ if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from nppr.search.learned_noise import LearnedNoise
     from nppr.tally import Progress
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# Without emoji: `nppr:label:floor=0.5` is a name and holds no picture.
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 
 @contextmanager

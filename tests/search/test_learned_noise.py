@@ -92,7 +92,7 @@ def test_what_is_read_is_what_was_written(
     tmp_path: Path, dependency: Dependency, covariance: str, upsampler: str
 ) -> None:
     before = made(dependency=dependency, covariance=covariance, upsampler=upsampler, floor=0.25)
-    after, notes = read_distribution(saved(tmp_path, before))
+    after, notes, seen = read_distribution(saved(tmp_path, before))
     assert after.family == before.family
     assert (after.shape, after.classes, after.features) == (SHAPE, CLASSES, before.features)
     assert not after.training
@@ -101,6 +101,7 @@ def test_what_is_read_is_what_was_written(
     assert all(torch.equal(state[name], value) for name, value in expected.items())
     assert torch.equal(exact(after.requires_grad_(False)), exact(before))
     assert notes == learned(before).record
+    assert seen.tolist() == []
     assert learned(after).checksum == learned(before).checksum
 
 
@@ -117,7 +118,7 @@ def test_what_is_read_is_what_was_written(
 )
 def test_every_setting_comes_back(tmp_path: Path, changes: dict[str, Any]) -> None:
     before = made(**changes)
-    after, _ = read_distribution(saved(tmp_path, before))
+    after, _, _ = read_distribution(saved(tmp_path, before))
     assert after.family == before.family
     assert torch.equal(exact(after.requires_grad_(False)), exact(before))
 
@@ -125,7 +126,7 @@ def test_every_setting_comes_back(tmp_path: Path, changes: dict[str, Any]) -> No
 @pytest.mark.parametrize("rule", Rule)
 def test_the_rule_and_the_chosen_components_come_back(tmp_path: Path, rule: Rule) -> None:
     before = made().sharpened(rule, torch.tensor([2, 0, 1, 1]))
-    after, _ = read_distribution(saved(tmp_path, before))
+    after, _, _ = read_distribution(saved(tmp_path, before))
     assert after.rule is rule
     assert after.chosen.tolist() == [2, 0, 1, 1]
     assert torch.equal(exact(after.requires_grad_(False)), exact(before))
@@ -185,7 +186,7 @@ def test_a_flipped_bit_is_refused(tmp_path: Path, place: float, bit: int) -> Non
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("format", 1),
+        ("format", 2),
         ("format", "one"),
         ("rule", "smallest"),
         ("shape", [1, 5]),
@@ -252,8 +253,8 @@ def test_a_field_left_out(tmp_path: Path, name: str) -> None:
 
 def test_the_format_is_named(tmp_path: Path) -> None:
     path = saved(tmp_path, made())
-    edited(path, lambda values: values.update(format=3))
-    assert "it has format 3, this version reads 2" in refused(path)
+    edited(path, lambda values: values.update(format=4))
+    assert "it has format 4, this version reads 3" in refused(path)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -352,6 +353,8 @@ def test_what_is_loaded_is_what_was_saved(
         assert after.source.budget == before.source.budget
         assert after.record == before.record
         assert after.checksum == before.checksum
+        assert len(before.seen) > 100
+        assert after.seen.tolist() == before.seen.tolist()
         np.testing.assert_array_equal(
             correct(after.source, data, classifier), correct(before.source, data, classifier)
         )

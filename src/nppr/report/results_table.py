@@ -177,7 +177,7 @@ def subject_of(report: ReportRecord) -> str:
 def as_text(report: ReportRecord, width: int) -> str:
     """The table and its notes as plain text."""
     text = io.StringIO()
-    console = Console(file=text, width=width, no_color=True, highlight=False)
+    console = Console(file=text, width=width, no_color=True, highlight=False, emoji=False)
     console.print(table_of(report).to_rich(width))
     console.print(notes_of(report), markup=False)
     return text.getvalue()
