@@ -8,6 +8,7 @@ import torch
 
 import nppr
 from helpers import half_classifier
+from nppr.assessment.assess import Plan
 from nppr.budget import Budget
 from nppr.data import Data, Split, from_arrays, load_data
 from nppr.doctor.flags import FITTED_ON
@@ -102,6 +103,53 @@ def test_inputs_that_noise_was_fitted_on_are_no_sample_of_the_population() -> No
     assert flagged[False] == {}
     assert flagged[True].keys() == {each.source.name for each in noise}
     assert all("60 of the evaluated inputs" in message for message in flagged[True].values())
+
+
+def test_noise_for_images_of_another_shape_is_one_clear_line_and_costs_no_other_row() -> None:
+    label = replace(SMALL, family=Family(Dependency.LABEL))
+    noise = nppr.learn(half_classifier(), halves(), budget=BUDGET, search=label)
+    report = nppr.assess(inputs=20, draws=4, sources="uniform", distributions=noise)
+    for each in noise:
+        (row,) = [row for row in report.results if row.name == each.source.name]
+        assert row.value is None
+        assert row.error is not None
+        assert "perturbs images of shape (1, 4, 4), got (1, 8, 8)" in row.error
+        assert "\n" not in row.error
+    uniform = report.headline("uniform", Metric.PR)
+    assert uniform is not None
+    assert uniform.value is not None
+
+
+@pytest.mark.parametrize("wrong", ["select", "fit"])
+def test_a_split_without_a_clean_correct_input_costs_the_search_only(wrong: str) -> None:
+    data = halves()
+    split = getattr(data, wrong)
+    label = replace(SMALL, family=Family(Dependency.LABEL))
+    report = nppr.assess(
+        half_classifier(), replace(data, **{wrong: replace(split, labels=1 - split.labels)}),
+        budget=BUDGET, search=label, draws=4, sources="nppr,uniform",
+    )  # fmt: skip
+    (row,) = [row for row in report.results if row.metric is Metric.NPPR]
+    assert row.error is not None
+    assert f"the {wrong} split must hold at least one clean-correct input" in row.error
+    uniform = report.headline("uniform", Metric.PR)
+    assert uniform is not None
+    assert uniform.value is not None
+
+
+def test_a_short_search_is_announced_before_it_starts() -> None:
+    plans: list[Plan] = []
+    for calls in (128, 3 * 40 * 4):
+        small = replace(
+            default_settings(Family(), floors=(0.0,), calls=calls, inputs=4), per_input_calls=0
+        )
+        nppr.assess(
+            search=small, inputs=10, draws=2, sources="nppr", fit_inputs=20, select_inputs=20,
+            on_plan=plans.append,
+        )  # fmt: skip
+    assert plans[0].warning is not None
+    assert "--fit-calls 128 is too few for this search, which needs 480" in plans[0].warning
+    assert plans[1].warning is None
 
 
 def test_another_runs_folder_is_safe(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_learned_noise_is_read_from_its_folder(
 ) -> None:
     words = f"--source nppr --distribution {learned}"
     code, found = certificate(f"{words} --at-least 0.2", capsys)
-    assert (code, found["source"], found["metric"]) == (0, "nppr", "NPPR")
+    assert (code, found["source"], found["metric"]) == (0, "nppr:joint", "NPPR")
     assert "the worst distribution found" in found["statement"]
     code, far = certificate(f"{words} --at-least 0.9 --eps 1", capsys)
     assert (code, far["verdict"]) == (1, "violated")
@@ -97,10 +97,14 @@ def test_a_flagged_search_is_undecided(
     """The flags are those of the run that the noise lies in."""
     run_folder = tmp_path / "run"
     shutil.copytree(learned, run_folder)
-    flags = (flag(NPPR_ABOVE_PR, "3.0 percentage points above the PR of uniform", "nppr"),)
+    flags = (flag(NPPR_ABOVE_PR, "3.0 percentage points above the PR of uniform", "nppr:joint"),)
     report = made_report()[0].model_copy(update={"flags": flags})
     (run_folder / "report.json").write_text(report.to_json(), encoding="utf-8")
-    for place in (run_folder, run_folder / "distributions", run_folder / "distributions" / "nppr"):
+    for place in (
+        run_folder,
+        run_folder / "distributions",
+        run_folder / "distributions" / "nppr_joint",
+    ):
         words = f"--source nppr --distribution {place} --at-least 0.2"
         code, found = certificate(words, capsys)
         assert (code, found["verdict"]) == (3, "undecided")

@@ -163,9 +163,9 @@ class TestAssess:
     def test_searches_with_several_seeds_all_have_a_row(self) -> None:
         words = ["assess", "--sources", "nppr", "--floor", "0", "--dependency", "label"]
         assert run([*words, "--fit-seeds", "2", *FIT, *QUICK, "--out", "a", "--quiet"]) == 0
-        first, second = nppr.read_report("a/report.json").distributions
-        assert first.name == "nppr"
-        assert second.name.startswith("nppr:fit-seed=")
+        *_, first, second = nppr.read_report("a/report.json").distributions
+        assert first.name == "nppr:label"
+        assert second.name.startswith("nppr:label:fit-seed=")
         assert first.search.select_value is not None
         assert second.search.select_value is not None
         assert first.search.select_value <= second.search.select_value
@@ -178,25 +178,29 @@ def test_learned_noise_is_evaluated_here_and_at_another_radius(
 ) -> None:
     assert run(["evaluate", "--distribution", str(learned), *QUICK, "--out", "a"]) == 0
     assert "realised std" in capsys.readouterr().out
-    one = ["--distribution", str(learned / "distributions" / "nppr.safetensors")]
+    one = ["--distribution", str(learned / "distributions" / "nppr_joint.safetensors")]
     assert (
         run(["evaluate", *one, *QUICK, "--sources", "uniform", "--eps", "0.6", "--out", "b"]) == 0
     )
     near, far = values_of("a"), values_of("b")
-    floors = {"nppr", "nppr:floor=0.5"}
-    assert {"clean"} | floors | {f"{name} or noise" for name in floors} == set(near)
-    assert set(far) == {"clean", "uniform", "nppr"}, "nothing was compared on select at this radius"
-    assert near["nppr"] is not None
-    assert far["nppr"] is not None
-    assert far["nppr"] < near["nppr"]
+    rungs = [f"nppr:{rung}" for rung in ("independent", "label", "joint")]
+    alone = [row.name for row in rows_of("a") if not row.with_references]
+    assert list(dict.fromkeys(alone)) == ["clean", *rungs, *(f"{each}:floor=0.5" for each in rungs)]
+    compared = {(row.dependency, row.floor) for row in rows_of("a") if row.with_references}
+    assert compared == {(rung, 0.0) for rung in ("independent", "label", "joint")}
+    assert list(reversed(far)) == ["clean", "uniform", "nppr:joint"], "nothing was compared there"
+    assert near["nppr:joint"] is not None
+    assert far["nppr:joint"] is not None
+    assert far["nppr:joint"] < near["nppr:joint"]
 
 
 def test_fit_prints_what_was_chosen_and_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fit", *FIT, "--dependency", "independent", "--floor", "0", "--out", "f"]) == 0
     first, *_, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("nppr: chosen: ")
+    assert first.startswith("nppr:independent: chosen: ")
     assert last == "f/distributions"
-    assert [path.name for path in Path("f/distributions").iterdir()] == ["nppr.safetensors"]
+    (file,) = Path("f/distributions").iterdir()
+    assert file.name == "nppr_independent.safetensors"
 
 
 def test_the_spectrum_ends_at_uniform_noise(capsys: pytest.CaptureFixture[str]) -> None:
@@ -307,6 +311,15 @@ REFUSED = {
     "assess --sources npr": "`source` must",
     "assess --sources pgd:stepss=3": "Did you mean 'steps'",
     "assess --sources nppr:floor=1": "`nppr` must",
+    "assess --per-input-calls -1": "`per-input-calls` must be 0 (off) or a whole number of at least 5",
+    "assess --per-input-calls 1": "at least 5, got 1",
+    "assess --per-input-calls many": "per-input-calls",
+    "assess --dependency label --per-input-calls 20": "must be given with --dependency per-input",
+    "assess --preset paper --per-input-calls 20": "`per-input-calls` must be",
+    "assess --preset paper --dependency per-input": "`dependency` must be one of",
+    "assess --fit-calls -5": "`fit-calls` must be a whole number >= 1, got -5",
+    "assess --fit-calls 10": "`fit-calls` must be at least one step, 256 calls, got 10",
+    "fit --fit-calls 0": "`fit-calls` must be a whole number >= 1, got 0",
     "assess --draws 0": "`draws`",
     "assess --inputs 0": "`inputs`",
     "assess --confidence nan": "`confidence` must lie in (0, 1), got nan",
@@ -335,7 +348,6 @@ REFUSED = {
     "fit --floor 2": "`floor`",
     "fit --floor x": "`floor`",
     "fit --floor 0,0": "`floor`",
-    "fit --fit-calls 0": "`fit-calls`",
     "fit --fit-draws 0": "`fit-draws`",
     "fit --fit-seeds 0": "`fit-seeds`",
     "fit --preset papr": "Did you mean 'paper'",
@@ -401,5 +413,8 @@ def test_a_killed_search_resumes_to_the_same_bytes() -> None:
     assert not Path("killed/distributions").exists()
     assert run([*words, "killed", "--resume"]) == 0
     assert run([*words, "whole"]) == 0
-    name = "distributions/nppr.safetensors"
-    assert Path("killed", name).read_bytes() == Path("whole", name).read_bytes()
+    files = [path.name for path in Path("whole/distributions").iterdir()]
+    assert len(files) == 3
+    for name in files:
+        killed, whole = (Path(place, "distributions", name) for place in ("killed", "whole"))
+        assert killed.read_bytes() == whole.read_bytes()

@@ -59,7 +59,7 @@ def test_a_plan_runs_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     )
     rows = {line.split()[0]: line.split()[1:3] for line in shown.splitlines() if line.split()}
     assert rows["measure"][0] == "18"
-    assert rows["fit"] == ["4", "960"], "whole steps of 64"
+    assert rows["fit"] == ["4", "1,280"], "whole steps of 64"
     assert not Path("cache").exists()
     assert not Path("out").exists()
 

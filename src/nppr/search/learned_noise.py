@@ -183,5 +183,5 @@ def _budget(record: LearnedNoiseRecord) -> Budget:
 def _unreadable(path: Path, reason: str) -> DistributionError:
     return DistributionError(
         f"`distribution` must be a file written by nppr fit, got {str(path)!r}, which cannot be read:"
-        f" {reason}. Example: --distribution runs/fit/distributions/nppr.safetensors"
+        f" {reason}. Example: --distribution runs/fit/distributions/nppr_joint.safetensors"
     )
