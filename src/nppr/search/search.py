@@ -81,6 +81,9 @@ SELECT_DRAWS = 2000
 
 MOST_DRAWS = 16
 
+START_BOUND = 1.0
+"""Means of a parent are brought within this: tanh is 0.76 there, and one step of 0.6 turns most."""
+
 
 @dataclass(frozen=True, eq=False)
 class FinishedStage:
@@ -362,7 +365,7 @@ def start(
     classes: int,
     seed: int,
 ) -> Distribution:
-    """Where a stage starts: at random, or exactly at the solution of its parent lowest on select.
+    """Where a stage starts: at random, or at the solution of its parent lowest on select.
 
     Noise that depends on nothing is at its worst with one component. Its children start with copies of
     that one, and classes are sent to different copies, which leaves the law as it is.
@@ -379,6 +382,9 @@ def start(
         parent = _basis(min(parents, key=lambda each: each.select_value or 0.0))
         parent = parent.with_floor(stage.family.floor)
         made = grow(parent, stage.family, classes, features)
+        if stage.recipe.bound is not None:  # a step can then turn every coordinate
+            with torch.no_grad():
+                made.mixture.means.clamp_(-START_BOUND, START_BOUND)
     if made.features and not parent.features:
         made.mixture.standardise(inputs.features)
     if only_component(parent) is not None and made.family.components > 1:
