@@ -183,7 +183,10 @@ def row(found: Comparison, source: str, metric: Metric) -> Compared:
 
 def test_searches_of_the_same_settings_are_compared() -> None:
     found = compare([searched("a"), searched("b")])
-    assert [each.source for each in rows(found, Metric.NPPR)] == ["nppr or noise", "nppr"]
+    assert [each.source for each in rows(found, Metric.NPPR)] == [
+        "nppr (lowest of the set)",
+        "nppr",
+    ]
     for each in found.results:
         assert each.incomparable == ""
         assert len(each.differences) == 1
@@ -210,7 +213,7 @@ def test_every_rendering_states_it_once_and_ranks_nothing() -> None:
     weaker = replace(DEFAULTS, calls=512)
     found = compare([searched("a"), searched("b", settings=weaker)])
     sentence = answer(found)
-    assert sentence.startswith("Not compared: AR merged, NPPR nppr or noise, NPPR nppr.")
+    assert sentence.startswith("Not compared: AR merged, NPPR nppr (lowest of the set), NPPR nppr.")
     for text in (summary(found), to_md(found), page_of(found)):
         assert text.count(sentence.partition(".")[0]) == 1
         assert "is ahead" not in text

@@ -28,7 +28,7 @@ def sentence(report: Report, name: str, metric: Metric) -> tuple[Result, str]:
 
 
 def test_an_upper_bound_is_quoted_with_its_upper_end_and_its_scope(report: Report) -> None:
-    row, text = sentence(report, "nppr:floor=0.5", Metric.NPPR)
+    row, text = sentence(report, "nppr:joint:floor=0.5", Metric.NPPR)
     high, value = interval_of(report, row).high, row.value
     assert high is not None
     assert value is not None

@@ -50,7 +50,7 @@ def test_values_are_those_of_the_report(report: Report) -> None:
         assert (found["inputs"].value, found["draws"].value) == (row.inputs, row.draws)
         assert found["claim"].text == (row.claim or "")
         assert found["interval"].text.endswith("*") == ("approximate-interval" in row.flags)
-    assert table.marked == [row.name for row in table_rows(report)].index("nppr")
+    assert table.marked == [row.name for row in table_rows(report)].index("nppr:joint")
 
 
 def test_the_terminal_prints_the_numbers_of_the_files(report: Report) -> None:
@@ -78,7 +78,7 @@ def test_it_fits_the_terminal(report: Report, width: int) -> None:
     lines = report.table(width).splitlines()
     assert max(len(line) for line in lines) <= width
     assert not any("…" in line for line in lines)
-    assert any("nppr:floor=0.5" in line for line in lines)
+    assert any("nppr:joint:floor=0.5" in line for line in lines)
     assert any("█" in line for line in lines) == (width == 120)
     legend = [line for line in lines if re.match(r"(PR|NPPR|AR|bound|/ clean) {2,}[a-zA-Z]", line)]
     assert len(legend) == 5
@@ -124,7 +124,7 @@ def test_a_stress_is_a_loss(report: Report) -> None:
 def test_spectrum_and_bounds_as_json(report: Report) -> None:
     spectrum = json.loads(spectrum_table(report).to_json())
     assert [entry["floor"] for entry in spectrum] == [0.0, 0.5]
-    row = report.headline("nppr", Metric.NPPR)
+    row = report.headline("nppr:joint", Metric.NPPR)
     assert row is not None
     assert list(spectrum[0]) == [
         "floor", "at_most", "value", "low", "high", "realised_std", "selected",
@@ -162,7 +162,9 @@ def test_notes_report_learned_noise(report: Report) -> None:
     assert "nppr: the noise may depend on the input and its true label; rho 0, realised" in text
     assert "nppr or noise: gaussian noise was worse than the learned noise" in text
     assert "or noise: " not in notes_of(report)
-    seeds = SeedSpread(values={"nppr": 0.1, "nppr:fit-seed=1": 0.15}, minimum=0.1, spread=0.05)
+    seeds = SeedSpread(
+        values={"nppr:joint": 0.1, "nppr:joint:fit-seed=1": 0.15}, minimum=0.1, spread=0.05
+    )
     first, *others = report.distributions
     made = (first.model_copy(update={"seeds": seeds}), *others)
     text = notes_of(report.model_copy(update={"distributions": made}))
@@ -172,9 +174,9 @@ def test_notes_report_learned_noise(report: Report) -> None:
 def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     precision = PrecisionRecord(
         asked=0.05, reached=True, rounds=((40, 8), (60, 32)), available_inputs=120,
-        needed_inputs=None, widths={"nppr": Width(half_width=0.031, between=0.1, within=0.1)},
+        needed_inputs=None, widths={"nppr:joint": Width(half_width=0.031, between=0.1, within=0.1)},
     )  # fmt: skip
-    headline = report.headline("nppr", Metric.NPPR)
+    headline = report.headline("nppr:joint", Metric.NPPR)
     assert headline is not None
     joined = headline.model_copy(
         update={"method": "draws + splitting", "value": 0.167, "high": 0.1761}
@@ -185,14 +187,17 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     assert "the other 8 count as never failing" in text
     claim = "at most 17.610 % with 95 % confidence (16.700 % observed)"
     assert f"with splitting NPPR {claim}, the population" in text
-    assert "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5" in text
+    assert (
+        "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:joint:floor=0.5"
+        in text
+    )
     assert "every PR and NPPR is within ±3.10 percentage points, with 60 of 120 inputs" in text
     observed = percent(row_value(report, "gaussian"))
     assert f"at radius 2/255, 95 % confidence: gaussian {observed} % (" in text
 
 
 def test_notes_at_other_radii_give_directions_and_losses(report: Report) -> None:
-    nppr = report.headline("nppr", Metric.NPPR)
+    nppr = report.headline("nppr:joint", Metric.NPPR)
     assert nppr is not None
     upper = nppr.model_copy(update={"radius": 0.5, "value": 0.25, "high": 0.304})
     sure = upper.model_copy(update={"method": "betting", "high": 0.321, "flags": ()})

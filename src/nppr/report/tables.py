@@ -119,6 +119,7 @@ class Table:
             title_style="",
             padding=(0, 1, 0, 0),
             pad_edge=False,
+            show_header=any(column.heading for column in shown.columns),
         )
         for column in shown.columns:
             table.add_column(

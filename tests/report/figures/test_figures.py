@@ -101,7 +101,7 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
 def test_a_source_has_one_colour_everywhere(pages: dict[str, str], run: Any) -> None:
     looks = looks_of(run.report)
     for name in ("contours", "weights", "radii", "floors", "rates"):
-        for source in ("nppr", "nppr:floor=0.5"):
+        for source in ("nppr:joint", "nppr:joint:floor=0.5"):
             assert looks[source].colour.lower() in pages[name].lower(), (name, source)
     for name in ("radii", "floors", "rates"):
         assert looks["uniform"].colour.lower() in pages[name].lower()

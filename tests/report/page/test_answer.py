@@ -48,7 +48,7 @@ def at_most(row: Result, interval: Result, sure: str = " with 95 % confidence") 
 
 def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     report, _ = made_report()
-    row = of(report, "nppr")
+    row = of(report, "nppr:joint")
     assert "approximate-interval" in row.flags
     sure = guaranteed(report, row)
     assert sure is not None
@@ -62,14 +62,14 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert at_most(row, sure) in run_text(report)
     [lane] = [lane for lane in lanes_of(report) if lane.row is row]
     assert lane.interval is sure
-    assert f"{at_most(row, sure, '')}nppr" in words(report, "line")
-    assert "the guaranteed one is shown (betting)" in words(report, "line")
+    assert f"{at_most(row, sure, '')}nppr" in words(report, "ladder")
+    assert "the guaranteed one is shown (betting)" in words(report, "ladder")
 
 
 def test_an_interval_within_its_regime_is_quoted() -> None:
     report, _ = made_report()
-    report = changed(report, "nppr", Metric.NPPR, flags=())
-    row = of(report, "nppr")
+    report = changed(report, "nppr:joint", Metric.NPPR, flags=())
+    row = of(report, "nppr:joint")
     assert interval_of(report, row) is row
     text = words(report)
     assert at_most(row, row) in text
@@ -97,9 +97,9 @@ def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
     assert population.value is not None
     expected = f"for the population: at least {percent(population.value)} %"
     assert expected in words(report)
-    assert expected in words(report, "line")
+    assert expected in words(report, "ladder")
     assert "at most 10 times that of laplace noise" in words(report)
-    assert "all noise of density up to 10 x that of laplace noise" in words(report, "line")
+    assert "all noise of density up to 10 x that of laplace noise" in words(report, "ladder")
     assert "laplace" in words(report, "comparison")
     assert "laplace" in as_text(report, 120)
     assert ("There is no NPPR in this run" in words(report)) == (only == "bound")
@@ -137,7 +137,7 @@ def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
     more = report.model_copy(update={"results": (*report.results, *other), "settings": settings})
     assert "under the worst noise measured (weak-adversary)" in words(more)
     assert "under the worst fixed noise measured (" in words(report)
-    line = words(more, "line")
+    line = words(more, "ladder")
     assert "weak-adversary, other noise" in line
     assert "gaussian, the worst fixed noise" in line
     assert "uniform, the mildest" in line
@@ -170,7 +170,7 @@ def test_the_line_explains_only_what_is_there() -> None:
         ("noise", "upper bound"),
         ("bound", "upper bound"),
     ):
-        assert absent not in words(made_report(only=only)[0], "line")
+        assert absent not in words(made_report(only=only)[0], "ladder")
 
 
 def test_the_citation_holds_the_run() -> None:

@@ -151,7 +151,7 @@ class Subject:
 
     @property
     def learned(self) -> list[DistributionRecord]:
-        """The learned noise that was chosen, one for each floor."""
+        """The learned noise that was chosen, one for each rung and floor."""
         return [each for each in self.report.distributions if each.fit_seed is None]
 
     @cached_property
@@ -187,10 +187,10 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def interval(row: Result) -> str:
-    """A value with its interval as text."""
+def interval(row: Result, used: Result | None = None) -> str:
+    """A value with its interval, or another that is used instead, as text."""
     assert row.value is not None
-    low, high = ends_of(row)
+    low, high = ends_of(used or row)
     return f"{percent(row.value)} ({100 * low:.1f}-{percent(high)})"
 
 
