@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nppr.errors import RunFolderError
+from nppr.noise import Dependency
 from nppr.report import PerInput, Report, Result
 from nppr.report.findings import (
     attacked,
@@ -27,7 +28,15 @@ from nppr.report.findings import (
     table_rows,
 )
 from nppr.tally import Claim, Metric
-from report.page.made_runs import RARE, failed, made_report, won_by
+from report.page.made_runs import (
+    RARE,
+    RUNGS,
+    failed,
+    made_report,
+    name_of,
+    with_ladder,
+    won_by,
+)
 
 MADE, PER_INPUT = made_report()
 
@@ -50,6 +59,23 @@ def quoted(report: Report) -> str:
     row = headline_of(report)
     assert row is not None
     return row.name
+
+
+def test_the_headline_is_the_lowest_learned_rung() -> None:
+    report = with_ladder(MADE)
+    assert [row.name for row in table_rows(report) if row.metric is Metric.NPPR] == [
+        name_of(floor, rung) for floor in (0.0, 0.5) for rung in RUNGS
+    ]
+    assert quoted(report) == "nppr:joint"
+    assert came_lower(report, of(report, "nppr:joint")) == []  # per-input contains it
+    lower = changed(report, "nppr:label", Metric.NPPR, value=0.01)
+    assert [row.name for row in came_lower(lower, of(lower, "nppr:joint"))] == ["nppr:label"]
+    less = [row for row in report.results if row.dependency is not Dependency.JOINT or row.floor]
+    gone = failed("nppr", Metric.NPPR, "no memory.")
+    gone = gone.model_copy(update={"dependency": Dependency.JOINT, "floor": 0.0})
+    lacking = report.model_copy(update={"results": (*less, gone)})
+    assert quoted(lacking) == "nppr:label"
+    assert missing_search(lacking) is gone
 
 
 def test_rows_go_from_ar_to_pr_smallest_first() -> None:
@@ -178,7 +204,8 @@ def test_shares_are_the_numbers_of_the_report(tmp_path: Path) -> None:
     expected = {
         (Metric.ACCURACY, "clean"), (Metric.AR, "pgd"), (Metric.PR, "gaussian"),
         (Metric.PR, "uniform"), (Metric.NPPR, "nppr:joint"), (Metric.NPPR, "nppr:joint:floor=0.5"),
-        (Metric.NPPR, "nppr:joint (lowest of the set)"), (Metric.NPPR, "nppr:joint:floor=0.5 (lowest of the set)"),
+        (Metric.NPPR, "nppr:joint (lowest of the set)"),
+        (Metric.NPPR, "nppr:joint:floor=0.5 (lowest of the set)"),
     }  # fmt: skip
     assert set(shares) == expected
     for (metric, name), share in shares.items():

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from nppr import console
-from nppr.noise import Dependency
 from nppr.report import Report
 from nppr.report.findings import guaranteed, interval_of, table_rows
 from nppr.report.model import PrecisionRecord, Width
@@ -21,9 +20,9 @@ from nppr.report.results_table import (
     notes_of,
     spectrum_table,
     table_of,
+    terminal_tables,
 )
 from nppr.report.tables import Cell, Column
-from nppr.search.search_record import SeedSpread
 from nppr.tally import Claim, Direction, Metric
 from report.page.made_runs import RARE, failed, made_report, won_by
 
@@ -55,7 +54,9 @@ def test_values_are_those_of_the_report(report: Report) -> None:
 
 def test_the_terminal_prints_the_numbers_of_the_files(report: Report) -> None:
     lines = [" ".join(line.split()) for line in as_text(report, 120).splitlines()]
-    for row in table_of(report).rows:
+    *_, others = terminal_tables(report)
+    assert len(others.rows) == len(table_of(report).rows) - 2
+    for row in others.rows:
         texts = [cell.text.replace("≤", "<=").replace("≥", ">=") for cell in row[:6] if cell.text]
         assert any(line.startswith(" ".join(texts)) for line in lines), texts
 
@@ -78,7 +79,7 @@ def test_it_fits_the_terminal(report: Report, width: int) -> None:
     lines = report.table(width).splitlines()
     assert max(len(line) for line in lines) <= width
     assert not any("…" in line for line in lines)
-    assert any("nppr:joint:floor=0.5" in line for line in lines)
+    assert any("rho 0.5" in line for line in lines)
     assert any("█" in line for line in lines) == (width == 120)
     legend = [line for line in lines if re.match(r"(PR|NPPR|AR|bound|/ clean) {2,}[a-zA-Z]", line)]
     assert len(legend) == 5
@@ -88,7 +89,7 @@ def test_budget_seed_and_counts_are_named(report: Report) -> None:
     text = " ".join(report.table(120).split())
     assert "resnet20 on pictures, budget linf 8/255, seed 0" in text
     assert "120 inputs of the evaluate split, 103 of them clean-correct" in text
-    assert "* approximate-interval: fewer than 400 inputs" in text
+    assert "* approximate-interval: nppr:joint, fewer than 400 inputs" in text
     assert "grade B" in text
 
 
@@ -157,18 +158,10 @@ def test_the_console_shows_the_table_and_failures(
     assert "source 'broken' failed: why" in captured.err
 
 
-def test_notes_report_learned_noise(report: Report) -> None:
+def test_notes_name_reference_noise_that_was_worse(report: Report) -> None:
     text = notes_of(won_by("gaussian", report))
-    assert "nppr: the noise may depend on the input and its true label; rho 0, realised" in text
-    assert "nppr or noise: gaussian noise was worse than the learned noise" in text
-    assert "or noise: " not in notes_of(report)
-    seeds = SeedSpread(
-        values={"nppr:joint": 0.1, "nppr:joint:fit-seed=1": 0.15}, minimum=0.1, spread=0.05
-    )
-    first, *others = report.distributions
-    made = (first.model_copy(update={"seeds": seeds}), *others)
-    text = notes_of(report.model_copy(update={"distributions": made}))
-    assert "2 searches, the lowest 10.0 %, the highest 5.0 percentage points above" in text
+    assert "nppr:joint (lowest of the set): gaussian noise was worse than the learned noise" in text
+    assert "(lowest of the set): " not in notes_of(report)
 
 
 def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
@@ -245,17 +238,6 @@ def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:
     assert "value     of AR and NPPR: observed under the noise found" in notes_of(report)
     assert "interval  of these: conditional on that noise" in notes_of(report)
     assert "conditional on" not in notes_of(made_report(only="noise")[0])
-
-
-def test_the_admissible_set_is_the_one_that_was_searched(report: Report) -> None:
-    """Without features the search lowers joint noise to noise that sees the label."""
-    rows = tuple(
-        row.model_copy(update={"dependency": Dependency.LABEL}) if row.dependency else row
-        for row in report.results
-    )
-    text = notes_of(report.model_copy(update={"results": rows}))
-    assert "nppr: the noise may depend on the true label; rho 0" in text
-    assert "depend on the input" not in text
 
 
 def row_value(report: Report, name: str) -> float:

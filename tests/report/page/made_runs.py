@@ -19,6 +19,7 @@ from nppr.report.model import (
     Grade,
     RareRecord,
     Result,
+    Rung,
     SettingsRecord,
     SourceRecord,
     SplitSizes,
@@ -160,6 +161,53 @@ def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int
     return rows
 
 
+RUNGS = {
+    Dependency.INDEPENDENT: 0.2,
+    Dependency.LABEL: 0.1,
+    Dependency.JOINT: 0.0,
+    Dependency.PER_INPUT: -0.1,
+}
+"""The rungs of a whole ladder, and how far they are above `joint`."""
+
+
+def with_ladder(report: Report) -> Report:
+    """The report with every rung at both floors, and what is known of their searches."""
+    learned = [row for row in report.results if row.dependency is Dependency.JOINT]
+    rows = [row for row in report.results if row not in learned]
+    rungs = []
+    for rung, above in RUNGS.items():
+        for floor in LEARNED:
+            name = name_of(floor, rung)
+            own = [row for row in learned if row.floor == floor]
+            moved = [
+                row.model_copy(
+                    update={
+                        "dependency": rung,
+                        "tally": name,
+                        **{
+                            end: min(1.0, max(0.0, (getattr(row, end) or 0.0) + above))
+                            for end in ("value", "low", "high")
+                        },
+                    }
+                )
+                for row in own
+            ]
+            rows += moved
+            own_input = rung is Dependency.PER_INPUT
+            rungs.append(
+                Rung(
+                    name=name, dependency=rung, floor=floor, value=moved[0].value or 0.0,
+                    calls=20 if own_input else 2560, half=0.5, full=0.4,
+                    restarts=(0.5, 0.6) if rung is Dependency.INDEPENDENT else (0.5,),
+                    fit=None if own_input else 0.3, select_inputs=100,
+                    strongest=None if floor else "gaussian",
+                    strongest_value=None if floor else 0.85,
+                    smaller_radius=0.55 if floor and not own_input else None,
+                )
+            )  # fmt: skip
+    return report.model_copy(update={"results": tuple(rows), "ladder": tuple(rungs)})
+
+
 def won_by(noise: str, report: Report) -> Report:
     """The report with a reference noise that was worse than the learned noise of the smallest floor."""
     own = {row.method: row for row in report.results if (row.source, row.metric) == (noise, "PR")}
@@ -235,7 +283,8 @@ def _report(
 
 def _made(floor: float) -> DistributionRecord:
     stage = StageRecord(
-        stage="joint", rung=Dependency.JOINT, selected="joint", dependency=Dependency.JOINT, components=7, floor=floor,
+        stage="joint", rung=Dependency.JOINT, selected="joint", dependency=Dependency.JOINT,
+        components=7, floor=floor,
         select_values={"joint": 0.2}, fit_calls=2560, forward_calls=128, loss=(3.0, 2.0, 1.0),
         running_pr=(0.9, 0.5, 0.3),
     )  # fmt: skip

@@ -79,7 +79,9 @@ def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
     assert "Learned noise is that of radius 8/255, scaled" in text
     assert "merged" not in text.split("Rare")[0].split("Inputs that are")[0]
     assert re.search(r"ARpgd≤ [\d.]+ \(", text)
-    assert re.search(r"NPPRnppr≤ [\d.]+ \([\d.]+ observed\)≤ [\d.]+ \([\d.]+ observed\)", text)
+    assert re.search(
+        r"NPPRnppr:joint≤ [\d.]+ \([\d.]+ observed\)≤ [\d.]+ \([\d.]+ observed\)", text
+    )
     assert not re.search(r"PRgaussian≤", text)
 
 
@@ -106,7 +108,7 @@ def test_classes_that_are_alike_have_no_worst_one(even: bool) -> None:
 
 @pytest.mark.parametrize(
     ("only", "colour"),
-    [("all", "nppr:joint"), ("noise", "pr"), ("attack", "ar"), ("bound", "bound")],
+    [("all", "nppr"), ("noise", "pr"), ("attack", "ar"), ("bound", "bound")],
 )
 def test_bars_have_the_colour_of_their_metric(only: str, colour: str) -> None:
     text = render(*made_report(only=only))
@@ -120,7 +122,7 @@ def test_inputs_that_no_draw_broke_are_not_the_worst() -> None:
     assert "did worst under nppr" in section("worst", report, per_input, evidence)
     whole = tuple(replace(each, rates=torch.ones(8)) for each in evidence.worst)
     text = section("worst", report, per_input, Evidence(whole))
-    assert "No draw under nppr failed" in text
+    assert "No draw under nppr:joint failed" in text
     assert "did worst under nppr" not in text
 
 
@@ -131,7 +133,9 @@ def test_classes_and_pictures_are_of_the_same_source() -> None:
     evidence = Evidence((*worst, replace(worst[0], source="gaussian")))
     assert "under gaussian" in section("classes", report, per_input)
     assert "did worst under gaussian" in section("worst", report, per_input, evidence)
-    assert "For nppr gaussian noise was worse than the family" in section("admissible", report)
+    assert "For nppr:joint gaussian noise was worse than the family" in section(
+        "admissible", report
+    )
 
 
 def test_one_input_is_no_plural() -> None:
@@ -147,7 +151,7 @@ def test_flags_are_listed_once_with_their_sources() -> None:
     )
     text = section("flags", report.model_copy(update={"flags": flags}))
     assert text.count("few-draws") == text.count("why") == 1
-    assert "Raised for nppr, pgd." in text
+    assert "Raised for nppr:joint, pgd." in text
 
 
 def test_classes_are_means_of_their_inputs() -> None:

@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 
 from nppr.records import write_whole
 from nppr.report.evidence import Draws, Evidence
+from nppr.report.findings import by_width
 from nppr.report.model import ReportRecord, Result
 from nppr.report.per_input import PerInput
 from nppr.search.search_record import DistributionRecord
@@ -145,9 +146,12 @@ class Subject:
 
     @property
     def draws(self) -> tuple[Draws, ...]:
-        """The draws of learned sources that can be shown."""
+        """The draws of learned sources that can be shown, those of the widest set first."""
         found = self.evidence.draws if self.evidence else ()
-        return tuple(each for each in found if each.many.numel())
+        rows = sorted(headlines(self.report.results).values(), key=by_width)
+        place = {row.name: at for at, row in enumerate(rows)}
+        known = [each for each in found if each.many.numel()]
+        return tuple(sorted(known, key=lambda each: place.get(each.source, len(place))))
 
     @property
     def learned(self) -> list[DistributionRecord]:
