@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nppr import console
+from nppr.noise import Dependency
 from nppr.report import Report
 from nppr.report.findings import guaranteed, interval_of, table_rows
 from nppr.report.model import PrecisionRecord, Width
@@ -125,6 +126,12 @@ def test_a_stress_is_a_loss(report: Report) -> None:
 def test_spectrum_and_bounds_as_json(report: Report) -> None:
     spectrum = json.loads(spectrum_table(report).to_json())
     assert [entry["floor"] for entry in spectrum] == [0.0, 0.5]
+    first = report.distributions[0]
+    stage = first.search.stages[0].model_copy(update={"rung": Dependency.LABEL})
+    search = first.search.model_copy(update={"stages": (stage,)})
+    label = first.model_copy(update={"search": search})
+    more = report.model_copy(update={"distributions": (label, *report.distributions)})
+    assert json.loads(spectrum_table(more).to_json()) == spectrum
     row = report.headline("nppr:joint", Metric.NPPR)
     assert row is not None
     assert list(spectrum[0]) == [
@@ -153,7 +160,13 @@ def test_the_console_shows_the_table_and_failures(
     monkeypatch.setattr(console.err, "_file", None)
     path = Path("runs", "x", "report.json")
     console.show_report(with_rows(report, failed("broken", Metric.PR, "why")), path)
+    console.note("nppr:label:floor=0.5")
+    with console.bars() as shown:
+        shown.add_task("nppr:label:floor=0.5", total=1, note="")
+        console.out.print(shown.get_renderable())
     captured = capsys.readouterr()
+    assert "nppr:label:floor=0.5" in captured.out  # no picture
+    assert "nppr:label:floor=0.5" in captured.err
     assert str(path) in captured.out
     assert "source 'broken' failed: why" in captured.err
 

@@ -207,7 +207,7 @@ def terminal_tables(report: ReportRecord) -> list[Table]:
 
 
 def spectrum_table(report: ReportRecord) -> Table:
-    """NPPR against the floor rho, smallest floor first; its JSON is that of `nppr spectrum`."""
+    """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
     level = f"{100 * report.settings.confidence:g} %"
     columns = (
         Column("floor", "rho", number=True),
@@ -219,9 +219,10 @@ def spectrum_table(report: ReportRecord) -> Table:
     )
     numbers = Numbers(report)
     rows = []
+    widest = max((made.dependency.depth for made in report.distributions), default=0)
     for made in sorted(report.distributions, key=lambda made: made.family.floor):
         row = report.headline(made.name, Metric.NPPR)
-        if row is not None and made.fit_seed is None:
+        if row is not None and made.fit_seed is None and made.dependency.depth == widest:
             std, most = made.diagnostics.realised_std, interval_of(report, row).high
             rows.append(
                 (

@@ -54,19 +54,19 @@ def ladder(subject: Subject) -> Drawn | None:
     said = []
     for number, floor in enumerate(floors):
         rows = {at: step.results[floor] for at, step in enumerate(steps) if floor in step.results}
-        known = {at: row for at, row in rows.items() if row.value is not None}
-        rungs = {at: row for at, row in known.items() if row.metric is Metric.NPPR}
+        known = {at: (row, row.value) for at, row in rows.items() if row.value is not None}
+        rungs = {at: value for at, (row, value) in known.items() if row.metric is Metric.NPPR}
         aside = STEP_APART * (number - (len(floors) - 1) / 2)
         hue = HUES[Metric.NPPR][number % len(HUES[Metric.NPPR])]
-        axes.plot([at + aside for at in rungs], [row.value for row in rungs.values()], color=hue,
+        axes.plot([at + aside for at in rungs], list(rungs.values()), color=hue,
                   marker=MARKERS[number % len(MARKERS)], label=f"rho {floor:g}")  # fmt: skip
-        for at, row in known.items():
+        for at, (row, value) in known.items():
             end = at not in rungs
             place, colour = (at, subject.look(row.name).colour) if end else (at + aside, hue)
             used = interval_of(report, row)
             axes.plot([place, place], ends_of(used), color=colour, linewidth=3, alpha=0.5)
             if end:
-                axes.plot(place, row.value, color=colour, marker="D")
+                axes.plot(place, value, color=colour, marker="D")
             rho = "" if end else f" at rho {floor:g}"
             said.append(f"{steps[at].name}{rho}: {interval(row, used)}")
     axes.set_xticks(range(len(steps)), [step.name.replace(", ", "\n") for step in steps])

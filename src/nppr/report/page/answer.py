@@ -44,7 +44,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         report=report,
         kind=metric.value if metric else "",
         row=row,
-        table=ladder_table(report).to_html("The ladder", "ladder-table") if row else "",
+        table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
         rung=next((each for each in report.ladder if row and each.name == row.noise), None),
         fixed=row is not None and is_fixed(report, row),
         lower=came_lower(report, row) if row and metric is Metric.NPPR else [],
