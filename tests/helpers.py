@@ -106,6 +106,7 @@ def learned_noise(
     family = distribution.family
     stage = StageRecord(
         stage="joint",
+        rung=family.dependency,
         selected="joint, best per class",
         dependency=family.dependency,
         components=family.components,

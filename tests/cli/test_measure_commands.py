@@ -184,7 +184,7 @@ def test_learned_noise_is_evaluated_here_and_at_another_radius(
     )
     near, far = values_of("a"), values_of("b")
     floors = {"nppr", "nppr:floor=0.5"}
-    assert {"clean"} | floors | {f"{name} or noise" for name in floors} == set(near)
+    assert {"clean"} | floors | {f"{name} (lowest of the set)" for name in floors} == set(near)
     assert set(far) == {"clean", "uniform", "nppr"}, "nothing was compared on select at this radius"
     assert near["nppr"] is not None
     assert far["nppr"] is not None

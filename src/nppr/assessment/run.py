@@ -39,7 +39,7 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
-from nppr.sources.per_input import PerInput
+from nppr.sources.own_noise import PerInput
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
 
@@ -346,11 +346,13 @@ def _at_other_radii(
 
 
 def _describe_learned(learned: LearnedNoise, run: _Measurements) -> DistributionRecord:
-    """The record of learned noise, with the values of all searches of its floor if there are more."""
+    """The record of learned noise, with the values of all searches of its rung if there are more."""
     values = {
         each.source.name: float(run.tallies[each.source.name].headline_rates.mean())
         for each in run.learned
-        if each.source.floor == learned.source.floor and each.source.name in run.tallies
+        if (each.source.dependency, each.source.floor)
+        == (learned.source.dependency, learned.source.floor)
+        and each.source.name in run.tallies
     }
     seeds = None
     if len(values) > 1:

@@ -144,7 +144,7 @@ class Diagnostics(Record):
 
 
 class SeedSpread(Record):
-    """The values of all searches of one floor, by row name."""
+    """The values of all searches of one rung and floor, by row name."""
 
     values: dict[str, float]
     minimum: float
@@ -166,6 +166,12 @@ class DistributionRecord(Record):
     search: SearchRecord
     diagnostics: Diagnostics
     seeds: SeedSpread | None = None
+
+    @property
+    def dependency(self) -> Dependency:
+        """The rung it was searched on; noise of a rung above may have been kept there."""
+        stages = self.search.stages
+        return stages[-1].rung if stages else self.search.settings.family.dependency
 
     @property
     def winner(self) -> str | None:
