@@ -26,7 +26,7 @@ from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.search import default_settings
 from nppr.search.search import FinishedStage, Search
-from nppr.search.search_settings import Stage
+from nppr.search.search_settings import WALKS, Stage
 from nppr.sources import Clean
 from nppr.sources.learned import Learned
 from nppr.statistics import holm
@@ -46,7 +46,7 @@ def fit_all(search: Search, calls: int, family: Family) -> dict[Node, FinishedSt
     """Fit every family, the smaller ones first."""
     done: dict[Node, FinishedStage] = {}
     base = search.settings.recipe
-    for node in product(COMPONENTS, Dependency):
+    for node in product(COMPONENTS, WALKS):
         nearest = [
             other
             for other in done
@@ -73,9 +73,9 @@ def fit_all(search: Search, calls: int, family: Family) -> dict[Node, FinishedSt
 
 def report(rates: dict[Node, FloatArray]) -> None:
     """The table, and the pairs in the wrong order."""
-    print("NPPR on evaluate, %   " + "  ".join(f"{each.value:>11s}" for each in Dependency))
+    print("NPPR on evaluate, %   " + "  ".join(f"{each.value:>11s}" for each in WALKS))
     for components in COMPONENTS:
-        row = (100 * float(rates[components, each].mean()) for each in Dependency)
+        row = (100 * float(rates[components, each].mean()) for each in WALKS)
         print(
             f"  K = {components:<2d}              " + "  ".join(f"{value:11.1f}" for value in row)
         )

@@ -22,10 +22,13 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
-from nppr.search.search_settings import default_settings
+from nppr.search.search_settings import WALKS, default_settings
 from nppr.sources import Source
 from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, FrozenModel
+
+FAMILIES = tuple(WALKS)
+"""The dependencies of families of mixtures: all but per-input."""
 
 
 class Linear(nn.Module):

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers import FAMILIES
 from nppr.budget import Budget, perturbed
 from nppr.classifiers import Classifier, Prepared, frozen, load_classifier, prepare
 from nppr.data import load_data
@@ -24,10 +25,12 @@ from nppr.random_draws import DrawBlock
 from nppr.sources import JPEG, SOURCES, Brightness, Clean, Source, parse_sources
 from nppr.sources.custom import CustomAttack, CustomNoise
 from nppr.sources.learned import Learned
+from nppr.sources.per_input_noise import PerInput
 from nppr.tally import FrozenModel
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.8)]
 WITH_BUDGET = [name for name, kind in SOURCES.items() if kind.has_budget]
+QUICK = [name.replace("universal", "universal:calls=320") for name in WITH_BUDGET]
 CORRUPTIONS = [name for name, kind in SOURCES.items() if not kind.has_budget]
 VARIANTS = [
     "gaussian:scale=3",
@@ -41,12 +44,13 @@ VARIANTS = [
 
 
 def all_sources() -> list[Source]:
-    named = [source for b in BUDGETS for source in parse_sources(",".join(WITH_BUDGET), b)]
+    named = [source for b in BUDGETS for source in parse_sources(",".join(QUICK), b)]
     more = parse_sources(",".join(CORRUPTIONS + VARIANTS), BUDGETS[0])
     custom = [CustomAttack(BUDGETS[0], jump), CustomNoise(BUDGETS[1], shake)]
-    noises = [learned(each, BUDGETS[0]) for each in Dependency]
+    noises = [learned(each, BUDGETS[0]) for each in FAMILIES]
     noises.append(learned(Dependency.JOINT, BUDGETS[1]))
-    return [*named, *more, *custom, *noises]
+    own = [PerInput(noise, calls=6) for noise in noises[-2:]]
+    return [*named, *more, *custom, *noises, *own]
 
 
 def jump(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -149,7 +153,7 @@ def test_budget_range_and_shape(source: Source) -> None:
     assert float(delta.abs().max()) > 0
 
 
-@pytest.mark.parametrize("spec", WITH_BUDGET)
+@pytest.mark.parametrize("spec", QUICK)
 @pytest.mark.parametrize("budget", [Budget.linf(1e-4), Budget.l2(1e-3)], ids=str)
 def test_rounding_is_no_breach_of_a_tiny_budget(spec: str, budget: Budget) -> None:
     (source,) = parse_sources(spec, budget)

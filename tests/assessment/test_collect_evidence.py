@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers import Broken, learned_noise
+from helpers import FAMILIES, Broken, learned_noise
 from nppr.assessment.collect_evidence import _describe_components, collect
 from nppr.assessment.session import Session
 from nppr.budget import Budget
@@ -215,7 +215,7 @@ def test_a_draw_that_fails_is_shown_where_one_is_found(case: Case, evidence: Evi
     assert doubtful > 5
 
 
-@pytest.mark.parametrize("dependency", list(Dependency))
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_draws_are_those_of_the_measurement(case: Case, dependency: Dependency) -> None:
     learned = case.learned(dependency, 0.25)
     [draws] = case.collected([], [learned]).draws

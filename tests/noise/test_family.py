@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from helpers import FAMILIES
 from nppr.errors import SpecError
 from nppr.noise.family import KEYS_KERNEL, TORCH_KERNEL, UPSAMPLERS, Dependency, Family
 
 INSIDE = {
-    "independent": {"independent", "label", "input", "joint"},
-    "label": {"label", "joint"},
-    "input": {"input", "joint"},
-    "joint": {"joint"},
+    "independent": {"independent", "label", "input", "joint", "per-input"},
+    "label": {"label", "joint", "per-input"},
+    "input": {"input", "joint", "per-input"},
+    "joint": {"joint", "per-input"},
+    "per-input": {"per-input"},
 }
 
 
@@ -30,13 +32,13 @@ def test_contains_is_the_order_of_the_table(large: Dependency, small: Dependency
 
 
 def test_what_each_dependency_sees() -> None:
-    assert {d.value for d in Dependency if d.sees_label} == {"label", "joint"}
-    assert {d.value for d in Dependency if d.sees_input} == {"input", "joint"}
+    assert {d.value for d in Dependency if d.sees_label} == {"label", "joint", "per-input"}
+    assert {d.value for d in Dependency if d.sees_input} == {"input", "joint", "per-input"}
 
 
 def test_words_name_what_is_seen() -> None:
-    assert len({d.words for d in Dependency}) == 4
-    for d in Dependency:
+    assert len({d.words for d in Dependency}) == 5
+    for d in FAMILIES:
         assert ("label" in d.words) == d.sees_label
         assert ("input" in d.words) == d.sees_input
 
@@ -45,7 +47,7 @@ ADAPTER = TypeAdapter(Family)
 sizes = st.integers(1, 1000)
 families = st.builds(
     Family,
-    dependency=st.sampled_from(Dependency),
+    dependency=st.sampled_from(FAMILIES),
     components=sizes,
     covariance=st.sampled_from(["diag", "full", "lowrank:1", "lowrank:8"]),
     upsampler=st.sampled_from(UPSAMPLERS),

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import FAMILIES
 from nppr.budget import Budget
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
@@ -14,7 +15,7 @@ from nppr.random_draws import DrawBlock
 
 SHAPE, CLASSES, FEATURES, K = (1, 5, 6), 4, 6, 3
 LABELS = torch.tensor([0, 3, 1, 2, 2])
-NESTED = [(a, b) for a in Dependency for b in Dependency if b.contains(a)]
+NESTED = [(a, b) for a in FAMILIES for b in FAMILIES if b.contains(a)]
 
 
 def family(dependency: Dependency, **changes: object) -> Family:
@@ -184,7 +185,7 @@ def test_growth_leaves_the_parent_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("small", "large"), [(a, b) for a in Dependency for b in Dependency if not b.contains(a)]
+    ("small", "large"), [(a, b) for a in FAMILIES for b in FAMILIES if not b.contains(a)]
 )
 def test_a_child_must_see_what_its_parent_sees(small: Dependency, large: Dependency) -> None:
     with pytest.raises(SpecError, match="`family` must contain the family of its parent"):

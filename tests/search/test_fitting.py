@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers import Linear
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
-from nppr.data import load_data
+from nppr.data import Split, TensorImages, load_data
 from nppr.errors import FitError, RunFolderError
 from nppr.measurement import probe
 from nppr.noise.covariance import make_covariance
@@ -25,6 +26,7 @@ from nppr.search.fitting import (
     FitProgress,
     FitState,
     Fitting,
+    SignMomentum,
     StateFile,
     _draws,
     _gradients,
@@ -33,6 +35,7 @@ from nppr.search.fitting import (
     cross_entropy,
     fit,
     margin,
+    optimisers_of,
     regulariser,
 )
 from nppr.search.search_settings import Recipe
@@ -116,7 +119,10 @@ def test_a_batch_is_cut_into_pieces_that_two_or_four_ranks_can_share(
     torch.testing.assert_close(gradient, whole)
 
 
-def test_the_gradient_is_that_of_the_mean_loss(fitting: Fitting) -> None:
+def test_the_gradient_is_that_of_the_mean_loss_where_nothing_is_clipped(fitting: Fitting) -> None:
+    assert fitting.inputs.images is not None
+    grey = replace(fitting.inputs, images=0.25 + 0.5 * fitting.inputs.images)
+    fitting = replace(fitting, inputs=grey)
     made = fresh(fitting).distribution
     losses = []
     with fitting.classifier.frozen() as models:
@@ -275,7 +281,8 @@ def test_scales_move_by_a_tenth_and_layers_that_see_have_a_rate_of_their_own(
     state = fresh(fitting)
     rates = {
         id(parameter): group["full"]
-        for group in state.optimiser.param_groups
+        for optimiser in state.optimisers
+        for group in optimiser.param_groups
         for parameter in group["params"]
     }
     made = state.distribution
@@ -283,6 +290,68 @@ def test_scales_move_by_a_tenth_and_layers_that_see_have_a_rate_of_their_own(
     assert rates[id(made.raw_scale)] == pytest.approx(0.1 * RECIPE.rate)
     assert rates[id(made.mixture.label_weights.weight)] == RECIPE.head_rate
     assert len(rates) == len(list(made.parameters()))
+
+
+def test_signs_of_the_momentum_are_stepped_along() -> None:
+    at = nn.Parameter(torch.zeros(3))
+    optimiser = SignMomentum([at], lr=0.25, momentum=0.5)
+    path = []
+    for slopes in ([1.0, -2.0, 0.0], [-0.5, 0.9, 1e-30], [-1.0, 0.2, 0.0]):
+        at.grad = torch.tensor(slopes)
+        optimiser.step()
+        path.append(at.detach().tolist())
+    # m = (1, -2, 0), then (0, -0.1, 1e-30), then (-1, 0.15, 5e-31)
+    assert path == [[-0.25, 0.25, 0.0], [-0.25, 0.5, -0.25], [0.0, 0.25, -0.5]]
+    assert optimiser.state[at]["m"].tolist() == pytest.approx([-1.0, 0.15, 5e-31])
+
+
+def test_a_momentum_signs_the_free_means_only() -> None:
+    made = Distribution(Family(Dependency.JOINT, hidden_dim=8), (1, 4, 4), 3, 5)
+    signs, adam = optimisers_of(made, Recipe(momentum=0.9))
+    assert isinstance(signs, SignMomentum)
+    assert [id(each) for each in signs.param_groups[0]["params"]] == [id(made.mixture.means)]
+    others = [id(each) for group in adam.param_groups for each in group["params"]]
+    assert sorted(others) == sorted(
+        id(each) for each in made.parameters() if each is not made.mixture.means
+    )
+    (alone,) = optimisers_of(made, Recipe(momentum=None))
+    assert isinstance(alone, torch.optim.Adam)
+    assert sum(len(group["params"]) for group in alone.param_groups) == len(others) + 1
+
+
+def test_steps_are_those_of_the_falling_rate(fitting: Fitting) -> None:
+    state = fresh(fitting)
+    before = state.distribution.mixture.means.detach().clone()
+    fit(replace(fitting, steps=1), state)
+    moved = (state.distribution.mixture.means.detach() - before).abs()
+    assert float(moved.max()) == pytest.approx(RECIPE.rate * RECIPE.rate_at(0, 1), rel=1e-5)
+    assert float((moved > 0.99 * RECIPE.rate * RECIPE.rate_at(0, 1)).float().mean()) > 0.9
+
+
+@pytest.mark.parametrize(("pixel", "mean"), [(1.0, 0.7), (0.0, -0.7), (0.5, 0.7)])
+def test_gradients_pass_where_the_image_is_clipped(pixel: float, mean: float) -> None:
+    # One pattern r tanh(mean) on all pixels of equal inputs of class 0, with margin w . x + b.
+    w, radius = torch.tensor([1.0, -0.5, 2.0, 0.25]).view(1, 2, 2), 0.1
+    images = torch.full((6, 1, 2, 2), pixel)
+    split = Split(Fit, TensorImages(images), np.arange(6), np.zeros(6, np.int64))
+    classifier = prepare(Classifier(Linear(w, 0.5)), images, classes=2, micro_batch=4)
+    inputs = CleanInputs(split, torch.zeros(6, 0), images, 6)
+    recipe = Recipe(inputs=6, draws=2, kappa=0.25)
+    family = Family(Dependency.INDEPENDENT, min_std=1e-7, scaled=False)
+    made = Distribution(family, (1, 2, 2), 2)
+    with torch.no_grad():
+        made.mixture.means.fill_(mean)
+        made.mixture.raw.fill_(-30)
+    fitting = Fitting("independent", classifier, inputs, Budget.linf(radius), recipe, 1, seed=0)
+    with classifier.frozen() as models:
+        loss, _ = _gradients(fitting, made, models.fast, 0)
+    clipped = min(1.0, max(0.0, pixel + radius * math.tanh(mean)))
+    margin = clipped * float(w.sum()) + 0.5 + 0.25
+    assert loss == pytest.approx(math.log1p(math.exp(margin)), rel=1e-5)
+    slope = radius * (1 - math.tanh(mean) ** 2) / (1 + math.exp(-margin))
+    assert made.mixture.means.grad is not None
+    expected = (slope * w).flatten().tolist()
+    assert made.mixture.means.grad[0].tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_where_memory_runs_out_the_micro_batch_is_halved(
@@ -323,16 +392,12 @@ def test_a_continued_fit_is_the_uninterrupted_one_to_the_bit(
     state = fresh(fitting)
     file.restore(state)
     assert state.number == at
-    assert (state.snapshot is not None) == (at >= STEPS // 2)
     assert equal(fit(fitting, state), whole)
-    assert state.snapshot is not None
-    assert whole.snapshot is not None
-    expected = whole.snapshot.state_dict()
-    assert all(torch.equal(value, expected[n]) for n, value in state.snapshot.state_dict().items())
-    memory, other = (each.optimiser.state_dict()["state"] for each in (state, whole))
-    assert memory.keys() == other.keys()
-    for number, values in memory.items():
-        assert all(torch.equal(value, other[number][name]) for name, value in values.items())
+    for first, second in zip(state.optimisers, whole.optimisers, strict=True):
+        memory, other = (each.state_dict()["state"] for each in (first, second))
+        assert memory.keys() == other.keys() != set()
+        for number, values in memory.items():
+            assert all(torch.equal(value, other[number][name]) for name, value in values.items())
 
 
 def test_a_state_is_kept_on_a_timer_or_at_once(fitting: Fitting, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import nppr
-from helpers import learned_noise
+from helpers import FAMILIES, learned_noise
 from nppr.budget import Budget
 from nppr.classifiers import Prepared, load_classifier, prepare
 from nppr.data import Data, load_data
@@ -85,7 +85,7 @@ def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     write_record(path, tensors, content)
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 @pytest.mark.parametrize("covariance", ["diag", "lowrank:2", "full"])
 @pytest.mark.parametrize("upsampler", UPSAMPLERS)
 def test_what_is_read_is_what_was_written(
@@ -132,7 +132,8 @@ def test_the_rule_and_the_chosen_components_come_back(tmp_path: Path, rule: Rule
 
 
 @pytest.mark.parametrize(
-    ("floor", "name"), [(0.0, "nppr"), (0.5, "nppr:floor=0.5"), (1.0, "nppr:floor=1")]
+    ("floor", "name"),
+    [(0.0, "nppr:joint"), (0.5, "nppr:joint:floor=0.5"), (1.0, "nppr:joint:floor=1")],
 )
 @pytest.mark.parametrize("ending", ["", ".safetensors"])
 def test_the_file_is_found_with_and_without_its_ending(
@@ -299,7 +300,7 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     assert not sprung.exists()
 
 
-SMALL = default_settings(Family(components=2), calls=2048, inputs=64, seeds=2)
+SMALL = default_settings(Family(Dependency.LABEL), calls=512, inputs=32, seeds=2)
 
 
 @pytest.fixture(scope="module")
@@ -328,13 +329,17 @@ def correct(source: Learned, data: Data, classifier: Prepared) -> IntArray:
     return measure(source, classifier, data.evaluate, draws=8).correct
 
 
-def test_the_lowest_of_a_floor_bears_the_plain_name(fitted: list[LearnedNoise]) -> None:
+def test_the_lowest_of_a_rung_and_floor_bears_the_plain_name(fitted: list[LearnedNoise]) -> None:
     names = [each.source.name for each in fitted]
-    assert names[::2] == ["nppr", "nppr:floor=0.5"]
-    for plain, other in (names[:2], names[2:]):
-        assert other in (f"{plain}:fit-seed=0", f"{plain}:fit-seed=1")
-    values = [each.record.search.select_value for each in fitted]
-    assert values == [*sorted(values[:2]), *sorted(values[2:])]  # type: ignore[type-var]
+    plain = ["nppr:independent", "nppr:label"]
+    assert names[::2] == [*plain, *(f"{each}:floor=0.5" for each in plain)]
+    assert [each.record.name for each in fitted] == names
+    for first, other in zip(fitted[::2], fitted[1::2], strict=True):
+        assert other.source.name in {f"{first.source.name}:fit-seed={seed}" for seed in (0, 1)}
+        low, high = (each.record.search.select_value for each in (first, other))
+        assert low is not None
+        assert high is not None
+        assert low <= high
 
 
 def test_what_is_loaded_is_what_was_saved(
@@ -354,23 +359,25 @@ def test_what_is_loaded_is_what_was_saved(
 
 def test_a_run_folder_its_distributions_and_each_file_can_be_loaded(folder: Path) -> None:
     inner = folder / "distributions"
-    assert len(load_learned(folder)) == len(load_learned(inner)) == 4
-    for name in ("nppr", "nppr.safetensors", "nppr_floor=0.5", "nppr_floor=0.5.safetensors"):
-        (one,) = load_learned(inner / name)
-        assert one.source.name == ("nppr:floor=0.5" if "0.5" in name else "nppr")
+    assert len(load_learned(folder)) == len(load_learned(inner)) == 8
+    for name in ("nppr:independent", "nppr:label", "nppr:label:floor=0.5"):
+        for ending in ("", ".safetensors"):
+            (one,) = load_learned(inner / (name.replace(":", "_") + ending))
+            assert one.source.name == one.record.name == name
 
 
 def test_a_renamed_file_is_loaded_with_the_others(folder: Path, tmp_path: Path) -> None:
     (own := tmp_path / "own").mkdir()
-    for name, to in (("nppr", "nppr"), ("nppr_floor=0.5", "mine")):
+    for name, to in (("nppr_label", "nppr_label"), ("nppr_label_floor=0.5", "mine")):
         content = (folder / "distributions" / f"{name}.safetensors").read_bytes()
         (own / f"{to}.safetensors").write_bytes(content)
-    assert {each.source.name for each in load_learned(own)} == {"nppr", "nppr:floor=0.5"}
+    names = {each.source.name for each in load_learned(own)}
+    assert names == {"nppr:label", "nppr:label:floor=0.5"}
 
 
 def test_another_radius_scales_the_noise(folder: Path, data: Data, classifier: Prepared) -> None:
-    (near,) = load_learned(folder / "distributions" / "nppr")
-    (far,) = load_learned(folder / "distributions" / "nppr", Budget.linf(0.3))
+    (near,) = load_learned(folder / "distributions" / "nppr_label")
+    (far,) = load_learned(folder / "distributions" / "nppr_label", Budget.linf(0.3))
     x, y = data.evaluate.batch(np.arange(4))
     first, second = (
         each.source.sample(x, y, 3, model=classifier.reference) for each in (near, far)
@@ -420,7 +427,7 @@ def test_it_was_compared_on_its_own_classifier_in_its_own_budget_only() -> None:
 
 
 def test_another_fit_does_not_resume_a_run(tmp_path: Path) -> None:
-    search = default_settings(Family(components=2), floors=(0.0,), calls=1024, inputs=64)
+    search = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=64, inputs=32)
     first, second = (
         nppr.learn(search=search, fit_inputs=100, select_inputs=50, seed=seed) for seed in (0, 1)
     )

@@ -1,18 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
+from helpers import half_classifier, two_class_data
 from nppr import learn
 from nppr.budget import Budget
-from nppr.classifiers import Prepared, load_classifier, prepare
-from nppr.data import Data, Split, TensorImages, load_data
-from nppr.errors import NoFitDataError, RunFolderError
+from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
+from nppr.data import Data, Split, TensorImages, from_arrays, load_data
+from nppr.errors import DataError, NoFitDataError, RunFolderError
 from nppr.measurement import probe
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule
@@ -21,7 +28,9 @@ from nppr.random_draws import DrawBlock
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import (
-    FORWARD_SHARE,
+    FEWEST_SELECT,
+    SELECT_DRAWS,
+    SELECT_INPUTS,
     FinishedStage,
     Search,
     load_finished,
@@ -36,15 +45,16 @@ from nppr.search.search_settings import (
     paper_settings,
     walk,
 )
-from nppr.search.selection import Candidate, CleanInputs
+from nppr.search.selection import Candidate, CleanInputs, Judge
 from nppr.sources import Uniform
-from nppr.tally import Fit
+from nppr.tally import Fit, FloatArray, IntArray, Select, SplitKind
 
 pytestmark = pytest.mark.slow
 
 BUDGET, CPU = Budget.linf(0.1), torch.device("cpu")
 SHAPE, CLASSES, FEATURES = (1, 4, 4), 3, 5
-SMALL = default_settings(Family(Dependency.JOINT, components=2), calls=2048, inputs=64)
+SMALL = default_settings(Family(Dependency.JOINT), calls=768, inputs=32)
+WALKED = ["independent", "label", "joint"]
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +70,16 @@ def classifier(data: Data) -> Prepared:
 
 @pytest.fixture(scope="module")
 def small(data: Data) -> Data:
-    return data.limit(fit_inputs=150, select_inputs=60)
+    return data.limit(fit_inputs=150, select_inputs=30)
 
 
 def searched(settings: SearchSettings, classifier: Prepared, data: Data) -> list[LearnedNoise]:
     return Search(settings, classifier, data, BUDGET, references=(Uniform(BUDGET),)).run()
+
+
+@pytest.fixture(scope="module")
+def ladder(classifier: Prepared, small: Data) -> list[LearnedNoise]:
+    return searched(SMALL, classifier, small)
 
 
 def test_the_three_splits_share_no_input(classifier: Prepared, data: Data) -> None:
@@ -78,25 +93,183 @@ def test_the_three_splits_share_no_input(classifier: Prepared, data: Data) -> No
 def test_the_evaluate_split_is_not_looked_at(classifier: Prepared, small: Data) -> None:
     labels = np.zeros_like(small.evaluate.labels)
     other = replace(small, evaluate=replace(small.evaluate, labels=labels))
-    first, second = (searched(SMALL, classifier, each) for each in (small, other))
+    own = replace(SMALL, floors=(0.0,))
+    first, second = (searched(own, classifier, each) for each in (small, other))
     assert [each.record for each in first] == [each.record for each in second]
 
 
-def test_forward_only_calls_stay_within_their_share(classifier: Prepared, data: Data) -> None:
-    settings = default_settings(Family(components=7), calls=12_000, inputs=128, floors=(0.0,))
-    search = Search(settings, classifier, data, BUDGET, references=(Uniform(BUDGET),))
-    (learned,) = search.run()
-    found = learned.record.search
-    assert found.fit_calls == search.fit_calls <= 12_000
-    assert found.forward_calls == search.clean_calls + search.forward_calls
-    assert found.forward_calls <= FORWARD_SHARE * found.fit_calls
+def test_every_rung_of_every_floor_is_a_result(ladder: list[LearnedNoise], small: Data) -> None:
+    names = ["nppr:independent", "nppr:label", "nppr:joint"]
+    assert [each.source.name for each in ladder] == [
+        *names, *(f"{name}:floor=0.5" for name in names)
+    ]  # fmt: skip
+    by_name = {each.source.name: each.record.search for each in ladder}
+    assert [stage.rung.value for stage in by_name["nppr:joint"].stages] == WALKED
+    assert by_name["nppr:joint"].stages[:2] == by_name["nppr:label"].stages
+    stages = walk(SMALL, 10, (1, 8, 8))
+    for each, stage in zip(ladder, stages, strict=True):
+        last = each.record.search.stages[-1]
+        assert (last.stage, last.fit_calls) == (stage.name, stage.calls)
+        assert each.record.search.fit_calls == sum(
+            known.fit_calls for known in each.record.search.stages
+        )
+        assert last.select_inputs == len(small.select)  # all of them are clean-correct
+        assert last.all_calls is not None
+        assert last.all_calls >= last.select_values[last.selected] - 1e-9
+        assert len(last.restarts) == stage.restarts
+        assert last.restarts == tuple(sorted(last.restarts))
+
+
+class Counted(nn.Module):
+    """Counts the images whose gradient is wanted, and those that are only classified."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.gradients, self.others = model, 0, 0
+
+    def __deepcopy__(self, memory: object) -> Counted:
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.gradients += len(x) if x.requires_grad else 0
+        self.others += 0 if x.requires_grad else len(x)
+        logits: Tensor = self.model(x)
+        return logits
+
+
+@cache
+def halves() -> Data:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(60, 1, 4, 4, generator=generator)
+    labels = (images[..., :2].sum((1, 2, 3)) < images[..., 2:].sum((1, 2, 3))).long()
+    return from_arrays(images, labels, shares=(0.5, 0.4))
+
+
+@cache
+def counted() -> tuple[Counted, Prepared]:
+    model = Counted(half_classifier())
+    known = Classifier(model)
+    ready = prepare(known, probe(halves().evaluate), classes=2, micro_batch=16)
+    return model, replace(ready, fast=known)
+
+
+@settings(deadline=None, max_examples=12)
+@given(steps=st.integers(1, 40), restarts=st.integers(1, 5))
+def test_halves_and_restarts_take_exactly_the_calls_of_their_stage(
+    steps: int, restarts: int
+) -> None:
+    model, classifier = counted()
+    own = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=4, draws=2)
+    stage = replace(walk(own)[0], steps=steps, restarts=restarts)
+    search = Search(own, classifier, halves(), Budget.linf(0.1))
+    search.find_inputs()
+    gradients, others = model.gradients, model.others
+    record = search.complete(stage, []).record
+    assert model.gradients - gradients == stage.calls == record.fit_calls == 8 * steps
+    assert model.others - others == record.forward_calls
+    tried = restarts if steps // (2 * restarts) else 0
+    assert len(record.restarts) == tried
+    kept = steps - (tried - 1) * stage.first_steps if tried else steps
+    assert len(record.loss) == len(record.running_pr) == kept
+
+
+def test_the_best_restart_takes_the_other_half() -> None:
+    _, classifier = counted()
+    own = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=4)
+    reported: list[FitProgress] = []
+    search = Search(own, classifier, halves(), Budget.linf(0.1), progress=reported.append)
+    record = search.complete(replace(walk(own)[0], steps=24, restarts=3), []).record
+    assert [(each.step, each.steps) for each in reported] == [
+        *[(step, 4) for _ in range(3) for step in range(1, 5)],
+        *[(step, 12) for step in range(1, 13)],
+    ]
+    losses = [each.loss for each in reported]
+    firsts = [tuple(losses[4 * number : 4 * number + 4]) for number in range(3)]
+    assert len(set(firsts)) == 3, "every restart has a start of its own"
+    assert record.loss[:4] in firsts
+    assert record.loss[4:] == tuple(losses[12:])
+    assert record.select_values["independent, half of the calls"] == record.restarts[0]
+
+
+class Busy:
+    """Images of one class each, made when they are asked for; counts which ones were."""
+
+    def __init__(self) -> None:
+        self.read: set[int] = set()
+
+    def __len__(self) -> int:
+        return 10**6
+
+    def digest(self, position: int) -> bytes:
+        return position.to_bytes(16, "little")
+
+    def load(self, indices: IntArray) -> Tensor:
+        self.read.update(indices.tolist())
+        images = torch.full((len(indices), 1, 4, 4), 0.2)
+        for row, index in enumerate(indices.tolist()):
+            half = images[row, :, :, :2] if index % 2 == 0 else images[row, :, :, 2:]
+            half.add_(0.1 + 0.6 * ((index * 37) % 101) / 101)
+        return images
+
+
+def large_split(kind: type[SplitKind], busy: Busy, inputs: int, wrong: float) -> Split[Any]:
+    """So many inputs, of which a fraction is misclassified."""
+    indices = np.arange(inputs) + (inputs if kind is Select else 0)
+    labels = indices % 2
+    flipped = np.random.default_rng(0).random(inputs) < wrong
+    return Split(kind, busy, indices, np.where(flipped, 1 - labels, labels))
+
+
+@pytest.mark.parametrize("wrong", [0.0, 0.5, 0.9])
+def test_a_large_split_neither_starves_the_selection_nor_is_predicted_in_vain(wrong: float) -> None:
+    inputs = 20_000
+    fit, select = Busy(), Busy()
+    data = replace(
+        two_class_data(20),
+        fit=large_split(Fit, fit, inputs, 0.0),
+        select=large_split(Select, select, inputs, wrong),
+    )
+    _, classifier = counted()
+    own = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=512, inputs=32)
+    search = Search(own, classifier, data, Budget.linf(0.1))
+    found = search.run()
+    judge = search._judge()
+    assert len(judge.inputs) >= FEWEST_SELECT == 300
+    assert len(judge.inputs) * judge.draws >= min(SELECT_DRAWS, 16 * len(judge.inputs))
+    for each in found:
+        assert each.record.search.stages[-1].select_inputs == len(judge.inputs)
+    assert len(fit.read) == int(0.14 * own.calls)
+    assert len(select.read) == (SELECT_INPUTS if wrong < 0.75 else inputs)
+    assert search.clean_calls == len(fit.read) + len(select.read) + (
+        SELECT_INPUTS if len(select.read) == inputs else 0
+    )
+
+
+def test_a_select_split_of_one_class_is_enough(classifier: Prepared, small: Data) -> None:
+    one = small.select.labels == 3
+    select = replace(
+        small.select, indices=small.select.indices[one], labels=small.select.labels[one]
+    )
+    own = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=256, inputs=32)
+    for each in searched(own, classifier, replace(small, select=select)):
+        assert each.record.search.stages[-1].select_inputs == int(one.sum()) > 0
+        assert each.record.search.select_value is not None
+
+
+def test_a_select_split_without_a_clean_correct_input_is_one_clear_line(
+    classifier: Prepared, small: Data
+) -> None:
+    select = replace(small.select, labels=(small.select.labels + 1) % 10)
+    with pytest.raises(DataError, match="select split must hold at least one clean-correct") as no:
+        searched(SMALL, classifier, replace(small, select=select))
+    assert "\n" not in str(no.value)
 
 
 def test_inputs_that_are_known_cost_no_calls(classifier: Prepared, small: Data) -> None:
-    settings = replace(SMALL, floors=(0.0,))
-    first = Search(settings, classifier, small, BUDGET)
-    second = Search(settings, classifier, small, BUDGET, inputs=first.find_inputs())
-    stage = walk(settings)[0]
+    own = replace(SMALL, floors=(0.0,))
+    first = Search(own, classifier, small, BUDGET)
+    second = Search(own, classifier, small, BUDGET, inputs=first.find_inputs())
+    stage = walk(own)[0]
     finished = [search.complete(stage, []) for search in (first, second)]
     assert first.clean_calls > second.clean_calls == 0
     assert finished[0].record.loss == finished[1].record.loss
@@ -105,16 +278,17 @@ def test_inputs_that_are_known_cost_no_calls(classifier: Prepared, small: Data) 
 
 
 def test_every_seed_gives_every_floor(classifier: Prepared, small: Data) -> None:
-    found = searched(replace(SMALL, seeds=2, floors=(0.0, 1.0)), classifier, small)
-    assert [each.record.family.floor for each in found] == [0, 0, 1, 1]
-    for pair in (found[:2], found[2:]):
-        lowest, other = (each.record for each in pair)
+    own = default_settings(Family(Dependency.LABEL), floors=(0.0, 1.0), calls=256, inputs=32)
+    found = searched(replace(own, seeds=2), classifier, small)
+    assert [each.record.family.floor for each in found] == [0, 0, 0, 0, 1, 1, 1, 1]
+    for number in range(0, 8, 2):
+        lowest, other = (each.record for each in found[number : number + 2])
         assert lowest.search.select_value <= other.search.select_value  # type: ignore[operator]
         assert lowest.fit_seed is None
         assert other.name == f"{lowest.name}:fit-seed={other.fit_seed}"
     stages = [each.record.search.stages for each in found[:2]]
     assert stages[0][0].loss != stages[1][0].loss
-    (alone,) = searched(replace(SMALL, floors=(0.0,)), classifier, small)
+    alone, *_ = searched(replace(own, floors=(0.0,)), classifier, small)
     assert alone.record.search.stages == stages[0 if found[1].record.fit_seed else 1]
 
 
@@ -125,8 +299,9 @@ def test_a_child_that_is_not_better_is_its_parent(
         return min(parents or own, key=lambda each: each.value)
 
     monkeypatch.setattr("nppr.search.search.best", parents_only)
-    (learned,) = searched(replace(SMALL, floors=(0.0,)), classifier, small)
+    *_, learned = searched(replace(SMALL, floors=(0.0,)), classifier, small)
     found = learned.record.search
+    assert learned.source.name == "nppr:joint"
     assert found.selected.startswith("independent")
     assert learned.source.distribution.family.dependency is Dependency.INDEPENDENT
     assert {stage.selected for stage in found.stages} == {found.selected}
@@ -135,8 +310,8 @@ def test_a_child_that_is_not_better_is_its_parent(
     assert parent.dependency is child.dependency is Dependency.INDEPENDENT
 
 
-def test_what_was_chosen_is_lowest_or_a_parent(classifier: Prepared, small: Data) -> None:
-    for learned in searched(SMALL, classifier, small):
+def test_what_was_chosen_is_lowest_or_a_parent(ladder: list[LearnedNoise]) -> None:
+    for learned in ladder:
         found = learned.record.search
         for stage in found.stages:
             values = stage.select_values
@@ -147,10 +322,12 @@ def test_what_was_chosen_is_lowest_or_a_parent(classifier: Prepared, small: Data
         assert found.select_value == found.stages[-1].select_values[found.selected]
 
 
-def test_the_family_is_compared_with_reference_noises(classifier: Prepared, small: Data) -> None:
-    for learned in searched(SMALL, classifier, small):
+def test_the_family_is_compared_with_reference_noises(ladder: list[LearnedNoise]) -> None:
+    for learned in ladder:
         found = learned.record.search.references
-        assert found is not None
+        assert (found is None) == (learned.source.floor > 0)
+        if found is None:
+            continue
         assert set(found.select_values) == {FAMILY, "uniform"}
         assert found.select_values[FAMILY] == learned.record.search.select_value
         winner = found.select_values[found.winner or FAMILY]
@@ -168,8 +345,8 @@ def test_data_without_a_split_to_fit_or_choose_on_are_refused(
 
 
 def test_the_papers_preset_chooses_nothing(classifier: Prepared, small: Data) -> None:
-    settings = paper_settings(Family(Dependency.LABEL, components=2), inputs=150, calls=4096)
-    (learned,) = searched(settings, classifier, small)
+    own = paper_settings(Family(Dependency.LABEL, components=2), inputs=150, calls=4096)
+    (learned,) = searched(own, classifier, small)
     assert learned.record.search.select_value is None
     (stage,) = learned.record.search.stages
     assert stage.forward_calls == 0
@@ -191,57 +368,88 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def _restarts() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:  # two for the few steps of this search
+        patched.setattr("nppr.search.search_settings.STEPS_PER_RESTART", 4)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, _restarts: None) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("whole")
-    learn(search=SMALL, fit_inputs=200, select_inputs=80, out=folder, overwrite=True)
+    learn(search=SMALL, fit_inputs=100, select_inputs=40, out=folder, overwrite=True)
     return contents(folder)
 
 
-@pytest.mark.parametrize("stage", ["independent", "input", "joint, floor 0.5"])
+HALVES = {
+    "first restart": ("independent", 1, 1),
+    "between": ("independent", 2, 2),
+    "second half": ("independent", 3, 3),
+    "child, first half": ("label", 1, 3),
+    "child, second half": ("label", 2, 2),
+    "joint, floor 0.5": ("joint, floor 0.5", 1, 1),
+}
+"""Stage, number of the fit in it, and step after which it is interrupted: 8 steps each, of 2 + 2 + 4
+or 4 + 4 (1 + 1 at the further floor).
+"""
+
+
+@pytest.mark.parametrize("place", HALVES)
 def test_an_interrupted_fit_ends_in_the_same_bytes(
-    stage: str, whole: dict[str, bytes], tmp_path: Path
+    place: str, whole: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stage, number, step = HALVES[place]
+    begun: list[str] = []
+
     def interrupt(state: FitProgress) -> None:
-        if state.stage == stage and state.step == max(1, state.steps - 2):
+        if state.step == 1:
+            begun.append(state.stage)
+        if (begun.count(stage), begun[-1], state.step) == (number, stage, step):
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        learn(
-            search=SMALL,
-            fit_inputs=200,
-            select_inputs=80,
-            out=tmp_path / "run",
-            on_search=interrupt,
-        )
+    asked = {"search": SMALL, "fit_inputs": 100, "select_inputs": 40, "out": tmp_path / "run"}
+    if place == "between":
+        interrupted = pytest.raises(KeyboardInterrupt)
+        of, calls = Judge.of, count()
+
+        def judged(self: Judge, distribution: Distribution) -> FloatArray:
+            if next(calls) == number - 1:
+                raise KeyboardInterrupt
+            return of(self, distribution)
+
+        with monkeypatch.context() as patched, interrupted:
+            patched.setattr(Judge, "of", judged)
+            learn(**asked)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            learn(**asked, on_search=interrupt)  # type: ignore[arg-type]
     assert not (tmp_path / "run" / "distributions").exists()
     steps: list[str] = []
-    learn(
-        search=SMALL, fit_inputs=200, select_inputs=80, out=tmp_path / "run", resume=True,
-        on_search=lambda state: steps.append(f"{state.stage} {state.step}"),
-    )  # fmt: skip
-    assert f"{stage} 1" not in steps  # it went on, it did not start again
+    learn(**asked, resume=True, on_search=lambda state: steps.append(f"{state.stage} {state.step}"))  # type: ignore[arg-type]
+    again = {"independent": 3, "label": 2, "joint, floor 0.5": 2}[stage] - number
+    assert steps.count(f"{stage} 1") == again  # it went on, it did not start again
     assert contents(tmp_path / "run") == whole
 
 
 def test_the_micro_batch_of_measuring_does_not_change_a_fit(
     whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    learn(search=SMALL, fit_inputs=200, select_inputs=80, out=tmp_path / "run", batch_size=7)
+    learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path / "run", batch_size=7)
     assert contents(tmp_path / "run") == whole
 
 
 def test_damaged_states_are_refused_in_one_line(tmp_path: Path) -> None:
     def interrupt(state: FitProgress) -> None:
-        if state.stage == "input":
+        if state.stage == "label":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        learn(search=SMALL, fit_inputs=200, select_inputs=80, out=tmp_path, on_search=interrupt)
+        learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path, on_search=interrupt)
     for path in (tmp_path / "fit").iterdir():
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2])
         with pytest.raises(RunFolderError, match="`resume` must find complete files") as caught:
-            learn(search=SMALL, fit_inputs=200, select_inputs=80, out=tmp_path, resume=True)
+            learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path, resume=True)
         assert "\n" not in str(caught.value)
         path.write_bytes(content)
 
@@ -251,6 +459,7 @@ def finished() -> FinishedStage:
     made = Distribution(Family(Dependency.JOINT, components=2, floor=0.25), (1, 4, 4), 3, 5)
     record = StageRecord(
         stage="some",
+        rung=Dependency.JOINT,
         selected="joint, best per class",
         dependency=Dependency.JOINT,
         components=2,
@@ -324,7 +533,7 @@ def inputs() -> CleanInputs[Fit]:
 
 
 def stages(dependency: Dependency) -> dict[str, Stage]:
-    made = walk(default_settings(Family(dependency, components=3, hidden_dim=16)))
+    made = walk(default_settings(Family(dependency, components=3, hidden_dim=16)), CLASSES, SHAPE)
     return {stage.name: stage for stage in made}
 
 
@@ -370,7 +579,7 @@ def test_features_are_standardised_on_the_fit_split(inputs: CleanInputs[Fit]) ->
 def test_a_child_of_one_component_starts_with_its_very_noise(
     child: str, inputs: CleanInputs[Fit]
 ) -> None:
-    known = stages(Dependency.JOINT)
+    known = stages(Dependency.JOINT) | stages(Dependency.INPUT)
     parent = start(known["independent"], [], inputs, SHAPE, CLASSES, 0)
     sharp = parent.sharpened(Rule.CHOSEN, torch.tensor(1))
     made = start(known[child], [finished_at(parent, 0.5, sharp)], inputs, SHAPE, CLASSES, 0)
@@ -383,12 +592,20 @@ def test_classes_are_sent_to_different_copies(inputs: CleanInputs[Fit]) -> None:
     parent = start(known["independent"], [], inputs, SHAPE, CLASSES, 0)
     sharp = parent.sharpened(Rule.CHOSEN, torch.tensor(1))
     made = start(known["label"], [finished_at(parent, 0.5, sharp)], inputs, SHAPE, CLASSES, 0)
-    weights = made.mixture(Context(torch.arange(CLASSES))).log_weights
-    assert sorted(weights.argmax(1).tolist()) == [0, 1, 2]
+    weights = made.mixture(Context(torch.arange(CLASSES))).log_weights.exp()
+    torch.testing.assert_close(weights, torch.eye(CLASSES), atol=1e-6, rtol=0)
+    # So the inputs of a class move its own component and no other.
+    context = Context(torch.full((5,), 1))
+    block = DrawBlock(0, "fit", tuple(range(5)), 0, 8, torch.device("cpu"))
+    delta, _ = made.relaxed(context, block, Budget.linf(0.1), tau=1.0)
+    delta.sum().backward()
+    assert made.mixture.means.grad is not None
+    moved = made.mixture.means.grad.abs().sum(1)
+    assert float(moved[1]) > 1e3 * float(moved[[0, 2]].max())
 
 
 def test_of_several_parents_the_lowest_on_select_is_taken(inputs: CleanInputs[Fit]) -> None:
-    known = stages(Dependency.JOINT)
+    known = stages(Dependency.JOINT) | stages(Dependency.INPUT)
     label, seen = (start(known[name], [], inputs, SHAPE, CLASSES, 1) for name in ("label", "input"))
     for low, (first, second) in ((label, (0.1, 0.2)), (seen, (0.2, 0.1))):
         parents = [finished_at(label, first), finished_at(seen, second)]

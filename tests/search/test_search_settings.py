@@ -1,19 +1,29 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from helpers import FAMILIES
 from nppr.errors import SpecError
 from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures
 from nppr.search.search_settings import (
-    SHARES,
+    FEWEST_STEPS,
+    FURTHER_FLOOR,
+    MOST_RESTARTS,
+    STEPS_PER_RESTART,
+    WALKS,
     Recipe,
     SearchSettings,
+    Stage,
     default_settings,
     paper_settings,
+    restarts_of,
     walk,
 )
 
@@ -111,7 +121,7 @@ def test_fewer_calls_than_a_step_are_refused() -> None:
         default_settings(calls=511, inputs=128, draws=4)
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 @pytest.mark.parametrize("upsampler", ["bicubic", "trainable"])
 def test_the_papers_preset_follows_the_paper(dependency: Dependency, upsampler: str) -> None:
     family = Family(dependency, covariance="full", upsampler=upsampler)
@@ -164,51 +174,127 @@ def test_settings_survive_json(made: SearchSettings) -> None:
     assert adapter.validate_json(adapter.dump_json(made)) == made
 
 
-PARENTS = {
-    "independent": set(),
-    "label": {"independent"},
-    "input": {"independent"},
-    "joint": {"label", "input"},
+WALKED = {
+    "independent": ["independent"],
+    "label": ["independent", "label"],
+    "input": ["independent", "input"],
+    "joint": ["independent", "label", "joint"],
 }
 
 
-@pytest.mark.parametrize("dependency", Dependency)
-def test_shares_add_up_to_the_calls(dependency: Dependency) -> None:
-    assert sum(SHARES[dependency].values()) == pytest.approx(1)
-    for steps in (*range(4, 40), 100, 1201):
-        settings = default_settings(Family(dependency), calls=64 * steps + 5, inputs=64)
-        stages = walk(settings)
-        assert sum(stage.steps for stage in stages) == steps
-        assert all(stage.steps >= 1 for stage in stages)
+@pytest.mark.parametrize("dependency", FAMILIES)
+def test_the_walk_goes_through_nested_families_to_the_one_asked_for(
+    dependency: Dependency,
+) -> None:
+    stages = walk(default_settings(Family(dependency, components=3), floors=(0.25, 0.5)))
+    names = WALKED[dependency.value]
+    floors = [f"{name}, floor {floor}" for floor in (0.25, 0.5) for name in names]
+    assert [stage.name for stage in stages] == floors
+    assert stages[-1].family == Family(dependency, components=3, floor=0.5)
+    for small, large in pairwise(stages[: len(names)]):
+        assert large.family.dependency.contains(small.family.dependency)
 
 
-@pytest.mark.parametrize("dependency", Dependency)
-def test_the_walk_ends_at_the_family_asked_for(dependency: Dependency) -> None:
-    settings = default_settings(Family(dependency, components=3), floors=(0.25, 0.5))
-    stages = walk(settings)
-    assert stages[-1].family == Family(dependency, components=3, floor=0.25)
-    assert [stage.last for stage in stages] == [False] * (len(stages) - 1) + [True]
-
-
-@pytest.mark.parametrize("dependency", Dependency)
-def test_parents_are_the_largest_families_inside(dependency: Dependency) -> None:
-    stages = walk(default_settings(Family(dependency)))
+@pytest.mark.parametrize("dependency", FAMILIES)
+def test_parents_are_the_rung_above_and_the_same_rung_of_the_floor_before(
+    dependency: Dependency,
+) -> None:
+    stages = walk(default_settings(Family(dependency), floors=(0.0, 0.5, 0.75)))
+    rungs = len(WALKS[dependency])
     for number, stage in enumerate(stages):
-        assert all(parent < number for parent in stage.parents)
-        assert {stages[parent].name for parent in stage.parents} == PARENTS[stage.name]
+        above = {number - 1} if number % rungs else set()
+        before = {number - rungs} if number >= rungs else set()
+        assert set(stage.parents) == above | before
+        for parent in stage.parents:
+            small = stages[parent].family
+            assert stage.family.dependency.contains(small.dependency)
+            assert (small.floor == stage.family.floor) == (parent in above)
 
 
-def test_children_take_smaller_steps() -> None:
-    settings = default_settings()
+@given(
+    dependency=st.sampled_from(FAMILIES),
+    floors=st.sampled_from([(0.0,), (0.5,), (0.0, 0.5), (0.0, 0.25, 0.5)]),
+    steps=st.integers(1, 500),
+    more=st.integers(0, 63),
+)
+def test_shares_of_a_floor_are_equal_and_add_up_to_its_calls(
+    dependency: Dependency, floors: tuple[float, ...], steps: int, more: int
+) -> None:
+    settings = default_settings(
+        Family(dependency), floors=floors, calls=64 * steps + more, inputs=64
+    )
+    stages, rungs = walk(settings), len(WALKS[dependency])
+    for number in range(len(floors)):
+        taken = [stage.steps for stage in stages[number * rungs : (number + 1) * rungs]]
+        calls = settings.calls * (FURTHER_FLOOR if number else 1)
+        assert sum(taken) == max(rungs, int(calls) // 64)
+        assert max(taken) - min(taken) <= 1
+    if steps > 8 * rungs:
+        assert 0 <= settings.total_calls - sum(stage.calls for stage in stages) < 65 * len(floors)
+
+
+@given(steps=st.integers(0, 300), restarts=st.integers(1, 9))
+def test_half_of_the_steps_are_divided_among_the_restarts(steps: int, restarts: int) -> None:
+    stage = Stage("some", Family(), (), Recipe(), steps, restarts)
+    tried = restarts * stage.first_steps
+    assert 0 <= steps // 2 - tried < restarts
+    assert tried <= steps - tried
+
+
+@pytest.mark.parametrize(
+    ("steps", "restarts"), [(1, 1), (239, 1), (480, 2), (719, 2), (720, 3), (100_000, 4)]
+)
+def test_the_first_stage_is_tried_as_often_as_its_steps_allow(steps: int, restarts: int) -> None:
+    assert (STEPS_PER_RESTART, MOST_RESTARTS) == (240, 4)
+    assert restarts_of(steps) == restarts
+    settings = default_settings(floors=(0.0, 0.5), calls=3 * steps * 64, inputs=64)
+    first, *others = walk(settings)
+    assert (first.steps, first.restarts) == (steps, restarts)
+    assert [stage.restarts for stage in others] == [1] * 5, "they start at their parents"
+
+
+@pytest.mark.parametrize(("components", "expected"), [(1, 10), (3, 10), (12, 12)])
+def test_noise_that_sees_the_label_has_a_component_for_every_class(
+    components: int, expected: int
+) -> None:
+    settings = default_settings(Family(Dependency.JOINT, components=components, label_dim=4))
+    independent, label, joint = (
+        stage.family for stage in walk(settings, 10, (3, 32, 32)) if not stage.family.floor
+    )
+    assert independent.components == components
+    assert label.components == joint.components == expected
+    assert label.label_dim == joint.label_dim == 10, "one direction for every class"
+    asked = walk(replace(settings, per_class=False), 10, (3, 32, 32))
+    assert {stage.family.components for stage in asked} == {components}
+    assert {stage.family.label_dim for stage in asked} == {4}
+
+
+def test_a_thousand_large_classes_share_components() -> None:
+    shape = (3, 224, 224)
+    *_, joint = walk(default_settings(floors=(0.0,)), 1000, shape)
+    assert 1 < joint.family.components < 1000
+    assert joint.family.components * math.prod(shape) <= 2**25
+    *_, huge = walk(default_settings(floors=(0.0,)), 1000, (3, 4000, 4000))
+    assert huge.family.components == 1
+
+
+def test_without_the_label_there_is_one_component() -> None:
+    stages = walk(default_settings(Family(Dependency.INPUT)), 10, (1, 8, 8))
+    assert {stage.family.components for stage in stages} == {1}
+
+
+def test_children_have_a_rate_of_their_own() -> None:
+    settings = replace(default_settings(), child_rate=0.125)
     for stage in walk(settings):
         expected = settings.child_rate if stage.parents else settings.recipe.rate
         assert stage.recipe.rate == expected
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_with_floor_1_there_is_nothing_to_fit(dependency: Dependency) -> None:
-    stages = walk(default_settings(Family(dependency), floors=(1.0,)))
-    assert [stage.steps for stage in stages] == [0] * len(stages)
+    stages = walk(default_settings(Family(dependency), floors=(0.5, 1.0)))
+    rungs = len(WALKS[dependency])
+    assert [stage.steps > 0 for stage in stages] == [True] * rungs + [False] * rungs
 
 
 def test_every_stage_has_a_step_however_few_calls_there_are() -> None:
@@ -216,10 +302,45 @@ def test_every_stage_has_a_step_however_few_calls_there_are() -> None:
     assert all(stage.steps >= 1 for stage in stages)
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
+def test_a_search_is_short_below_the_calls_it_needs(dependency: Dependency) -> None:
+    settings = default_settings(Family(dependency), floors=(0.0,), inputs=32, draws=2)
+    assert not settings.is_short
+    needed = settings.needed_calls
+    enough, short = replace(settings, calls=needed), replace(settings, calls=needed - 1)
+    assert (enough.is_short, short.is_short) == (False, True)
+    assert min(stage.steps for stage in walk(enough)) == FEWEST_STEPS
+    assert min(stage.steps for stage in walk(short)) < FEWEST_STEPS
+
+
+@pytest.mark.parametrize("dependency", FAMILIES)
+def test_rungs_are_those_of_the_walk_with_per_input_below(dependency: Dependency) -> None:
+    settings = default_settings(Family(dependency))
+    assert [rung.value for rung in settings.rungs] == [*WALKED[dependency.value], "per-input"]
+    assert [rung.value for rung in replace(settings, per_input_calls=0).rungs] == WALKED[
+        dependency.value
+    ]
+    assert paper_settings(Family(dependency), inputs=64).rungs == (dependency,)
+
+
+@pytest.mark.parametrize("calls", [-20, -1, 1, 4])
+def test_too_few_calls_per_input_are_refused(calls: int) -> None:
+    with pytest.raises(SpecError, match=rf"^`per-input-calls` must be .* at least 5, got {calls}"):
+        SearchSettings(per_input_calls=calls)
+
+
+@pytest.mark.parametrize("value", [7.5, "20", None, True])
+def test_calls_per_input_are_a_whole_number(value: object) -> None:
+    with pytest.raises(SpecError, match=r"^`per-input-calls`"):
+        SearchSettings(per_input_calls=value)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_the_papers_preset_is_one_stage_from_scratch(dependency: Dependency) -> None:
     settings = paper_settings(Family(dependency), inputs=1000)
-    (stage,) = walk(settings)
+    (stage,) = walk(settings, 10, (3, 32, 32))
     assert stage.parents == ()
+    assert stage.restarts == 1
+    assert stage.family == settings.family.with_(floor=0.0)
     assert stage.recipe == settings.recipe
     assert stage.steps * settings.step_calls == pytest.approx(settings.calls, rel=0.01)

@@ -48,7 +48,7 @@ def test_sources_and_options() -> None:
 def test_every_kind_of_option() -> None:
     parsed = parse_sources(
         "stress:q=1+50,jpeg:severity=2:constants=imagenet-c,salt-and-pepper,cw:restarts=2,"
-        "weak-adversary:variance=0.5:step=1,universal:epochs=2,autoattack:batch=7",
+        "weak-adversary:variance=0.5:step=1,universal:calls=640,autoattack:batch=7",
         BUDGET,
     )
     expected: list[Source] = [
@@ -57,7 +57,7 @@ def test_every_kind_of_option() -> None:
         SaltAndPepper(),
         CW(BUDGET, restarts=2),
         WeakAdversary(BUDGET, 0.5, 1.0),
-        Universal(BUDGET, 2),
+        Universal(BUDGET, 640),
         AutoAttack(BUDGET, 7),
     ]
     assert parsed == expected
@@ -135,7 +135,8 @@ def test_all_holds_nppr_and_has_no_options(text: str, message: str) -> None:
         ("stress:q=10+10", "every order once"),
         ("weak-adversary:variance=0", "`variance` must be a number > 0"),
         ("weak-adversary:steps=2", "`option of weak-adversary`"),
-        ("universal:epochs=0", "`epochs` must be a whole number >= 1"),
+        ("universal:calls=10", "`calls` must be a whole number >= 64"),
+        ("universal:epochs=5", "`option of universal`"),
         ("universal:step=3", "`step` must lie in"),
         ("autoattack:batch=0", "`batch` must be a whole number >= 1"),
         ("autoattack:batch=2.5", "whole number, got '2.5'"),

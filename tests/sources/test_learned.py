@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers import evaluate_part
+from helpers import FAMILIES, evaluate_part
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, FrozenClassifier, frozen
 from nppr.errors import SpecError
@@ -61,7 +62,7 @@ def drawn(source: Learned, model: Classifier | None = None, **changes: Any) -> T
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_draws_keep_the_contract_of_all_sources(budget: Budget, dependency: Dependency) -> None:
     source = learned(dependency, budget)
     delta = drawn(source)
@@ -76,7 +77,7 @@ def test_draws_keep_the_contract_of_all_sources(budget: Budget, dependency: Depe
     assert (source.metric, source.fixed_draws, source.cost) == (Metric.NPPR, None, 1.0)
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_draws_of_an_input_do_not_depend_on_its_company(dependency: Dependency) -> None:
     source, together = learned(dependency), drawn(learned(dependency))
     with frozen(classifier()) as seen:
@@ -107,7 +108,7 @@ def test_a_floor_of_one_is_uniform_noise() -> None:
             assert torch.equal(Learned(budget, made).perturb(seen, X, Y, block()), expected)
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_features_are_looked_up_once_for_all_blocks_of_a_chunk(dependency: Dependency) -> None:
     source = learned(dependency)
     calls = 5 if dependency.sees_input else 0
@@ -177,7 +178,7 @@ def test_another_number_of_features_is_named() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 4), (1, 4, 5), (1, 5, 4)])
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_images_of_another_shape_are_named(
     shape: tuple[int, int, int], dependency: Dependency
 ) -> None:
@@ -188,7 +189,7 @@ def test_images_of_another_shape_are_named(
         learned(dependency).perturb(seen, torch.zeros(5, *shape), Y, block())
 
 
-@pytest.mark.parametrize("dependency", Dependency)
+@pytest.mark.parametrize("dependency", FAMILIES)
 def test_sample_draws_for_images_at_hand(dependency: Dependency) -> None:
     source, model = learned(dependency), classifier()
     delta = source.sample(X, Y, 40, model=model)
@@ -207,7 +208,7 @@ def test_sample_follows_the_images_it_is_given() -> None:
 
 
 def test_sample_asks_for_a_classifier_only_where_features_are_seen() -> None:
-    for dependency in Dependency:
+    for dependency in FAMILIES:
         source = learned(dependency)
         if dependency.sees_input:
             with pytest.raises(SpecError, match="`model` must be given"):
@@ -226,11 +227,14 @@ def test_sample_needs_a_draw(draws: int) -> None:
         learned(Dependency.LABEL).sample(X, Y, draws)
 
 
-def test_names() -> None:
-    assert learned().name == "nppr"
-    assert Learned(BUDGETS[0], distribution(floor=0.25)).name == "nppr:floor=0.25"
-    assert learned(fit_seed=2).name == "nppr:fit-seed=2"
-    assert learned_name(1.0) == "nppr:floor=1"
+def test_names_hold_rung_floor_and_seed() -> None:
+    assert learned().name == "nppr:joint"
+    assert Learned(BUDGETS[0], distribution(floor=0.25)).name == "nppr:joint:floor=0.25"
+    assert learned(fit_seed=2).name == "nppr:joint:fit-seed=2"
+    kept = learned(Dependency.LABEL)
+    assert replace(kept, dependency=Dependency.JOINT).name == "nppr:joint", "its parent's law"
+    assert learned_name(Dependency.PER_INPUT, 1.0) == "nppr:per-input:floor=1"
+    assert learned_name(None) == "nppr"
 
 
 def test_a_measurement_is_the_same_by_hand() -> None:

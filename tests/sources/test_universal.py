@@ -25,6 +25,10 @@ from nppr.tally import Evaluate, Fit, IntArray, Metric, Progress, Select
 pytestmark = pytest.mark.slow
 
 W = torch.tensor([1.0, -2.0, 0.5, 1.5]).view(1, 2, 2)
+CALLS = 42 * 64
+"""14 epochs of 130 inputs, in steps of 64, 64 and 2."""
+
+NAME = f"universal:calls={CALLS}"
 
 
 def near(inputs: int, margin: float, seed: int = 0) -> Tensor:
@@ -43,7 +47,9 @@ def fit_split(images: Tensor, labels: list[int]) -> Split[Fit]:
 
 
 def fitted(budget: Budget, inputs: int, margin: float) -> UniversalOn:
-    return Universal(budget).fitted_on(linear(), fit_split(near(inputs, margin), [0] * inputs))
+    return Universal(budget, CALLS).fitted_on(
+        linear(), fit_split(near(inputs, margin), [0] * inputs)
+    )
 
 
 @pytest.mark.parametrize("inputs", [40, 130])
@@ -73,7 +79,9 @@ def test_it_breaks_inputs_it_was_not_fitted_on(budget: Budget) -> None:
 def test_it_breaks_one_class_where_the_two_ask_for_opposite_directions() -> None:
     """No perturbation moves both sides of a linear classifier over its boundary."""
     images = torch.cat([near(60, 0.2), near(60, -0.2, seed=1)])
-    source = Universal(Budget.linf(0.1)).fitted_on(linear(), fit_split(images, [0] * 60 + [1] * 60))
+    source = Universal(Budget.linf(0.1), CALLS).fitted_on(
+        linear(), fit_split(images, [0] * 60 + [1] * 60)
+    )
     tally = measure(source, linear(), evaluate_part(images, [0] * 60 + [1] * 60), classes=2)
     broken = tally.correct.reshape(2, 60) == 0
     assert tally.clean_correct.all()
@@ -88,7 +96,7 @@ def digits(inputs: int = 40, fit_inputs: int = 70) -> Data:
 def test_one_delta_in_the_budget_for_all_and_the_seed_decides(budget: Budget) -> None:
     data, known = digits(), load_classifier("digits-cnn")
     first, again, other = (
-        Universal(budget).fitted_on(known, data.fit, seed=s).delta for s in (0, 0, 1)
+        Universal(budget, CALLS).fitted_on(known, data.fit, seed=s).delta for s in (0, 0, 1)
     )
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -96,7 +104,7 @@ def test_one_delta_in_the_budget_for_all_and_the_seed_decides(budget: Budget) ->
     assert bool(budget.contains(first))
     assert float(budget.size(first)) > 0.9 * budget.radius
     ready = prepare(known, data.evaluate.batch(np.arange(8))[0], classes=10, micro_batch=64)
-    tally = measure(Universal(budget).fitted_on(known, data.fit), ready, data.evaluate)
+    tally = measure(Universal(budget, CALLS).fitted_on(known, data.fit), ready, data.evaluate)
     random = measure(nppr.Uniform(budget), ready, data.evaluate, draws=1)
     assert tally.correct.sum() < random.correct.sum()
 
@@ -108,7 +116,7 @@ def test_inputs_that_are_broken_leave_the_direction_to_the_others() -> None:
     part = fit_split(images, [1] * 100)
     margins = linear().forward(images)[:, 0]
     assert bool((margins[:90] > 1.2).all())
-    source = Universal(Budget.linf(0.1)).fitted_on(linear(), part)
+    source = Universal(Budget.linf(0.1), CALLS).fitted_on(linear(), part)
     assert torch.allclose(source.delta, 0.1 * W.sign(), atol=1e-5)
 
 
@@ -139,27 +147,27 @@ def test_fitted_on_fit_and_measured_on_evaluate() -> None:
 
     held = Watched(torch.cat([near(130, 0.3), near(20, 0.3, seed=1)]))
     watched = Split(Fit, held, data.fit.indices, data.fit.labels)
-    source = Universal(Budget.linf(0.1)).fitted_on(linear(), watched, progress=told.append)
+    source = Universal(Budget.linf(0.1), CALLS).fitted_on(linear(), watched, progress=told.append)
     assert not asked
     tally = measure(source, linear(), data.evaluate, classes=2)
     assert set(asked) == {"fit"}
     assert tally.kind is Evaluate
     assert (tally.correct == 0).all()
-    assert told[-1].source == "fit universal"
+    assert told[-1].source == f"fit {NAME}"
     assert told[-1].done == told[-1].total == 14 * 130
     assert [each.done for each in told] == sorted(each.done for each in told)
 
 
 def test_in_an_assessment() -> None:
     report = nppr.assess(
-        linear(), separate(), budget=Budget.linf(0.1), draws=4, sources="universal,uniform"
+        linear(), separate(), budget=Budget.linf(0.1), draws=4, sources=f"{NAME},uniform"
     )
-    row = report.headline("universal", Metric.AR)
+    row = report.headline(NAME, Metric.AR)
     assert row is not None
     assert row.error is None
     assert (row.value, row.inputs) == (0.0, 20)
     assert row.split == "evaluate"
-    assert report.settings.sources[0].options == {"epochs": 5, "step": 0.25}
+    assert report.settings.sources[0].options == {"calls": CALLS, "step": 0.25}
 
 
 def test_without_a_fit_split_it_is_an_error() -> None:
@@ -193,13 +201,13 @@ class Counted(Linear):
 def test_it_is_fitted_once_and_not_for_a_finished_measurement(tmp_path: Path) -> None:
     data, network = separate(), Counted()
     store = FileStore(tmp_path / "blocks")
-    source = Universal(Budget.linf(0.1)).fitted_on(Classifier(network), data.fit)
+    source = Universal(Budget.linf(0.1), CALLS).fitted_on(Classifier(network), data.fit)
     assert network.gradients == 0
     first = measure(source, linear(), data.evaluate, classes=2, store=store)
     assert network.gradients == 14 * 130
     measure(source, linear(), data.evaluate, classes=2)
     assert network.gradients == 14 * 130
-    again = Universal(Budget.linf(0.1)).fitted_on(Classifier(network), data.fit)
+    again = Universal(Budget.linf(0.1), CALLS).fitted_on(Classifier(network), data.fit)
     second = measure(again, linear(), data.evaluate, classes=2, store=store)
     assert network.gradients == 14 * 130
     assert np.array_equal(first.correct, second.correct)
@@ -208,7 +216,7 @@ def test_it_is_fitted_once_and_not_for_a_finished_measurement(tmp_path: Path) ->
 def test_a_resumed_run_does_not_fit_what_it_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(resume: bool, sources: str = "universal,uniform") -> nppr.Report:
+    def run(resume: bool, sources: str = f"{NAME},uniform") -> nppr.Report:
         return nppr.assess(
             Linear(W, -0.5 * float(W.sum())), separate(), budget=Budget.linf(0.1), draws=4,
             sources=sources, out=tmp_path / "run", resume=resume,
@@ -216,7 +224,7 @@ def test_a_resumed_run_does_not_fit_what_it_measured(
 
     first = run(resume=False)
 
-    def fit_again(self: UniversalOn, epochs: int) -> None:  # noqa: ARG001
+    def fit_again(self: UniversalOn) -> None:  # noqa: ARG001
         raise AssertionError("fitted again")
 
     monkeypatch.setattr(UniversalOn, "_positions", fit_again)
@@ -228,8 +236,9 @@ def test_a_resumed_run_does_not_fit_what_it_measured(
 @pytest.mark.parametrize(
     ("options", "name"),
     [
-        ({"epochs": 0}, "epochs"),
-        ({"epochs": -1}, "epochs"),
+        ({"calls": 0}, "calls"),
+        ({"calls": -1}, "calls"),
+        ({"calls": 63}, "calls"),
         ({"step": 0.0}, "step"),
         ({"step": 2.5}, "step"),
         ({"step": float("nan")}, "step"),
@@ -238,3 +247,14 @@ def test_a_resumed_run_does_not_fit_what_it_measured(
 def test_bad_options_are_named(options: dict[str, float], name: str) -> None:
     with pytest.raises(SpecError, match=f"`{name}`"):
         Universal(Budget.linf(0.1), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("inputs", "calls"), [(130, 64), (130, 1000), (64, 640), (500, 1500)])
+def test_its_calls_do_not_depend_on_the_size_of_the_split(inputs: int, calls: int) -> None:
+    network = Counted()
+    split = fit_split(near(inputs, 0.3), [0] * inputs)
+    source = Universal(Budget.linf(0.1), calls).fitted_on(Classifier(network), split)
+    assert bool(source.delta.any())
+    assert network.gradients <= calls
+    assert network.gradients > 0.5 * (calls // 64 * 64)
+    assert Universal(Budget.linf(0.1), calls).fit_passes(inputs) == 3.5 * calls

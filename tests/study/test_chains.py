@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from nppr.noise import Dependency
+from helpers import FAMILIES
 from nppr.study.chains import Member, closed, inside, nearest
 
-IND, LABEL, INPUT, JOINT = Dependency
+IND, LABEL, INPUT, JOINT = FAMILIES
 
 
 def test_a_label_family_needs_only_the_independent_one() -> None:

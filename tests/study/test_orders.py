@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nppr.noise.family import Dependency
+from helpers import FAMILIES
 from nppr.study.chains import Chain
 from nppr.study.graph import Cell
 from nppr.study.orders import ALPHA, Orders, check_orders, nested_pairs
@@ -51,7 +51,7 @@ def compared(
 
 
 def everything(rate: float = 0.5) -> dict[tuple[str, int], float]:
-    return {(each.value, k): rate for k in (3, 7, 12) for each in Dependency}
+    return {(each.value, k): rate for k in (3, 7, 12) for each in FAMILIES}
 
 
 def test_the_pairs_of_one_chain() -> None:

@@ -220,7 +220,7 @@ def test_damaged_results_are_computed_again_and_said(finished: Path, tmp_path: P
     [
         ("measure", "run/run.json"),
         ("measure", "run/report.json"),
-        ("fit", "fit/0-independent-2.state.safetensors"),
+        ("fit", "fit/0-independent-2.0.state.safetensors"),
         ("fit", "fit/0-independent-2.done.safetensors"),
     ],
 )

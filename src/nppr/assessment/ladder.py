@@ -16,7 +16,7 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.sources.own_noise import PerInput
+from nppr.sources.per_input_noise import PerInput
 from nppr.tally import BoolArray, Evaluate, Metric, Tally
 
 CHECKED_INPUTS = 100

@@ -39,7 +39,7 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
-from nppr.sources.own_noise import PerInput
+from nppr.sources.per_input_noise import PerInput
 from nppr.statistics.estimates import adversarial, merged, probabilistic
 from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
 

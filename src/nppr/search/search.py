@@ -230,7 +230,10 @@ class Search:
             for restart in range(stage.restarts):
                 own = seed if not restart else key(seed, "fit/restart", restart, 0) & 0x7FFFFFFF
                 made = start(stage, parents, inputs, self.data.shape, self.data.classes, own)
-                state = self._fit(stage, made, each, own, file(restart))
+                kept = file(restart)
+                state = self._fit(stage, made, each, own, kept)
+                if kept:
+                    kept.save(state, now=True)
                 law = copy.deepcopy(state.distribution).sharpened(Rule.LARGEST)
                 half = Candidate(f"{stage.name}, half of the calls", law, judge.of(law))
                 tried.append((half, state))

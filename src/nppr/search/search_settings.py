@@ -131,10 +131,11 @@ class SearchSettings:
     def __post_init__(self) -> None:
         require_count("fit-calls", self.calls)
         require_count("fit-seeds", self.seeds)
-        if self.per_input_calls and self.per_input_calls < FEWEST_PER_INPUT:
+        each = self.per_input_calls
+        if type(each) is not int or (each and each < FEWEST_PER_INPUT):
             raise SpecError(
-                f"`per-input-calls` must be 0 (off) or at least {FEWEST_PER_INPUT}, got"
-                f" {self.per_input_calls}."
+                f"`per-input-calls` must be 0 (off) or a whole number of at least {FEWEST_PER_INPUT},"
+                f" got {each!r}."
             )
         if not self.floors:
             raise SpecError("`floor` must name at least one rho, got none. Example: 0,0.5")

@@ -27,7 +27,7 @@ from pydantic import (
 
 from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import NpprError, SpecError, unknown
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
 from nppr.options import (
     FamilyOptions,
     ModelOptions,
@@ -36,7 +36,7 @@ from nppr.options import (
     require_one_of,
 )
 from nppr.random_draws import DRAWS
-from nppr.search.search_settings import LOSSES
+from nppr.search.search_settings import LOSSES, WALKS
 from nppr.sources import ALL, NPPR, parse_sources
 
 OWN = "own"
@@ -172,7 +172,7 @@ def _fill(text: str | None, info: ValidationInfo) -> str | None:
 
 Radius = Annotated[float | str, _accepted_by(parse_radius)]
 NormName = Annotated[str, _one_of("norms", NORMS)]
-DependencyName = Annotated[str, _one_of("dependencies", [each.value for each in Dependency])]
+DependencyName = Annotated[str, _one_of("dependencies", [each.value for each in WALKS])]
 CovarianceName = Annotated[str, _accepted_by(lambda value: Family(covariance=value))]
 UpsamplerName = Annotated[str, _accepted_by(lambda value: Family(upsampler=value))]
 SourceText = Annotated[str, _accepted_by(_check_source)]

@@ -102,7 +102,7 @@ class PerInput(Source):
         above = self.parent.perturb(model, x, y, draws)
         if self.floor == 1:
             return above
-        inputs = (draws.split, draws.indices)
+        inputs = (draws.seed, draws.split, draws.indices)
         if not self._last or self._last[0][0] is not model or self._last[0][1] != inputs:
             self._last[:] = [(model, inputs, self._search(model, x, y, draws))]
         means, found = self._last[0][2]
