@@ -92,7 +92,7 @@ def test_what_is_read_is_what_was_written(
     tmp_path: Path, dependency: Dependency, covariance: str, upsampler: str
 ) -> None:
     before = made(dependency=dependency, covariance=covariance, upsampler=upsampler, floor=0.25)
-    after, notes = read_distribution(saved(tmp_path, before))
+    after, notes, _ = read_distribution(saved(tmp_path, before))
     assert after.family == before.family
     assert (after.shape, after.classes, after.features) == (SHAPE, CLASSES, before.features)
     assert not after.training
@@ -117,7 +117,7 @@ def test_what_is_read_is_what_was_written(
 )
 def test_every_setting_comes_back(tmp_path: Path, changes: dict[str, Any]) -> None:
     before = made(**changes)
-    after, _ = read_distribution(saved(tmp_path, before))
+    after, _, _ = read_distribution(saved(tmp_path, before))
     assert after.family == before.family
     assert torch.equal(exact(after.requires_grad_(False)), exact(before))
 
@@ -125,7 +125,7 @@ def test_every_setting_comes_back(tmp_path: Path, changes: dict[str, Any]) -> No
 @pytest.mark.parametrize("rule", Rule)
 def test_the_rule_and_the_chosen_components_come_back(tmp_path: Path, rule: Rule) -> None:
     before = made().sharpened(rule, torch.tensor([2, 0, 1, 1]))
-    after, _ = read_distribution(saved(tmp_path, before))
+    after, _, _ = read_distribution(saved(tmp_path, before))
     assert after.rule is rule
     assert after.chosen.tolist() == [2, 0, 1, 1]
     assert torch.equal(exact(after.requires_grad_(False)), exact(before))
