@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from helpers import Stray, half_classifier, two_class_data
+from helpers import Stray, evaluate_part, half_classifier, two_class_data
 from nppr.assessment.assess import learn
 from nppr.blocks import FileStore
 from nppr.budget import Budget
@@ -28,6 +28,7 @@ from nppr.data import from_arrays, load_data
 from nppr.errors import NpprError
 from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
+from nppr.noise.distribution import Distribution
 from nppr.random_draws import DrawBlock
 from nppr.ranks import (
     LostRank,
@@ -43,6 +44,8 @@ from nppr.ranks import (
 )
 from nppr.search import SearchSettings
 from nppr.sources import Clean, Gaussian, Universal
+from nppr.sources.learned import Learned
+from nppr.sources.per_input_noise import PerInput
 from nppr.tally import FrozenModel
 
 LOST = 77
@@ -264,3 +267,25 @@ def fitting(out: str, resume: bool, kill_after: int | None = None) -> int:
         batch_size=16,
     )
     return model.seen
+
+
+def per_input(path: str, inputs: int) -> dict[str, Any]:
+    """A measurement of the rung per-input, and how many inputs this rank searched on."""
+    network = torch.load(path, weights_only=False)
+    images = torch.rand(inputs, 1, 4, 4, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        split = evaluate_part(images, network(images).argmax(1))
+    searched: list[int] = []
+
+    class Counting(PerInput):
+        def _search(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Any:
+            searched.append(len(x))
+            return super()._search(model, x, y, draws)
+
+    torch.manual_seed(0)
+    family = Family(Dependency.LABEL, components=2, floor=0.7)
+    made = Distribution(family, (1, 4, 4), 2).eval()
+    source = Counting(Learned(Budget.linf(0.1), made), calls=6)
+    ready = prepare(Classifier(network), probe(split), classes=2, micro_batch=32)
+    tally = measure(source, ready, split, draws=20)
+    return {"correct": tally.correct.tolist(), "searched": sum(searched)}

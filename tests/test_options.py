@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from helpers import FAMILIES
 from nppr.cli.measure_commands import AssessOptions, FitOptions, SpectrumOptions
 from nppr.cli.train_command import TrainCommandOptions
 from nppr.errors import SpecError
@@ -20,7 +21,7 @@ from nppr.options import (
     TrainOptions,
 )
 from nppr.random_draws import DRAWS
-from nppr.search.search_settings import SearchSettings, paper_settings
+from nppr.search.search_settings import SearchSettings, paper_settings, walk
 from nppr.study.study_file import ClassifierEntry, FitEntry
 
 
@@ -88,3 +89,60 @@ def test_a_preset_has_the_defaults_of_a_search() -> None:
         9,
     )
     assert SpectrumOptions().search_settings(100).floors == (0, 0.25, 0.5, 0.75, 1)
+
+
+REFUSED = {
+    "negative": ({"per_input_calls": -3}, "`per-input-calls` must be 0 (off) or a whole number"),
+    "one": ({"per_input_calls": 1}, "at least 5, got 1"),
+    "too few": ({"per_input_calls": 4}, "at least 5, got 4"),
+    "another rung": (
+        {"per_input_calls": 20, "dependency": "label"},
+        "`per-input-calls` must be given with --dependency per-input, got it with 'label'",
+    ),
+    "paper": ({"per_input_calls": 20, "preset": "paper"}, "`per-input-calls` must be"),
+    "paper, per-input": (
+        {"dependency": "per-input", "preset": "paper"}, "`dependency` must be one of",
+    ),
+    "no such rung": ({"dependency": "per-imput"}, "Did you mean 'per-input'"),
+    "no calls": ({"fit_calls": 0}, "`fit-calls` must be a whole number >= 1, got 0"),
+    "negative calls": ({"fit_calls": -92_160}, "`fit-calls` must be a whole number >= 1"),
+    "less than a step": ({"fit_calls": 255}, "`fit-calls` must be at least one step, 256 calls"),
+    "no seed": ({"fit_seeds": 0}, "`fit-seeds` must be a whole number >= 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_absurd_budgets_of_a_search_are_one_clear_line(case: str) -> None:
+    given, message = REFUSED[case]
+    with pytest.raises(SpecError) as refused:
+        SearchOptions(**given)  # type: ignore[arg-type]
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("rung", [*(each.value for each in FAMILIES), "per-input"])
+def test_the_dependency_is_how_far_down_the_ladder_a_search_goes(rung: str) -> None:
+    made = SearchOptions(dependency=rung).search_settings(100)
+    own = rung == "per-input"
+    assert made.family.dependency.value == ("joint" if own else rung)
+    assert made.per_input_calls == (20 if own else 0)
+    assert made.rungs[-1].value == rung
+    for calls in (0, 7):
+        asked = SearchOptions(per_input_calls=calls).search_settings(100)
+        assert asked.per_input_calls == calls
+        assert asked.rungs[-1].value == ("per-input" if calls else "joint")
+    assert SearchOptions(dependency="label", per_input_calls=0).search_settings(1).rungs[1:] == (
+        Dependency.LABEL,
+    )
+
+
+def test_components_that_are_asked_for_are_kept() -> None:
+    assert SearchOptions().search_settings(1).per_class
+    asked = SearchOptions(components=3).search_settings(1)
+    assert (asked.per_class, asked.family.components) == (False, 3)
+    assert {stage.family.components for stage in walk(asked, 10, (1, 8, 8))} == {3}
+
+
+def test_a_search_of_very_many_calls_is_no_mistake() -> None:
+    made = SearchOptions(fit_calls=10**12).search_settings(1)
+    assert sum(stage.calls for stage in walk(made, 10, (1, 8, 8))) <= made.total_calls

@@ -7,7 +7,7 @@ import pytest
 from helpers import two_class_data
 from nppr.budget import Budget
 from nppr.errors import BudgetError, NpprError, SpecError
-from nppr.run_settings import RunSettings, require_budget
+from nppr.run_settings import RunSettings, default_draws, require_budget
 
 
 def test_settings_are_checked_at_construction() -> None:
@@ -40,3 +40,13 @@ def test_a_budget_is_a_budget_within_the_images_and_stated() -> None:
     ):
         with pytest.raises(BudgetError, match=message):
             require_budget(budget, data)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "draws"),
+    [(1, 100), (999, 100), (1_000, 100), (1_001, 100), (1_011, 99), (5_000, 20), (10_000, 16)],
+)
+def test_more_inputs_need_fewer_draws_each(inputs: int, draws: int) -> None:
+    assert default_draws(inputs) == draws
+    assert default_draws(10 * inputs) <= draws
+    assert default_draws(10**7) == 16

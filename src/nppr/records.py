@@ -139,7 +139,9 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+        if tensor.numel():  # an empty one has no bytes, and no view of them either
+            flat = tensor.detach().cpu().contiguous().flatten()
+            digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from nppr.tally import Metric
 pytestmark = pytest.mark.slow
 
 BUDGET = nppr.Budget.linf(0.1)
-SMALL = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
+SMALL = replace(
+    default_settings(Family(components=2), calls=384, inputs=32, floors=(0.0,)),
+    per_class=False, per_input_calls=6,
+)  # fmt: skip
 FEW: dict[str, Any] = {"inputs": 30, "draws": 20, "fit_inputs": 64, "select_inputs": 40}
 
 

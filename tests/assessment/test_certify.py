@@ -27,7 +27,7 @@ from nppr.doctor.flags import (
     flag,
 )
 from nppr.errors import SpecError
-from nppr.noise.family import Family
+from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DrawBlock
 from nppr.report.model import Flag
 from nppr.search.search_settings import default_settings
@@ -279,14 +279,14 @@ def test_attacks_and_corruptions_get_verdicts_too() -> None:
 
 @pytest.mark.slow
 def test_learned_noise_gets_a_verdict() -> None:
-    search = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
+    search = default_settings(Family(Dependency.LABEL), calls=512, inputs=32, floors=(0.0,))
     images = torch.rand(400, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     labels = (images[..., :2].sum((1, 2, 3)) <= images[..., 2:].sum((1, 2, 3))).long()
     data = from_arrays(images, labels, shares=(0.3, 0.2))
-    (learned,) = nppr.learn(half_classifier(), data, budget=Budget.linf(0.05), search=search)
+    *_, learned = nppr.learn(half_classifier(), data, budget=Budget.linf(0.02), search=search)
     model = prepare(Classifier(half_classifier()), images[:8], classes=2)
     found = certify(learned.source, model, data.evaluate, 0.5)
-    assert (found.source, found.metric) == ("nppr", Metric.NPPR)
+    assert (found.source, found.metric) == ("nppr:label", Metric.NPPR)
     assert found.verdict is Verdict.HOLDS
     assert found.statement.startswith("holds: under the worst distribution found")
 

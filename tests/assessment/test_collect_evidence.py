@@ -159,8 +159,8 @@ def test_learned_noise_the_strongest_attack_and_the_worst_noise_are_shown(
 ) -> None:
     tallies = case.tallies([Gaussian(case.budget), Uniform(case.budget)])
     worst = min(tallies, key=lambda name: float(tallies[name].headline_rates.mean()))
-    assert [each.source for each in evidence.worst] == ["nppr", "pgd", worst]
-    assert [each.source for each in evidence.draws] == ["nppr", "nppr:floor=0.5"]
+    assert [each.source for each in evidence.worst] == ["nppr:joint", "pgd", worst]
+    assert [each.source for each in evidence.draws] == ["nppr:joint", "nppr:joint:floor=0.5"]
 
 
 @pytest.mark.parametrize("winner", ["gaussian", "uniform"])
@@ -168,7 +168,7 @@ def test_the_noise_that_won_is_shown(case: Case, winner: str) -> None:
     sources = [Gaussian(case.budget), Uniform(case.budget)]
     learned = case.learned(Dependency.INDEPENDENT, winner=winner)
     found = case.collected(sources, [learned])
-    assert [each.source for each in found.worst] == ["nppr", winner]
+    assert [each.source for each in found.worst] == ["nppr:independent", winner]
 
 
 def test_the_worst_are_the_worst(case: Case, evidence: Evidence) -> None:
@@ -244,7 +244,8 @@ def test_draws_are_those_of_the_measurement(case: Case, dependency: Dependency) 
 def test_repeated_searches_are_left_out(case: Case) -> None:
     learned = case.learned(Dependency.LABEL)
     repeated = replace(learned, source=replace(learned.source, fit_seed=1))
-    assert [each.source for each in case.collected([], [learned, repeated]).draws] == ["nppr"]
+    found = case.collected([], [learned, repeated])
+    assert [each.source for each in found.draws] == ["nppr:label"]
 
 
 def test_expensive_and_failing_sources_are_left_out(case: Case) -> None:

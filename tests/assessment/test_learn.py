@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,20 @@ import torch
 import nppr
 from helpers import half_classifier
 from nppr.budget import Budget
-from nppr.data import Data, from_arrays
+from nppr.data import Data, Split, from_arrays, load_data
+from nppr.doctor.flags import FITTED_ON
 from nppr.errors import BudgetError, NoFitDataError, RunFolderError
 from nppr.noise.family import Dependency, Family
 from nppr.search.fitting import FitProgress
 from nppr.search.search_settings import default_settings
+from nppr.tally import Claim, Evaluate, Metric
 
 pytestmark = pytest.mark.slow
 
-SMALL = default_settings(Family(components=2), calls=512, inputs=32, floors=(0.0,))
+SMALL = replace(
+    default_settings(Family(), calls=512, inputs=32, floors=(0.0,)),
+    per_input_calls=0,
+)
 BUDGET = Budget.linf(0.1)
 
 
@@ -28,17 +34,18 @@ def halves(shares: tuple[float, float] = (0.4, 0.3)) -> Data:
 
 def test_without_features_the_noise_may_see_the_label_only() -> None:
     seen: list[FitProgress] = []
-    (learned,) = nppr.learn(
+    found = nppr.learn(
         half_classifier(), halves(), budget=BUDGET, search=SMALL, on_search=seen.append
     )
-    assert {each.stage for each in seen} <= {"independent", "label"}
-    assert not learned.source.distribution.family.dependency.sees_input
+    assert {each.stage for each in seen} == {"independent", "label"}
+    assert [each.source.name for each in found] == ["nppr:independent", "nppr:label"]
+    assert not any(each.source.distribution.family.dependency.sees_input for each in found)
     report = nppr.assess(
         half_classifier(), halves(), budget=BUDGET, search=SMALL, draws=4, sources="nppr"
     )
     assert "no-features" in {flag.id for flag in report.flags}
     text = report.table(200)
-    assert "nppr: the noise may depend on the true label; rho 0" in text
+    assert "nppr:label: the noise may depend on the true label; rho 0" in text
     page = report.to_html().split('id="admissible"')[1].split("</section>")[0]
     assert "<strong>label</strong>: the noise may depend on the true label." in page
     assert "Asked for was <strong>joint</strong>; this is what was searched" in page
@@ -73,6 +80,28 @@ def test_learned_noise_gives_the_same_numbers_later(tmp_path: Path) -> None:
             for report in (together, later)
         ]
         assert rows[0] == rows[1]
+
+
+def test_inputs_that_noise_was_fitted_on_are_no_sample_of_the_population() -> None:
+    data = load_data("digits")
+    some = data.limit(inputs=25, fit_inputs=60, select_inputs=40)
+    noise = nppr.learn(search=SMALL, data=some)
+    again = Split(Evaluate, some.fit.images, some.fit.indices, some.fit.labels)
+    mixed = replace(some, evaluate=again)
+    flagged = {}
+    for known in (some, mixed):
+        report = nppr.assess(data=known, draws=4, sources="uniform", distributions=noise)
+        flagged[known.evaluate is again] = {
+            flag.source: flag.message for flag in report.flags if flag.id == FITTED_ON
+        }
+        claims = {row.claim for row in report.results if row.metric is Metric.NPPR and row.method}
+        assert (Claim.POPULATION in claims) == (known.evaluate is not again)
+        uniform = report.headline("uniform", Metric.PR)
+        assert uniform is not None
+        assert uniform.claim is Claim.POPULATION
+    assert flagged[False] == {}
+    assert flagged[True].keys() == {each.source.name for each in noise}
+    assert all("60 of the evaluated inputs" in message for message in flagged[True].values())
 
 
 def test_another_runs_folder_is_safe(tmp_path: Path) -> None:

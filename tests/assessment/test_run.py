@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from nppr.assessment.session import Session
 from nppr.budget import Budget
 from nppr.classifiers import load_classifier, prepare
 from nppr.measurement import measure, probe
+from nppr.noise.family import Dependency, Family
 from nppr.report import Report, read_run
 from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
@@ -92,16 +94,19 @@ def test_only_merged_without_a_clean_correct_input_keeps_the_run() -> None:
     assert "at least one clean-correct input" in row.error
 
 
-def test_searches_of_one_floor_are_described_with_their_spread() -> None:
-    search = default_settings(floors=(0.0, 0.5), calls=400, seeds=2)
+def test_searches_of_one_rung_and_floor_are_described_with_their_spread() -> None:
+    search = replace(
+        default_settings(Family(Dependency.LABEL), floors=(0.0, 0.5), calls=128, inputs=32),
+        seeds=2, per_input_calls=0,
+    )  # fmt: skip
     report = assess(
         budget=BUDGET, sources="nppr", search=search, inputs=40, fit_inputs=80, select_inputs=40,
         draws=4,
     )  # fmt: skip
-    assert len(report.distributions) == 4
-    for floor in (0.0, 0.5):
-        made = [each for each in report.distributions if each.family.floor == floor]
-        assert len(made) == 2
+    assert len(report.distributions) == 8
+    for number in range(0, 8, 2):
+        made = report.distributions[number : number + 2]
+        assert len({(each.dependency, each.family.floor) for each in made}) == 1
         seeds = made[0].seeds
         assert seeds is not None
         assert list(seeds.values) == [each.name for each in made]
@@ -132,7 +137,8 @@ def test_failing_to_collect_does_not_cost_the_run(
 
 
 def test_learned_noise_is_scaled_to_another_radius() -> None:
-    search = default_settings(floors=(0.0,), calls=600)
+    family = Family(Dependency.INDEPENDENT)
+    search = default_settings(family, floors=(0.0,), calls=256, inputs=32)
     (learned,) = learn(search=search, budget=BUDGET, fit_inputs=100, select_inputs=50)
     made: dict[str, Any] = {"inputs": 40, "draws": 8, "sources": ""}
     report = assess(budget=BUDGET, distributions=[learned], radii=["0.4", "0.1"], **made)
@@ -140,7 +146,7 @@ def test_learned_noise_is_scaled_to_another_radius() -> None:
     for radius, rows in report.at_other_radii():
         moved = type(learned)(learned.source.at(Budget.linf(radius)), learned.record)
         alone = assess(budget=Budget.linf(radius), distributions=[moved], **made)
-        row = alone.headline("nppr", Metric.NPPR)
+        row = alone.headline("nppr:independent", Metric.NPPR)
         assert row is not None
         assert rows[0].value == row.value
 
@@ -162,10 +168,10 @@ def test_a_source_of_ones_own_has_one_radius() -> None:
 
 def test_a_source_that_is_fitted_is_fitted_again_for_another_radius() -> None:
     report = assess(
-        sources="universal:epochs=1", inputs=60, fit_inputs=100, budget=Budget.linf(0.05),
+        sources="universal:calls=640", inputs=60, fit_inputs=100, budget=Budget.linf(0.05),
         radii=["0.4"],
     )  # fmt: skip
-    first = report.headline("universal:epochs=1", Metric.AR)
+    first = report.headline("universal:calls=640", Metric.AR)
     assert first is not None
     (there,) = report.other_radii
     assert there.value is not None

@@ -13,6 +13,7 @@ from nppr.assessment.assess import assess
 from nppr.assessment.run_folder import Division, RunFolder
 from nppr.errors import RunFolderError
 from nppr.manifest import Manifest
+from nppr.noise.family import Dependency, Family
 from nppr.ranks import World
 from nppr.search.search_settings import default_settings
 
@@ -201,7 +202,8 @@ def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
 @pytest.mark.slow
 def test_every_file_of_a_run_is_listed(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    search = default_settings(calls=512, inputs=32, floors=(0.0,))
+    family = Family(Dependency.LABEL)
+    search = default_settings(family, calls=256, inputs=32, floors=(0.0,))
     assess(
         draws=16, inputs=30, fit_inputs=64, select_inputs=40, sources="uniform,nppr", search=search,
         rare_calls=20_000, out=out,

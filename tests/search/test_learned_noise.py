@@ -92,7 +92,11 @@ def test_what_is_read_is_what_was_written(
     tmp_path: Path, dependency: Dependency, covariance: str, upsampler: str
 ) -> None:
     before = made(dependency=dependency, covariance=covariance, upsampler=upsampler, floor=0.25)
+<<<<<<< HEAD
     after, notes, _ = read_distribution(saved(tmp_path, before))
+=======
+    after, notes, seen = read_distribution(saved(tmp_path, before))
+>>>>>>> i-tests
     assert after.family == before.family
     assert (after.shape, after.classes, after.features) == (SHAPE, CLASSES, before.features)
     assert not after.training
@@ -101,6 +105,7 @@ def test_what_is_read_is_what_was_written(
     assert all(torch.equal(state[name], value) for name, value in expected.items())
     assert torch.equal(exact(after.requires_grad_(False)), exact(before))
     assert notes == learned(before).record
+    assert seen.tolist() == []
     assert learned(after).checksum == learned(before).checksum
 
 
@@ -185,7 +190,7 @@ def test_a_flipped_bit_is_refused(tmp_path: Path, place: float, bit: int) -> Non
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("format", 1),
+        ("format", 2),
         ("format", "one"),
         ("rule", "smallest"),
         ("shape", [1, 5]),
@@ -252,8 +257,8 @@ def test_a_field_left_out(tmp_path: Path, name: str) -> None:
 
 def test_the_format_is_named(tmp_path: Path) -> None:
     path = saved(tmp_path, made())
-    edited(path, lambda values: values.update(format=3))
-    assert "it has format 3, this version reads 2" in refused(path)
+    edited(path, lambda values: values.update(format=4))
+    assert "it has format 4, this version reads 3" in refused(path)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -352,6 +357,8 @@ def test_what_is_loaded_is_what_was_saved(
         assert after.source.budget == before.source.budget
         assert after.record == before.record
         assert after.checksum == before.checksum
+        assert len(before.seen) > 100
+        assert after.seen.tolist() == before.seen.tolist()
         np.testing.assert_array_equal(
             correct(after.source, data, classifier), correct(before.source, data, classifier)
         )

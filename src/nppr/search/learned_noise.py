@@ -19,6 +19,7 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier
 from nppr.errors import DistributionError, NpprError
 from nppr.noise.distribution import Distribution
+from nppr.noise.family import Dependency
 from nppr.ranks import first
 from nppr.records import UNREADABLE, checksum, one_line, read_record, write_record
 from nppr.search.search_record import (
@@ -130,7 +131,10 @@ def load_learned(
             record.fit_seed,
         )
         learned.append(LearnedNoise(source, record, seen))
-    return learned
+    rungs = list(Dependency)  # files are in the order of their names, a ladder is not
+    return sorted(
+        learned, key=lambda each: (each.source.floor, rungs.index(each.record.dependency))
+    )
 
 
 def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, IntArray]:

@@ -29,7 +29,7 @@ WALKS: dict[Dependency, tuple[Dependency, ...]] = {
 }
 """The stages up to each dependency, each inside the next."""
 
-FURTHER_FLOOR = 3 / 8
+FURTHER_FLOOR = 1 / 2
 """Calls of a further floor over those of the first: it starts from what was found there."""
 
 FEWEST_STEPS = 40

@@ -1,0 +1,119 @@
+"""How well the rungs of the ladder were searched for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nppr.doctor import check_ladder, grade
+from nppr.doctor.flags import SEARCH_BEHIND, SEEDS_APART, STARVED, STILL_FALLING
+from nppr.noise.family import Dependency
+from nppr.report.model import Flag, Rung
+from nppr.search.search_settings import SearchSettings, default_settings
+from nppr.tally import Evaluate, Tally
+
+NAME, ENOUGH = "nppr:joint", default_settings()
+
+
+def tally(correct: Any, draws: int = 100) -> Tally[Evaluate]:
+    counts = np.asarray(correct, dtype=np.int64)
+    positions = np.arange(len(counts))
+    known = np.ones(len(counts), bool)
+    return Tally(Evaluate, positions, positions % 2, known, counts, draws, draws, 1)
+
+
+def checked(
+    settings: SearchSettings | None = ENOUGH,
+    tallies: dict[str, Tally[Evaluate]] | None = None,
+    **changes: Any,
+) -> list[Flag]:
+    """The flags of a rung that is sound but for these changes."""
+    sound: dict[str, Any] = {
+        "name": NAME, "dependency": Dependency.JOINT, "floor": 0.0, "value": 0.5, "calls": 92_160,
+        "half": 0.52, "full": 0.5, "restarts": (0.52,), "select_inputs": 300,
+    }  # fmt: skip
+    rung = Rung(**sound | changes)
+    known = {} if settings is None else {rung.name: settings}
+    return list(check_ladder([rung], tallies or {}, known))
+
+
+def test_a_sound_search_has_no_flag() -> None:
+    assert checked() == []
+    assert checked(settings=None) == []
+
+
+def test_a_short_search_is_starved_and_names_the_calls_it_needs() -> None:
+    needed = ENOUGH.needed_calls
+    assert checked(replace(ENOUGH, calls=needed)) == []
+    (found,) = checked(replace(ENOUGH, calls=needed - 1))
+    assert (found.id, found.source) == (STARVED, NAME)
+    assert f"{needed - 1:,} calls where {needed:,} are needed" in found.message
+
+
+@pytest.mark.parametrize(("inputs", "starved"), [(0, True), (199, True), (200, False)])
+def test_a_search_that_few_inputs_judged_is_starved(inputs: int, starved: bool) -> None:
+    found = checked(select_inputs=inputs)
+    assert [each.id for each in found] == ([STARVED] if starved else [])
+    if starved:
+        assert f"judged on {inputs} inputs where 200 are needed" in found[0].message
+
+
+def test_the_paper_judges_nothing_and_per_input_needs_no_select_split() -> None:
+    assert checked(select_inputs=0, half=None, full=None, restarts=()) == []
+    own = {"name": "nppr:per-input", "dependency": Dependency.PER_INPUT, "select_inputs": 30}
+    assert checked(settings=None, restarts=(0.5, 0.51), **own) == []
+
+
+@pytest.mark.parametrize(("half", "falls"), [(0.549, False), (0.551, True), (0.4, False)])
+def test_a_value_that_falls_by_five_points_with_the_second_half_is_still_falling(
+    half: float, falls: bool
+) -> None:
+    found = checked(half=half)
+    assert [each.id for each in found] == ([STILL_FALLING] if falls else [])
+    if falls:
+        assert "55.1 % with half of the calls, 50.0 % with all" in found[0].message
+
+
+@pytest.mark.parametrize(("other", "differ"), [(0.539, False), (0.541, True), (0.459, True)])
+def test_searches_that_differ_by_four_points_are_flagged(other: float, differ: bool) -> None:
+    expected = [SEEDS_APART] if differ else []
+    assert [each.id for each in checked(seeds=(0.5, other))] == expected
+    own = {"name": "nppr:per-input", "dependency": Dependency.PER_INPUT}
+    assert [each.id for each in checked(None, restarts=(0.5, other), **own)] == expected
+
+
+def test_restarts_that_only_chose_a_start_may_differ() -> None:
+    assert checked(restarts=(0.5, 0.9), half=0.5) == []
+    (found,) = checked(seeds=(0.5, 0.6, 0.55))
+    assert "differ by 10.0 points" in found.message
+
+
+def test_a_source_of_the_set_that_did_better_is_named() -> None:
+    generator = np.random.default_rng(0)
+    own = generator.integers(40, 90, 200)
+    for lower, behind in ((10, True), (0, False), (-5, False)):
+        known = {NAME: tally(own), "universal": tally(own - lower)}
+        found = checked(strongest="universal", strongest_value=0.4, tallies=known)
+        assert [each.id for each in found] == ([SEARCH_BEHIND] if behind else [])
+        if behind:
+            assert "10.0 percentage points above universal" in found[0].message
+
+
+def test_a_difference_within_chance_is_not_behind() -> None:
+    own = np.full(50, 50)
+    other = own.copy()
+    other[:2] -= 30  # 1.2 points, and a standard error of 0.8
+    known = {NAME: tally(own), "universal": tally(other)}
+    assert checked(strongest="universal", tallies=known) == []
+
+
+def test_every_flag_of_a_search_is_a_warning() -> None:
+    known = {NAME: tally(np.full(50, 50)), "universal": tally(np.full(50, 20))}
+    found = checked(
+        replace(ENOUGH, calls=256), known, half=0.9, seeds=(0.5, 0.9), strongest="universal"
+    )
+    assert [each.id for each in found] == [STARVED, STILL_FALLING, SEEDS_APART, SEARCH_BEHIND]
+    assert {grade([each]).letter for each in found} == {"C"}
