@@ -92,11 +92,7 @@ def test_what_is_read_is_what_was_written(
     tmp_path: Path, dependency: Dependency, covariance: str, upsampler: str
 ) -> None:
     before = made(dependency=dependency, covariance=covariance, upsampler=upsampler, floor=0.25)
-<<<<<<< HEAD
-    after, notes, _ = read_distribution(saved(tmp_path, before))
-=======
     after, notes, seen = read_distribution(saved(tmp_path, before))
->>>>>>> i-tests
     assert after.family == before.family
     assert (after.shape, after.classes, after.features) == (SHAPE, CLASSES, before.features)
     assert not after.training

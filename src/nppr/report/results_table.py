@@ -184,12 +184,8 @@ def as_text(report: ReportRecord, width: int) -> str:
     """The table and its notes as plain text."""
     text = io.StringIO()
     console = Console(file=text, width=width, no_color=True, highlight=False, emoji=False)
-<<<<<<< HEAD
     for table in terminal_tables(report):
         console.print(table.to_rich(width))
-=======
-    console.print(table_of(report).to_rich(width))
->>>>>>> i-tests
     console.print(notes_of(report), markup=False)
     return text.getvalue()
 
