@@ -59,7 +59,6 @@ def fit_all(search: Search, calls: int, family: Family) -> dict[Node, FinishedSt
             parents=(),
             recipe=recipe,
             steps=calls * (1 if nearest else 2) // (recipe.inputs * recipe.draws),
-            last=False,
         )
         start = time.perf_counter()
         done[node] = search.complete(stage, [done[other] for other in nearest])
@@ -146,7 +145,8 @@ def main() -> None:
             known[kept] = tally.headline_rates
         rates[node] = known[kept]
     report(rates)
-    print(f"{(time.perf_counter() - start) / 60:.1f} minutes, {search.fit_calls:,} calls")
+    calls = sum(finished.record.fit_calls for finished in done.values())
+    print(f"{(time.perf_counter() - start) / 60:.1f} minutes, {calls:,} calls")
 
 
 if __name__ == "__main__":

@@ -70,8 +70,9 @@ def same_run(one: Path, many: Path) -> None:
         assert path.read_bytes() == (many / path.relative_to(one)).read_bytes(), path
 
 
-ASSESS = ["assess", "--no-page", "--sources", "nppr,uniform,pgd,universal", "--inputs", "31",
-          "--draws", "20", "--fit-calls", "600", "--components", "2", "--fit-inputs", "150",
+ASSESS = ["assess", "--no-page", "--sources", "nppr,uniform,pgd,universal:calls=1280",
+          "--inputs", "31", "--draws", "20", "--fit-calls", "600", "--components", "2", "--floor", "0",
+          "--fit-inputs", "150", "--select-inputs", "60", "--per-input-calls", "6",
           "--batch-size", "16", "--quiet"]  # fmt: skip
 
 

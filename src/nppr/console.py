@@ -93,10 +93,10 @@ def training_bar(*, quiet: bool) -> Iterator[Callable[[TrainProgress], None] | N
 def bars(*, timed: bool = True) -> Iterator[ProgressBars]:
     """Bars that appear when they are started, so that an early error is shown alone."""
     columns = [
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         TimeRemainingColumn(elapsed_when_finished=True),
     ]
     shown = ProgressBars(*(columns if timed else columns[:-1]), console=err)
@@ -127,9 +127,10 @@ def duration(seconds: float) -> str:
 
 def show_report(report: ReportRecord, path: Path) -> None:
     """The table, what its marks mean, what failed, and where the report is."""
-    from nppr.report.results_table import notes_of, table_of
+    from nppr.report.results_table import notes_of, terminal_tables
 
-    out.print(table_of(report).to_rich(out.width))
+    for table in terminal_tables(report):
+        out.print(table.to_rich(out.width))
     out.print(notes_of(report), markup=False)
     for row in report.results:
         if row.error:

@@ -171,3 +171,19 @@ def test_doctor_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_bad_input_of_doctor_is_one_line(options: str, message: str, refused: Refused) -> None:
     assert message in refused(["doctor", *options.split()])
+
+
+def test_of_several_rungs_the_widest_is_certified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "rungs"
+    words = f"fit --dependency label --floor 0,0.5 --fit-calls 1024 --quiet --out {folder}"
+    assert run([*words.split(), "--fit-inputs", "80", "--select-inputs", "40"]) == 0
+    capsys.readouterr()
+    given = f"--source nppr --distribution {folder} --at-least 0.2"
+    assert certificate(given, capsys)[1]["source"] == "nppr:label"
+    run([*CERTIFY, *given.split()])
+    assert "nppr:label: of 4 learned noises that of the widest set" in capsys.readouterr().err
+    file = folder / "distributions" / "nppr_independent_floor=0.5.safetensors"
+    _, found = certificate(f"--source nppr --distribution {file} --at-least 0.2", capsys)
+    assert found["source"] == "nppr:independent:floor=0.5"

@@ -183,7 +183,10 @@ def row(found: Comparison, source: str, metric: Metric) -> Compared:
 
 def test_searches_of_the_same_settings_are_compared() -> None:
     found = compare([searched("a"), searched("b")])
-    assert [each.source for each in rows(found, Metric.NPPR)] == ["nppr or noise", "nppr"]
+    assert [each.source for each in rows(found, Metric.NPPR)] == [
+        "nppr (lowest of the set)",
+        "nppr",
+    ]
     for each in found.results:
         assert each.incomparable == ""
         assert len(each.differences) == 1
@@ -210,7 +213,7 @@ def test_every_rendering_states_it_once_and_ranks_nothing() -> None:
     weaker = replace(DEFAULTS, calls=512)
     found = compare([searched("a"), searched("b", settings=weaker)])
     sentence = answer(found)
-    assert sentence.startswith("Not compared: AR merged, NPPR nppr or noise, NPPR nppr.")
+    assert sentence.startswith("Not compared: AR merged, NPPR nppr (lowest of the set), NPPR nppr.")
     for text in (summary(found), to_md(found), page_of(found)):
         assert text.count(sentence.partition(".")[0]) == 1
         assert "is ahead" not in text
@@ -277,12 +280,32 @@ def test_merged_attacks_are_compared_only_where_the_search_of_every_floor_is_the
         first = last.model_copy(
             update={"name": "nppr:floor=0.5", "family": Family(floor=0.5), "search": search}
         )
-        return with_rows(found, distributions=(first, last))
+        own = found.report.headline("nppr", Metric.NPPR)
+        assert own is not None
+        return with_rows(found, own.model_copy(update={"floor": 0.5}), distributions=(first, last))
 
     same = row(compare([two_floors("a", 4096), two_floors("b", 4096)]), "merged", Metric.AR)
     assert same.incomparable == ""
     other = row(compare([two_floors("a", 4096), two_floors("b", 512)]), "merged", Metric.AR)
-    assert "search calls (nppr:floor=0.5): 4096 in A, 512 in B" in other.incomparable
+    assert "search calls: 92160, 4096 in A, 92160, 512 in B" in other.incomparable
+
+
+def test_the_rung_per_input_has_the_search_it_starts_at_and_its_own_calls() -> None:
+    def own(name: str, per_input: int, calls: int = 4096) -> RunFiles:
+        found = searched(name, settings=replace(DEFAULTS, calls=calls, per_input_calls=per_input))
+        head = found.report.headline("nppr", Metric.NPPR)
+        assert head is not None
+        return with_rows(
+            found, head.model_copy(update={"dependency": Dependency.PER_INPUT, "tally": None})
+        )
+
+    found = compare([own("a", 20), own("b", 40)])
+    assert row(found, "nppr", Metric.NPPR).incomparable == ""
+    expected = "search per input calls: 20 in A, 40 in B"
+    for source, metric in (("nppr:per-input", Metric.NPPR), ("merged", Metric.AR)):
+        assert expected in row(found, source, metric).incomparable
+    found = compare([own("a", 20), own("b", 20, calls=512)])
+    assert "search calls: 4096 in A" in row(found, "nppr:per-input", Metric.NPPR).incomparable
 
 
 @pytest.mark.slow
@@ -299,6 +322,6 @@ def test_a_weaker_search_is_named_by_the_command(
     shown = " ".join(capsys.readouterr().out.split())
     assert "different settings (search calls: 2048 in A, 1024 in B)" in shown
     assert "ahead" not in shown
-    found = row(read_comparison("found/compare.json"), "nppr", Metric.NPPR)
+    found = row(read_comparison("found/compare.json"), "nppr:independent", Metric.NPPR)
     assert [standing.rank for standing in found.standings] == [None, None]
     assert found.differences == ()

@@ -343,7 +343,7 @@ def test_the_answer_is_that_of_the_runs_pages(tmp_path: Path, winner: str | None
         assert (first.source, standing.value) == (row.name, row.value)
     assert f"({first.source})" in answer(found)
     order = [each.source for each in found.results if each.metric is Metric.NPPR]
-    expected = ["nppr or noise", "nppr", "nppr:floor=0.5"]
+    expected = ["nppr:joint (lowest of the set)", "nppr:joint", "nppr:joint:floor=0.5"]
     assert order == (expected if winner else expected[1:])
 
 

@@ -63,7 +63,7 @@ def source(name: str, budget: Budget = BUDGET) -> Source:
 
 
 def learned(floor: float = 0.0, fit_seed: int | None = None) -> Source:
-    found = Stray(BUDGET, 0.0, learned_name(floor, fit_seed))
+    found = Stray(BUDGET, 0.0, learned_name(None, floor, fit_seed))
     found.metric = Metric.NPPR
     return found
 
@@ -74,7 +74,7 @@ def entry(
     known = {"max_weight": 0.9, "realised_std": 0.5} | diagnostics
     return LEARNED.model_copy(
         update={
-            "name": learned_name(floor, fit_seed),
+            "name": learned_name(None, floor, fit_seed),
             "fit_seed": fit_seed,
             "family": replace(LEARNED.family, floor=floor, components=components),
             "diagnostics": LEARNED.diagnostics.model_copy(update=known),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nppr.errors import RunFolderError
+from nppr.noise import Dependency
 from nppr.report import PerInput, Report, Result
 from nppr.report.findings import (
     attacked,
@@ -27,7 +28,15 @@ from nppr.report.findings import (
     table_rows,
 )
 from nppr.tally import Claim, Metric
-from report.page.made_runs import RARE, failed, made_report, won_by
+from report.page.made_runs import (
+    RARE,
+    RUNGS,
+    failed,
+    made_report,
+    name_of,
+    with_ladder,
+    won_by,
+)
 
 MADE, PER_INPUT = made_report()
 
@@ -52,19 +61,38 @@ def quoted(report: Report) -> str:
     return row.name
 
 
+def test_the_headline_is_the_lowest_learned_rung() -> None:
+    report = with_ladder(MADE)
+    assert [row.name for row in table_rows(report) if row.metric is Metric.NPPR] == [
+        name_of(floor, rung) for floor in (0.0, 0.5) for rung in RUNGS
+    ]
+    assert quoted(report) == "nppr:joint"
+    assert came_lower(report, of(report, "nppr:joint")) == []  # per-input contains it
+    lower = changed(report, "nppr:label", Metric.NPPR, value=0.01)
+    assert [row.name for row in came_lower(lower, of(lower, "nppr:joint"))] == ["nppr:label"]
+    less = [row for row in report.results if row.dependency is not Dependency.JOINT or row.floor]
+    gone = failed("nppr", Metric.NPPR, "no memory.")
+    gone = gone.model_copy(update={"dependency": Dependency.JOINT, "floor": 0.0})
+    lacking = report.model_copy(update={"results": (*less, gone)})
+    assert quoted(lacking) == "nppr:label"
+    assert missing_search(lacking) is gone
+
+
 def test_rows_go_from_ar_to_pr_smallest_first() -> None:
     rows = table_rows(MADE)
     assert [row.name for row in rows] == [
-        "clean", "pgd", "merged", "nppr", "nppr:floor=0.5", "gaussian", "uniform",
+        "clean", "pgd", "merged", "nppr:joint", "nppr:joint:floor=0.5", "gaussian", "uniform",
         "bound:ratio=1+10:c=10", "bound:ratio=1+10:c=1",
     ]  # fmt: skip
-    assert "nppr or noise" in [row.name for row in table_rows(won_by("gaussian", MADE))]
+    assert "nppr:joint (lowest of the set)" in [
+        row.name for row in table_rows(won_by("gaussian", MADE))
+    ]
 
 
 def test_the_headline_is_the_widest_set_not_the_lowest_number() -> None:
-    assert quoted(MADE) == "nppr"
-    assert quoted(changed(MADE, "nppr:floor=0.5", Metric.NPPR, value=0.001)) == "nppr"
-    assert quoted(won_by("gaussian", MADE)) == "nppr or noise"
+    assert quoted(MADE) == "nppr:joint"
+    assert quoted(changed(MADE, "nppr:joint:floor=0.5", Metric.NPPR, value=0.001)) == "nppr:joint"
+    assert quoted(won_by("gaussian", MADE)) == "nppr:joint (lowest of the set)"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +115,7 @@ def test_a_failed_search_is_missing() -> None:
     narrow = [row for row in MADE.results if row.floor or row.source != "nppr"]
     rows = (*narrow, failed("nppr", Metric.NPPR, "no memory."))
     narrower = MADE.model_copy(update={"results": rows})
-    assert quoted(narrower) == "nppr:floor=0.5"
+    assert quoted(narrower) == "nppr:joint:floor=0.5"
     assert missing_search(narrower) is rows[-1]
     assert missing_search(MADE) is None
 
@@ -105,11 +133,11 @@ def test_guaranteed_intervals_are_of_the_same_number_and_claim() -> None:
 
 
 def test_an_interval_outside_its_regime_is_replaced() -> None:
-    row = of(MADE, "nppr")
+    row = of(MADE, "nppr:joint")
     assert "approximate-interval" in row.flags
     assert interval_of(MADE, row).method == "betting"
-    inside = changed(MADE, "nppr", Metric.NPPR, flags=())
-    assert interval_of(inside, of(inside, "nppr")) is of(inside, "nppr")
+    inside = changed(MADE, "nppr:joint", Metric.NPPR, flags=())
+    assert interval_of(inside, of(inside, "nppr:joint")) is of(inside, "nppr:joint")
 
 
 def test_bounds_have_both_claims() -> None:
@@ -125,15 +153,17 @@ def test_fixed_noise_is_declared_by_its_source() -> None:
     row = of(MADE, "gaussian", Metric.PR)
     assert is_fixed(MADE, row)
     assert not is_fixed(MADE, row.model_copy(update={"source": "gaussian:scale=2"}))
-    assert not is_fixed(MADE, of(MADE, "nppr"))
+    assert not is_fixed(MADE, of(MADE, "nppr:joint"))
 
 
 def test_a_repeated_fit_is_no_lower_noise() -> None:
-    row = of(MADE, "nppr")
-    repeated = row.model_copy(update={"fit_seed": 1, "value": 0.0, "tally": "nppr:fit-seed=1"})
+    row = of(MADE, "nppr:joint")
+    repeated = row.model_copy(
+        update={"fit_seed": 1, "value": 0.0, "tally": "nppr:joint:fit-seed=1"}
+    )
     more = MADE.model_copy(update={"results": (*MADE.results, repeated)})
     assert came_lower(more, row) == []
-    assert quoted(more) == "nppr"
+    assert quoted(more) == "nppr:joint"
     lowered = changed(MADE, "gaussian", Metric.PR, value=0.01)
     assert [other.name for other in came_lower(lowered, row)] == ["gaussian"]
 
@@ -148,15 +178,23 @@ def test_attacks_are_quoted_together() -> None:
 def test_noise_that_splitting_did_not_follow() -> None:
     assert not_followed(MADE) == []
     report = MADE.model_copy(update={"rare": (RARE,)})
-    assert not_followed(report) == ["gaussian", "uniform", "bound:ratio=1+10", "nppr:floor=0.5"]
+    assert not_followed(report) == [
+        "gaussian",
+        "uniform",
+        "bound:ratio=1+10",
+        "nppr:joint:floor=0.5",
+    ]
 
 
 def test_lines_behind_a_result() -> None:
-    assert measured_source(MADE, PER_INPUT, of(MADE, "nppr")) == "nppr"
+    assert measured_source(MADE, PER_INPUT, of(MADE, "nppr:joint")) == "nppr:joint"
     won = won_by("gaussian", MADE)
-    assert measured_source(won, PER_INPUT, of(won, "nppr or noise")) == "gaussian"
+    assert measured_source(won, PER_INPUT, of(won, "nppr:joint (lowest of the set)")) == "gaussian"
     other = won_by("laplace", MADE)
-    assert measured_source(other, PER_INPUT, of(other, "nppr or noise")) == "nppr"
+    assert (
+        measured_source(other, PER_INPUT, of(other, "nppr:joint (lowest of the set)"))
+        == "nppr:joint"
+    )
     assert measured_source(MADE, PER_INPUT, of(MADE, "merged", Metric.AR)) == "pgd"
 
 
@@ -165,8 +203,9 @@ def test_shares_are_the_numbers_of_the_report(tmp_path: Path) -> None:
     shares = shares_of(MADE, lines, tmp_path)
     expected = {
         (Metric.ACCURACY, "clean"), (Metric.AR, "pgd"), (Metric.PR, "gaussian"),
-        (Metric.PR, "uniform"), (Metric.NPPR, "nppr"), (Metric.NPPR, "nppr:floor=0.5"),
-        (Metric.NPPR, "nppr or noise"), (Metric.NPPR, "nppr:floor=0.5 or noise"),
+        (Metric.PR, "uniform"), (Metric.NPPR, "nppr:joint"), (Metric.NPPR, "nppr:joint:floor=0.5"),
+        (Metric.NPPR, "nppr:joint (lowest of the set)"),
+        (Metric.NPPR, "nppr:joint:floor=0.5 (lowest of the set)"),
     }  # fmt: skip
     assert set(shares) == expected
     for (metric, name), share in shares.items():

@@ -28,13 +28,13 @@ def sentence(report: Report, name: str, metric: Metric) -> tuple[Result, str]:
 
 
 def test_an_upper_bound_is_quoted_with_its_upper_end_and_its_scope(report: Report) -> None:
-    row, text = sentence(report, "nppr:floor=0.5", Metric.NPPR)
+    row, text = sentence(report, "nppr:joint:floor=0.5", Metric.NPPR)
     high, value = interval_of(report, row).high, row.value
     assert high is not None
     assert value is not None
     assert text == (
-        "Under the worst admissible noise (nppr:floor=0.5, the noise may depend on the input and its"
-        " true label, rho 0.5), the fraction of draws classified correctly is"
+        "Under the worst admissible noise (nppr:joint:floor=0.5, the noise may depend on the input and"
+        " its true label, rho 0.5), the fraction of draws classified correctly is"
         f" at most {percent(high)} % with 95 % confidence ({percent(value)} % observed)"
         ": resnet20 on pictures, linf 8/255; 103 clean-correct inputs, 20 draws each; the population"
         " they were drawn from; betting."

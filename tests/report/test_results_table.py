@@ -21,9 +21,9 @@ from nppr.report.results_table import (
     notes_of,
     spectrum_table,
     table_of,
+    terminal_tables,
 )
 from nppr.report.tables import Cell, Column
-from nppr.search.search_record import SeedSpread
 from nppr.tally import RARE_ACCURACY, Claim, Direction, Metric
 from report.page.made_runs import RARE, failed, made_report, won_by
 
@@ -50,12 +50,14 @@ def test_values_are_those_of_the_report(report: Report) -> None:
         assert (found["inputs"].value, found["draws"].value) == (row.inputs, row.draws)
         assert found["claim"].text == (row.claim or "")
         assert found["interval"].text.endswith("*") == ("approximate-interval" in row.flags)
-    assert table.marked == [row.name for row in table_rows(report)].index("nppr")
+    assert table.marked == [row.name for row in table_rows(report)].index("nppr:joint")
 
 
 def test_the_terminal_prints_the_numbers_of_the_files(report: Report) -> None:
     lines = [" ".join(line.split()) for line in as_text(report, 120).splitlines()]
-    for row in table_of(report).rows:
+    *_, others = terminal_tables(report)
+    assert len(others.rows) == len(table_of(report).rows) - 2
+    for row in others.rows:
         texts = [cell.text.replace("≤", "<=").replace("≥", ">=") for cell in row[:6] if cell.text]
         assert any(line.startswith(" ".join(texts)) for line in lines), texts
 
@@ -78,7 +80,7 @@ def test_it_fits_the_terminal(report: Report, width: int) -> None:
     lines = report.table(width).splitlines()
     assert max(len(line) for line in lines) <= width
     assert not any("…" in line for line in lines)
-    assert any("nppr:floor=0.5" in line for line in lines)
+    assert any("rho 0.5" in line for line in lines)
     assert any("█" in line for line in lines) == (width == 120)
     legend = [line for line in lines if re.match(r"(PR|NPPR|AR|bound|/ clean) {2,}[a-zA-Z]", line)]
     assert len(legend) == 5
@@ -88,7 +90,7 @@ def test_budget_seed_and_counts_are_named(report: Report) -> None:
     text = " ".join(report.table(120).split())
     assert "resnet20 on pictures, budget linf 8/255, seed 0" in text
     assert "120 inputs of the evaluate split, 103 of them clean-correct" in text
-    assert "* approximate-interval: fewer than 400 inputs" in text
+    assert "* approximate-interval: nppr:joint, fewer than 400 inputs" in text
     assert "grade B" in text
 
 
@@ -124,7 +126,13 @@ def test_a_stress_is_a_loss(report: Report) -> None:
 def test_spectrum_and_bounds_as_json(report: Report) -> None:
     spectrum = json.loads(spectrum_table(report).to_json())
     assert [entry["floor"] for entry in spectrum] == [0.0, 0.5]
-    row = report.headline("nppr", Metric.NPPR)
+    first = report.distributions[0]
+    stage = first.search.stages[0].model_copy(update={"rung": Dependency.LABEL})
+    search = first.search.model_copy(update={"stages": (stage,)})
+    label = first.model_copy(update={"search": search})
+    more = report.model_copy(update={"distributions": (label, *report.distributions)})
+    assert json.loads(spectrum_table(more).to_json()) == spectrum
+    row = report.headline("nppr:joint", Metric.NPPR)
     assert row is not None
     assert list(spectrum[0]) == [
         "floor", "at_most", "value", "low", "high", "realised_std", "selected",
@@ -152,29 +160,29 @@ def test_the_console_shows_the_table_and_failures(
     monkeypatch.setattr(console.err, "_file", None)
     path = Path("runs", "x", "report.json")
     console.show_report(with_rows(report, failed("broken", Metric.PR, "why")), path)
+    console.note("nppr:label:floor=0.5")
+    with console.bars() as shown:
+        shown.add_task("nppr:label:floor=0.5", total=1, note="")
+        console.out.print(shown.get_renderable())
     captured = capsys.readouterr()
+    assert "nppr:label:floor=0.5" in captured.out  # no picture
+    assert "nppr:label:floor=0.5" in captured.err
     assert str(path) in captured.out
     assert "source 'broken' failed: why" in captured.err
 
 
-def test_notes_report_learned_noise(report: Report) -> None:
+def test_notes_name_reference_noise_that_was_worse(report: Report) -> None:
     text = notes_of(won_by("gaussian", report))
-    assert "nppr: the noise may depend on the input and its true label; rho 0, realised" in text
-    assert "nppr or noise: gaussian noise was worse than the learned noise" in text
-    assert "or noise: " not in notes_of(report)
-    seeds = SeedSpread(values={"nppr": 0.1, "nppr:fit-seed=1": 0.15}, minimum=0.1, spread=0.05)
-    first, *others = report.distributions
-    made = (first.model_copy(update={"seeds": seeds}), *others)
-    text = notes_of(report.model_copy(update={"distributions": made}))
-    assert "2 searches, the lowest 10.0 %, the highest 5.0 percentage points above" in text
+    assert "nppr:joint (lowest of the set): gaussian noise was worse than the learned noise" in text
+    assert "(lowest of the set): " not in notes_of(report)
 
 
 def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     precision = PrecisionRecord(
         asked=0.05, reached=True, rounds=((40, 8), (60, 32)), available_inputs=120,
-        needed_inputs=None, widths={"nppr": Width(half_width=0.031, between=0.1, within=0.1)},
+        needed_inputs=None, widths={"nppr:joint": Width(half_width=0.031, between=0.1, within=0.1)},
     )  # fmt: skip
-    headline = report.headline("nppr", Metric.NPPR)
+    headline = report.headline("nppr:joint", Metric.NPPR)
     assert headline is not None
     joined = headline.model_copy(
         update={"method": "draws + splitting", "value": 0.167, "high": 0.1761}
@@ -186,7 +194,10 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     claim = "at most 17.610 % with 95 % confidence (16.700 % observed)"
     assert f"with splitting NPPR {claim}, the population" in text
     assert text.count(f"splitting: {RARE_ACCURACY}") == 1
-    assert "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5" in text
+    assert (
+        "splitting did not follow: gaussian, uniform, bound:ratio=1+10, nppr:joint:floor=0.5"
+        in text
+    )
     assert (
         "every PR and NPPR is within ±3.10 percentage points by the interval shown, with 60 of 120"
         in text
@@ -196,7 +207,7 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
 
 
 def test_notes_at_other_radii_give_directions_and_losses(report: Report) -> None:
-    nppr = report.headline("nppr", Metric.NPPR)
+    nppr = report.headline("nppr:joint", Metric.NPPR)
     assert nppr is not None
     upper = nppr.model_copy(update={"radius": 0.5, "value": 0.25, "high": 0.304})
     sure = upper.model_copy(update={"method": "betting", "high": 0.321, "flags": ()})
@@ -244,17 +255,6 @@ def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:
     assert "value     of AR and NPPR: observed under the noise found" in notes_of(report)
     assert "interval  of these: conditional on that noise" in notes_of(report)
     assert "conditional on" not in notes_of(made_report(only="noise")[0])
-
-
-def test_the_admissible_set_is_the_one_that_was_searched(report: Report) -> None:
-    """Without features the search lowers joint noise to noise that sees the label."""
-    rows = tuple(
-        row.model_copy(update={"dependency": Dependency.LABEL}) if row.dependency else row
-        for row in report.results
-    )
-    text = notes_of(report.model_copy(update={"results": rows}))
-    assert "nppr: the noise may depend on the true label; rho 0" in text
-    assert "depend on the input" not in text
 
 
 def row_value(report: Report, name: str) -> float:

@@ -47,7 +47,7 @@ def collect(
         return Evidence()
     quoted = [each for each in learned if each.source.fit_seed is None]
     noises = [each.source for each in quoted]
-    plain = sorted(quoted, key=lambda each: each.source.floor != 0)
+    plain = sorted(quoted, key=lambda each: each.width)
     worst, drawn = [], []
     for source in _chosen([*sources, *noises], tallies, plain[0].winner if plain else None):
         try:

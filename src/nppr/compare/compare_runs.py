@@ -31,7 +31,7 @@ from nppr.compare.comparison import (
     Standing,
 )
 from nppr.errors import RunFolderError
-from nppr.report.findings import SHARES, Key, headlines, interval_of, lines_of, shares_of
+from nppr.report.findings import SHARES, Key, by_width, headlines, interval_of, lines_of, shares_of
 from nppr.report.model import ReportRecord, Result
 from nppr.report.run_files import RunFiles, read_run
 from nppr.statistics.estimates import APPROXIMATE, FEWEST_INPUTS, MOST_CONFIDENT
@@ -194,23 +194,17 @@ def _shares_of(group: Group) -> dict[Key, Share]:
 def _keys(groups: Sequence[Group]) -> list[Key]:
     """The rows of all entries, by metric and then lowest first.
 
-    NPPR is in the order of the floors, with the reference noises first: the first one is that of the
-    widest admissible set, which the page of a run quotes too. Learned noise with the reference noises
-    is left out where no reference noise was worse anywhere.
+    Of NPPR the first one is that of the widest learned set, which the page of a run quotes too.
+    Learned noise with the reference noises is left out where no reference noise was worse anywhere.
     """
     lowest: dict[Key, float] = {}
     rows: dict[Key, Result] = {}
     shared: Counter[Key] = Counter()
     reports = [group[0].report for group in groups]
-    won = {
-        (made.family.floor, made.fit_seed)
-        for report in reports
-        for made in report.distributions
-        if made.winner
-    }
+    won = {made.name for report in reports for made in report.distributions if made.winner}
     for report in reports:
         for key, row in headlines(report).items():
-            if row.with_references and (row.floor, row.fit_seed) not in won:
+            if row.with_references and row.noise not in won:
                 continue
             rows.setdefault(key, row)
             lowest[key] = min(lowest.get(key, 2.0), 2.0 if row.value is None else row.value)
@@ -222,10 +216,7 @@ def _keys(groups: Sequence[Group]) -> list[Key]:
         )
 
     def place(key: Key) -> tuple[object, ...]:
-        row = rows[key]
-        floor = (row.floor or 0.0) if row.fit_seed is None else 2.0
-        learned = (floor, not row.with_references) if row.metric is Metric.NPPR else (0.0, False)
-        return (SHARES.index(key[0]), *learned, lowest[key], key[1])
+        return (SHARES.index(key[0]), *by_width(rows[key]), lowest[key], key[1])
 
     return sorted(lowest, key=place)
 

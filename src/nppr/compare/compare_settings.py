@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
+from nppr.noise.family import Dependency
 from nppr.report.findings import Key, headlines
 from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.run_files import RunFiles
@@ -132,29 +133,33 @@ def _search_of(group: Group, row: Result) -> Settings:
     """The settings of the search behind a number; none where nothing was searched for."""
     report = group[0].report
     if row.metric is Metric.NPPR:
-        learned = [_learned(run.report, row.floor or 0.0, row.fit_seed) for run in group]
-        return _noise_search(report, [made for made in learned if made is not None])
+        return _noise_search(group, row)
     if row.metric is not Metric.AR:
         return {}
     return _merged_search(group) if row.source == MERGED else _attack_options(report, row.source)
 
 
-def _learned(report: ReportRecord, floor: float, fit_seed: int | None) -> DistributionRecord | None:
-    """The learned noise behind a row."""
-    found = (m for m in report.distributions if (m.family.floor, m.fit_seed) == (floor, fit_seed))
-    return next(found, None)
+def _learned(report: ReportRecord, row: Result) -> DistributionRecord | None:
+    """The learned noise behind a row; of `per-input` the lowest one, at which its search starts."""
+    if row.dependency is not Dependency.PER_INPUT:
+        return report.distribution(row.noise)
+    starts = [each for each in report.distributions if each.fit_seed is None]
+    return next((each for each in reversed(starts) if each.family.floor == row.floor), None)
 
 
-def _noise_search(report: ReportRecord, learned: Sequence[DistributionRecord]) -> Settings:
+def _noise_search(group: Group, row: Result) -> Settings:
     """The search for one learned noise, the same but for the seed in all runs of an entry."""
+    learned = [made for run in group if (made := _learned(run.report, row)) is not None]
     if not learned:
         return {}
-    budget, search = learned[0].budget, learned[0].search
-    conditions = search.conditions
+    report, budget, search = group[0].report, learned[0].budget, learned[0].search
+    conditions, settings = search.conditions, asdict(search.settings)
+    if row.dependency is not Dependency.PER_INPUT:
+        del settings["per_input_calls"]  # the rung below
     own = conditions.fingerprint in (None, report.classifier.fingerprint)
     same = (budget.norm, budget.radius) == (report.budget.norm, report.budget.radius)
     found = {
-        **_flat(asdict(search.settings), "search "),
+        **_flat(settings, "search "),
         "fit inputs": str(conditions.fit_inputs),
         "select inputs": str(conditions.select_inputs),
         "seed": _listed(made.search.conditions.seed for made in learned),
@@ -193,12 +198,11 @@ def _merged_search(group: Group) -> Settings:
         "draws": str(report.settings.draws),
         **_attack_options(report, *names),
     }
-    for made in report.distributions:
-        learned = [_learned(run.report, made.family.floor, made.fit_seed) for run in group]
-        search = _noise_search(report, [each for each in learned if each is not None])
-        several = len(report.distributions) > 1
-        found |= {f"{name} ({made.name})" if several else name: search[name] for name in search}
-    return found
+    noises = [row for row in rows if row.metric is Metric.NPPR and not row.with_references]
+    searches = [_noise_search(group, row) for row in noises]
+    for name in dict.fromkeys(name for search in searches for name in search):
+        found[name] = _listed(dict.fromkeys(each[name] for each in searches if name in each))
+    return {"learned noise": _listed(row.name for row in noises), **found}
 
 
 def _flat(settings: Mapping[str, object], before: str = "") -> Settings:

@@ -86,7 +86,7 @@ GRADIENT_MASKING = _declare("gradient-masking", _W,
 ATTACK_TOO_WEAK = _declare("attack-too-weak", _W,
     "AR of the attack is too high; read the merged row, or allow more steps and restarts")
 NPPR_ABOVE_PR = _declare("nppr-above-pr", _W,
-    "the search stopped early; read the row 'nppr or noise', or raise --fit-calls")
+    "the search stopped early; read the row '... (lowest of the set)', or raise --fit-calls")
 STARVED = _declare("starved", _W,
     "the search is too short or was judged on too few inputs, so NPPR may be far too high; raise"
     " --fit-calls, or give more select inputs")

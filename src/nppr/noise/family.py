@@ -65,15 +65,45 @@ class Dependency(StrEnum):
         return sees and (self is Dependency.PER_INPUT or other is not Dependency.PER_INPUT)
 
     @property
+    def depth(self) -> int:
+        """The place on the ladder, counted from the top: whatever contains another is below it."""
+        return list(Dependency).index(self)
+
+    @property
     def words(self) -> str:
         """The dependency in words, for a reader of the report."""
-        return {
-            Dependency.INDEPENDENT: "the noise depends on nothing",
-            Dependency.LABEL: "the noise may depend on the true label",
-            Dependency.INPUT: "the noise may depend on the input",
-            Dependency.JOINT: "the noise may depend on the input and its true label",
-            Dependency.PER_INPUT: "the noise may be the worst for every input on its own",
-        }[self]
+        return _WORDS[self][0]
+
+    @property
+    def threat(self) -> str:
+        """What such noise stands for in practice, for a reader of the report."""
+        return _WORDS[self][1]
+
+
+_RULE = "by a rule that carries over to new inputs: systematic effects of"
+_WORDS = {
+    Dependency.INDEPENDENT: (
+        "the noise depends on nothing",
+        "noise that knows nothing of the input: sensor noise, transmission",
+    ),
+    Dependency.LABEL: (
+        "the noise may depend on the true label",
+        "noise that happens to suit the class: effects that come with what is shown",
+    ),
+    Dependency.INPUT: (
+        "the noise may depend on the input",
+        f"noise that follows the input {_RULE} the scene",
+    ),
+    Dependency.JOINT: (
+        "the noise may depend on the input and its true label",
+        f"noise that follows the input and its class {_RULE} scene or class",
+    ),
+    Dependency.PER_INPUT: (
+        "the noise may be the worst for every input on its own",
+        "the worst noise for each input on its own: nearly an attack where no randomness is required",
+    ),
+}
+"""The words for every rung: what the noise may depend on, and which threat that is."""
 
 
 class Rule(StrEnum):

@@ -6,13 +6,13 @@ numbers. Everything is read off fields of results, never off their names.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from nppr.errors import RunFolderError
+from nppr.noise.family import Dependency
 from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.per_input import PerInput
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
@@ -56,15 +56,21 @@ def headlines(report: ReportRecord, metrics: Iterable[Metric] = SHARES) -> dict[
 
 
 def table_rows(report: ReportRecord) -> list[Result]:
-    """The first result of every row, in the order of a table, smallest first.
+    """The first result of every row, in the order of a table: NPPR down the ladder, else by value.
 
     Learned noise with the reference noises is left out where it repeats the learned noise alone.
     """
     rows = headlines(report, ORDER).values()
     alone = {row.tally for row in rows if row.metric is Metric.NPPR and not row.with_references}
+
+    def place(row: Result) -> tuple[float, ...]:
+        value = 2.0 if row.value is None else row.value
+        depth = row.dependency.depth if row.dependency else 0
+        learned = (row.floor or 0.0, depth) if row.metric is Metric.NPPR else (0.0, 0)
+        return (ORDER.index(row.metric), *learned, value)
+
     return sorted(
-        (row for row in rows if not (row.with_references and row.tally in alone)),
-        key=lambda row: (ORDER.index(row.metric), 2.0 if row.value is None else row.value),
+        (row for row in rows if not (row.with_references and row.tally in alone)), key=place
     )
 
 
@@ -134,38 +140,53 @@ def not_followed(report: ReportRecord) -> list[str]:
 
 
 def headline_of(report: ReportRecord) -> Result | None:
-    """The result to quote: NPPR of the widest admissible set, else the lowest of another metric.
+    """The result to quote: NPPR of the widest learned set, else the lowest of another metric.
 
-    Widest is the smallest floor, with the reference noises before without: what was chosen on the
-    select split, not what came out lowest on the evaluate split.
+    Not what came out lowest on the evaluate split, but the set that the assessor stated.
     """
-    place = {id(row): number for number, row in enumerate(report.results)}
-
-    def width(row: Result) -> tuple[object, ...]:
-        if row.metric is not Metric.NPPR:
-            return ()
-        repeated = row.fit_seed is not None
-        return (repeated, row.floor or 0.0, not row.with_references, place[id(row)])
-
     rows = [row for row in table_rows(report) if row.value is not None]
     found = ([row for row in rows if row.metric is metric] for metric in _ANSWERS)
-    return next((min(each, key=width) for each in found if each), None)
+    return next((min(each, key=by_width) for each in found if each), None)
+
+
+def by_width(row: Result) -> tuple[float, ...]:
+    """Sorts NPPR by the width of the learned set, the widest first.
+
+    Widest is the smallest floor, then the lowest learned rung, with the reference noises before
+    without: what was chosen on the select split. `per-input`, which is searched for on the evaluated
+    inputs like an attack, and repeated searches come last.
+    """
+    if row.metric is not Metric.NPPR:
+        return ()
+    last = row.fit_seed is not None, row.dependency is Dependency.PER_INPUT
+    depth = row.dependency.depth if row.dependency else 0
+    return (*last, row.floor or 0.0, -depth, not row.with_references)
 
 
 def missing_search(report: ReportRecord) -> Result | None:
     """An NPPR that failed: any, or beside an NPPR that of a wider admissible set."""
     quoted = headline_of(report)
-    floor = (quoted.floor or 0.0) if quoted and quoted.metric is Metric.NPPR else math.inf
     failed = [row for row in table_rows(report) if row.metric is Metric.NPPR and row.value is None]
-    return next((row for row in failed if (row.floor or 0.0) < floor), None)
+    if quoted is None or quoted.metric is not Metric.NPPR:
+        return next(iter(failed), None)
+    return next((row for row in failed if by_width(row) < by_width(quoted)), None)
 
 
 def came_lower(report: ReportRecord, row: Result) -> list[Result]:
-    """NPPR and PR of other rows that are below this one on the evaluate split."""
+    """NPPR and PR of rows inside the set of this one that are below it on the evaluate split."""
+
+    def inside(other: Result) -> bool:
+        if other.metric is Metric.PR:
+            return not row.floor and is_fixed(report, other)
+        if other.metric is not Metric.NPPR or (other.floor or 0.0) < (row.floor or 0.0):
+            return False
+        sets = row.dependency, other.dependency
+        return sets[0] is None or sets[1] is None or sets[0].contains(sets[1])
+
     return [
         other
         for other in table_rows(report)
-        if other.metric in (Metric.NPPR, Metric.PR)
+        if inside(other)
         and other.fit_seed is None
         and other.value is not None
         and row.value is not None

@@ -56,7 +56,7 @@ class Result(Record):
     fit_seed: int | None = None
     """Number of a repeated search; None for the search that was chosen."""
     with_references: bool = False
-    """The worse, on the select split, of the learned noise and the reference noises."""
+    """The lowest source of the set on the select split: the learned noise or a reference noise."""
     reference: str | None = None
     """Of a bound: the reference noise."""
     density_ratio: float | None = None
@@ -81,6 +81,11 @@ class Result(Record):
         >>> Result(source="nppr", metric=Metric.NPPR, confidence=0.95, **rung).name
         'nppr:label:floor=0.5'
         """
+        return self.noise + (" (lowest of the set)" if self.with_references else "")
+
+    @property
+    def noise(self) -> str:
+        """The name of the noise alone, with or without the reference noises."""
         parts = [self.source, *([self.dependency.value] if self.dependency else [])]
         if self.floor:
             parts.append(f"floor={self.floor:g}")
@@ -90,7 +95,7 @@ class Result(Record):
             parts.append(f"c={self.density_ratio:.15g}")
         if self.order is not None:
             parts.append(f"q={self.order:.15g}")
-        return ":".join(parts) + (" or noise" if self.with_references else "")
+        return ":".join(parts)
 
 
 class SplitSizes(Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from markupsafe import Markup
@@ -19,10 +19,16 @@ from nppr.report.findings import (
     not_followed,
     table_rows,
 )
+from nppr.report.ladder_tables import (
+    SEARCH_WORDS,
+    ladder_table,
+    search_table,
+    steps_of,
+    threat_table,
+)
 from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers, claim_text, percent
 from nppr.report.tables import Cell, Column, Table
-from nppr.search.search_record import DistributionRecord
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.tally import RARE_ACCURACY, Claim, Direction, Metric
 
@@ -149,12 +155,12 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
 
 
-def table_of(report: ReportRecord) -> Table:
+def table_of(report: ReportRecord, left_out: Collection[Result] = ()) -> Table:
     """One row per source: clean accuracy first, then from AR up to PR, smallest first.
 
     Fractions are in %; `stress` is a loss and printed as it is. A source that failed has a row too.
     """
-    rows, numbers = table_rows(report), Numbers(report)
+    rows, numbers = [row for row in table_rows(report) if row not in left_out], Numbers(report)
     quoted = headline_of(report)
     losses = any(row.metric is Metric.STRESS for row in rows)
     heads = {"level": f"{100 * report.settings.confidence:g} %", "unit": "" if losses else " %"}
@@ -178,13 +184,30 @@ def as_text(report: ReportRecord, width: int) -> str:
     """The table and its notes as plain text."""
     text = io.StringIO()
     console = Console(file=text, width=width, no_color=True, highlight=False, emoji=False)
-    console.print(table_of(report).to_rich(width))
+    for table in terminal_tables(report):
+        console.print(table.to_rich(width))
     console.print(notes_of(report), markup=False)
     return text.getvalue()
 
 
+def terminal_tables(report: ReportRecord) -> list[Table]:
+    """The ladder and how well it was searched, then the rows that are not on it."""
+    results, steps = table_of(report), steps_of(report)
+    if not steps:
+        return [results]
+    rungs = [row for step in steps for row in step.results.values() if row.metric is Metric.NPPR]
+    ladder = ladder_table(report)
+    searched = [search_table(report)] if report.ladder else []
+    return [
+        replace(ladder, caption=f"{results.caption}\n\n{ladder.caption}"),
+        threat_table(report),
+        *searched,
+        replace(table_of(report, rungs), caption="All other results"),
+    ]
+
+
 def spectrum_table(report: ReportRecord) -> Table:
-    """NPPR against the floor rho, smallest floor first; its JSON is that of `nppr spectrum`."""
+    """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
     level = f"{100 * report.settings.confidence:g} %"
     columns = (
         Column("floor", "rho", number=True),
@@ -196,9 +219,10 @@ def spectrum_table(report: ReportRecord) -> Table:
     )
     numbers = Numbers(report)
     rows = []
+    widest = max((made.dependency.depth for made in report.distributions), default=0)
     for made in sorted(report.distributions, key=lambda made: made.family.floor):
         row = report.headline(made.name, Metric.NPPR)
-        if row is not None and made.fit_seed is None:
+        if row is not None and made.fit_seed is None and made.dependency.depth == widest:
             std, most = made.diagnostics.realised_std, interval_of(report, row).high
             rows.append(
                 (
@@ -248,19 +272,18 @@ def _bound_column(row: Result) -> str:
 
 def notes_of(report: ReportRecord) -> str:
     """What the rows and marks of the table mean, and what else was found."""
-    flags = dict.fromkeys((flag.id, flag.message) for flag in report.flags if flag.id != UNRESOLVED)
-    marks = {APPROXIMATE: "*"}
     legend = legend_of(report)
     legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
+    legend |= SEARCH_WORDS if report.ladder else {}
     width = max(len(name) for name in legend)
     return "\n".join(
         [
             *(f"{name:{width}}  {words}" for name, words in legend.items()),
-            *(line for made in report.distributions for line in _learned_notes(report, made)),
+            *_reference_notes(report),
             *_rare_notes(report),
             *_precision_notes(report),
             *_radius_notes(report),
-            *(f"{marks.get(name, '!')} {name}: {message}" for name, message in flags),
+            *_flag_notes(report),
             f"grade {report.grade.letter}: {report.grade.reason}",
         ]
     )
@@ -281,29 +304,32 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
     return legend
 
 
-def _learned_notes(report: ReportRecord, made: DistributionRecord) -> list[str]:
-    """What learned noise may depend on, how random it is, and what else was tried."""
-    row = report.headline(made.name, Metric.NPPR)
-    searched = (row and row.dependency) or made.search.settings.family.dependency
-    std, selected = made.diagnostics.realised_std, made.search.selected
-    line = f"{searched.words}; rho {made.family.floor:g}, realised std {std:.3f} of the radius"
-    lines = [f"{made.name}: {line}; selected {selected!r}"]
-    if made.seeds and made.fit_seed is None:
-        lines.append(
-            f"{made.name}: {len(made.seeds.values)} searches, the lowest"
-            f" {percent(made.seeds.minimum)} %, the highest {percent(made.seeds.spread)} percentage"
-            " points above"
-        )
-    union = [
-        row
-        for row in report.results
-        if row.with_references
-        and (row.floor or 0.0, row.fit_seed) == (made.family.floor, made.fit_seed)
+def _reference_notes(report: ReportRecord) -> list[str]:
+    """A line for every set whose lowest source on the select split was a reference noise."""
+    won = {made.name: made.winner for made in report.distributions if made.winner}
+    return [
+        f"{row.name}: {won[row.noise]} noise was worse than the learned noise on the select split"
+        for row in table_rows(report)
+        if row.with_references and row.noise in won
     ]
-    if made.winner and union:
-        lines.append(
-            f"{union[0].name}: {made.winner} noise was worse than the learned noise on the select split"
-        )
+
+
+def _flag_notes(report: ReportRecord) -> list[str]:
+    """A line for every flag: what was found for each source, then what that means."""
+    lines = []
+    for name in dict.fromkeys(flag.id for flag in report.flags if flag.id != UNRESOLVED):
+        found: dict[str, list[str]] = {}
+        for flag in report.flags:
+            if flag.id == name:
+                found.setdefault(flag.message, []).extend([flag.source] if flag.source else [])
+        meaning = next(iter(found)).partition(": ")[2]
+        alike = bool(meaning) and all(each.endswith(f": {meaning}") for each in found)
+        ending = f": {meaning}" if alike else ""
+        texts = [
+            (f"{sources[0]}, " if len(sources) == 1 else "") + text.removesuffix(ending)
+            for text, sources in found.items()
+        ]
+        lines.append(f"{'*' if name == APPROXIMATE else '!'} {name}: {'; '.join(texts)}{ending}")
     return lines
 
 

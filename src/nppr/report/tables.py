@@ -119,6 +119,7 @@ class Table:
             title_style="",
             padding=(0, 1, 0, 0),
             pad_edge=False,
+            show_header=any(column.heading for column in shown.columns),
         )
         for column in shown.columns:
             table.add_column(
@@ -135,7 +136,7 @@ class Table:
             table.add_row(*texts, end_section=self._starts_group(number + 1))
         return table
 
-    def to_html(self, label: str, name: str = "") -> Markup:
+    def to_html(self, label: str, name: str = "", *, sortable: bool = True) -> Markup:
         """The table in a region that scrolls; `label` describes it, `name` is its id."""
         shown = self._with([column.page for column in self.columns]).printed
         number = Markup(' class="n"')
@@ -146,9 +147,15 @@ class Table:
         rows = Markup("").join(shown._html_row(at) for at in range(len(shown.rows)))
         return Markup(
             '<div class="scroll" role="region" aria-label="{}" tabindex="0">\n'
-            '<table class="sortable"{}>\n<thead><tr>{}</tr></thead>\n'
+            "<table{}{}>\n<thead><tr>{}</tr></thead>\n"
             "<tbody>\n{}</tbody>\n</table>\n</div>"
-        ).format(label, Markup(' id="{}"').format(name) if name else "", head, rows)
+        ).format(
+            label,
+            Markup(' class="sortable"') if sortable else "",
+            Markup(' id="{}"').format(name) if name else "",
+            head,
+            rows,
+        )
 
     def to_md(self) -> str:
         """A pipe table."""

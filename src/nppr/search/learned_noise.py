@@ -62,6 +62,12 @@ class LearnedNoise:
         )
 
     @property
+    def width(self) -> tuple[bool, float, int]:
+        """Sorts by the width of the admissible set, the widest first and repeated searches last."""
+        depth = self.record.dependency.depth
+        return (self.record.fit_seed is not None, self.source.floor, -depth)
+
+    @property
     def winner(self) -> str | None:
         """The reference noise that was worse than the family on select, or None."""
         return self.record.winner

@@ -81,6 +81,9 @@ SELECT_DRAWS = 2000
 
 MOST_DRAWS = 16
 
+START_BOUND = 1.0
+"""Means of a parent are brought within this: tanh is 0.76 there, and one step of 0.6 turns most."""
+
 
 @dataclass(frozen=True, eq=False)
 class FinishedStage:
@@ -223,10 +226,13 @@ class Search:
         inputs, _ = self.find_inputs()
         judge, each = self._judge(), stage.first_steps
         tried: list[tuple[Candidate, FitState]] = []
+        before = self._judged(stage, parents, judge)
+        values = [candidate.value for candidate in before]
+        parent = parents[values.index(min(values))] if parents else None
         if each and self.settings.walks:
             for restart in range(stage.restarts):
                 own = seed if not restart else key(seed, "fit/restart", restart, 0) & 0x7FFFFFFF
-                made = start(stage, parents, inputs, self.data.shape, self.data.classes, own)
+                made = start(stage, parent, inputs, self.data.shape, self.data.classes, own)
                 kept = file(restart)
                 state = self._fit(stage, made, each, own, kept)
                 if kept:
@@ -235,16 +241,16 @@ class Search:
                 half = Candidate(f"{stage.name}, half of the calls", law, judge.of(law))
                 tried.append((half, state))
         if not tried:
-            made = start(stage, parents, inputs, self.data.shape, self.data.classes, seed)
+            made = start(stage, parent, inputs, self.data.shape, self.data.classes, seed)
             state = self._fit(stage, made, stage.steps, seed, file(0))
-            return self._choose(stage, state, [], parents, judge)
+            return self._choose(stage, state, [], parents, before, judge)
         tried.sort(key=lambda each: each[0].value)
         state = tried[0][1]
         own = key(seed, "fit/second-half", 0, 0) & 0x7FFFFFFF
         left = stage.steps - each * stage.restarts
         last = self._fit(stage, state.distribution, left, own, file(stage.restarts))
         last = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
-        return self._choose(stage, last, [each for each, _ in tried], parents, judge)
+        return self._choose(stage, last, [each for each, _ in tried], parents, before, judge)
 
     def _fit(
         self, stage: Stage, made: Distribution, steps: int, seed: int, file: StateFile | None
@@ -265,12 +271,23 @@ class Search:
         )
         return fit(fitting, state, progress=self.progress, save=file.save if file else None)
 
+    def _judged(
+        self, stage: Stage, parents: Sequence[FinishedStage], judge: Judge
+    ) -> list[Candidate]:
+        """The parents at the floor of a stage, which start it and may be kept."""
+        found = []
+        for parent in parents if self.settings.walks else ():
+            kept = parent.selected.with_floor(stage.family.floor)
+            found.append(Candidate(parent.record.selected, kept, judge.of(kept)))
+        return found
+
     def _choose(
         self,
         stage: Stage,
         state: FitState,
         tried: Sequence[Candidate],
         parents: Sequence[FinishedStage],
+        before: Sequence[Candidate],
         judge: Judge,
     ) -> FinishedStage:
         """What is lowest on select: the fitted mixture, a variant of it, or a parent."""
@@ -279,10 +296,6 @@ class Search:
             record = _record(stage, state, stage.name, made, {}, 0)
             return FinishedStage(record, None, None, made, made)
         own = [*candidates(stage.name, made, judge), *tried[:1]]
-        before = []
-        for parent in parents:
-            kept = parent.selected.with_floor(floor)
-            before.append(Candidate(parent.record.selected, kept, judge.of(kept)))
         winner = best(own, before)
         choice = None
         if floor == 0 and self.references:
@@ -359,13 +372,13 @@ class Search:
 
 def start(
     stage: Stage,
-    parents: Sequence[FinishedStage],
+    parent: FinishedStage | None,
     inputs: CleanInputs[Fit],
     shape: tuple[int, ...],
     classes: int,
     seed: int,
 ) -> Distribution:
-    """Where a stage starts: at random, or exactly at the solution of its parent lowest on select.
+    """Where a stage starts: at random, or at the solution of its parent that is lowest at its floor.
 
     Noise that depends on nothing is at its worst with one component. Its children start with copies of
     that one, and classes are sent to different copies, which leaves the law as it is.
@@ -373,18 +386,20 @@ def start(
     features = inputs.features.shape[1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, f"fit/start/{stage.name}", 0, 0))
-        if not parents:
+        if parent is None:
             channels, height, width = shape
             made = Distribution(stage.family, (channels, height, width), classes, features)
             if made.features:
                 made.mixture.standardise(inputs.features)
             return made
-        parent = _basis(min(parents, key=lambda each: each.select_value or 0.0))
-        parent = parent.with_floor(stage.family.floor)
-        made = grow(parent, stage.family, classes, features)
-    if made.features and not parent.features:
+        law = _basis(parent).with_floor(stage.family.floor)
+        made = grow(law, stage.family, classes, features)
+        if stage.recipe.bound is not None:  # a step can then turn every coordinate
+            with torch.no_grad():
+                made.mixture.means.clamp_(-START_BOUND, START_BOUND)
+    if made.features and not law.features:
         made.mixture.standardise(inputs.features)
-    if only_component(parent) is not None and made.family.components > 1:
+    if only_component(law) is not None and made.family.components > 1:
         if made.family.dependency.sees_label:
             route_by_label(made)
         elif made.features:

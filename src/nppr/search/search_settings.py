@@ -29,8 +29,8 @@ WALKS: dict[Dependency, tuple[Dependency, ...]] = {
 }
 """The stages up to each dependency, each inside the next."""
 
-FURTHER_FLOOR = 1 / 4
-"""Calls of a stage at a further floor over those at the first: it starts from what was found there."""
+FURTHER_FLOOR = 1 / 2
+"""Calls of a further floor over those of the first: it starts from what was found there."""
 
 FEWEST_STEPS = 40
 """Steps of a stage below which a search is too short to say much: it is flagged."""
@@ -290,7 +290,7 @@ def walk(
                 own = own.with_(components=max(own.components, patterns))
             parents = [len(stages) - 1] if place else []
             parents += [len(stages) - len(order)] if number else []
-            taken = steps * (place + 1) // len(order) - steps * place // len(order)
+            taken = _share(steps, place, len(order), growing=number > 0)
             if not settings.walks:
                 parents = []
             stages.append(
@@ -306,6 +306,17 @@ def walk(
                 )
             )
     return tuple(stages)
+
+
+def _share(steps: int, place: int, stages: int, *, growing: bool) -> int:
+    """Steps of a stage: equal shares, or 1 : 2 : 3 at a further floor, where later stages change more.
+
+    >>> [_share(120, place, 3, growing=True) for place in range(3)]
+    [20, 40, 60]
+    """
+    weights = range(1, stages + 1) if growing else [1] * stages
+    ends = [sum(weights[:end]) * steps // sum(weights) for end in (place, place + 1)]
+    return ends[1] - ends[0]
 
 
 def restarts_of(steps: int) -> int:

@@ -50,8 +50,9 @@ def test_rows_look_different_and_have_a_hue_of_their_metric() -> None:
     report, _ = made_report()
     looks = looks_of(report)
     assert set(looks) == {
-        "gaussian", "uniform", "pgd", "merged", "nppr", "nppr or noise", "nppr:floor=0.5",
-        "nppr:floor=0.5 or noise",
+        "gaussian", "uniform", "pgd", "merged", "nppr:joint", "nppr:joint (lowest of the set)",
+        "nppr:joint:floor=0.5",
+        "nppr:joint:floor=0.5 (lowest of the set)",
     }  # fmt: skip
     assert len(set(looks.values())) == len(looks)
     for row in report.results:

@@ -16,8 +16,8 @@ from nppr.tally import Metric
 pytestmark = pytest.mark.slow
 
 ORDER = [
-    "contours", "tsne", "inputs", "bands", "means", "covariances", "weights", "history", "radii",
-    "floors", "rates",
+    "contours", "tsne", "inputs", "bands", "means", "covariances", "weights", "history",
+    "ladder", "radii", "floors", "rates",
 ]  # fmt: skip
 
 
@@ -82,11 +82,15 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
         assert row.high is not None
         shown = f"{percent(row.value)} ({100 * row.low:.1f}-{percent(row.high)})"
         assert f"{source}: {shown} at 2/255, {shown} at 8/255" in drawn["radii"].alt
-        if row.metric is Metric.NPPR:
+        if row.dependency is Dependency.JOINT:
             assert f"NPPR {shown}" in drawn["floors"].alt
+        if row.metric is Metric.NPPR:
+            rung = f"{row.dependency} at rho {row.floor:g}: {percent(row.value)} ("
+            assert rung in drawn["ladder"].alt
     for entry in run.report.distributions:
         spread = entry.diagnostics.realised_std
-        assert f"realised standard deviation {spread:.2f}" in drawn["floors"].alt
+        if entry.dependency is Dependency.JOINT:
+            assert f"realised standard deviation {spread:.2f}" in drawn["floors"].alt
         for stage in entry.search.stages:
             assert f"loss {stage.loss[0]:.2f} to {stage.loss[-1]:.2f}" in drawn["history"].alt
     assert percent(float(run.draws.weights.mean(0).max())) in drawn["weights"].alt
@@ -101,16 +105,18 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
 def test_a_source_has_one_colour_everywhere(pages: dict[str, str], run: Any) -> None:
     looks = looks_of(run.report)
     for name in ("contours", "weights", "radii", "floors", "rates"):
-        for source in ("nppr", "nppr:floor=0.5"):
+        few = name in ("contours", "weights")  # which leave some of many out
+        for source in ("nppr:joint",) if few else ("nppr:joint", "nppr:joint:floor=0.5"):
             assert looks[source].colour.lower() in pages[name].lower(), (name, source)
     for name in ("radii", "floors", "rates"):
         assert looks["uniform"].colour.lower() in pages[name].lower()
 
 
 def test_what_is_missing_is_left_out(run: Any) -> None:
-    assert figures_of(run.report.model_copy(update={"distributions": (), "other_radii": ()})) == []
+    bare = run.report.model_copy(update={"distributions": (), "other_radii": ()})
+    assert [each.id for each in figures_of(bare)] == ["ladder"]
     only = figures_of(run.report, None, None)
-    assert [each.id for each in only] == ["history", "radii", "floors"]
+    assert [each.id for each in only] == ["history", "ladder", "radii", "floors"]
     assert [each.id for each in figures_of(run.report, None, Evidence())] == [
         each.id for each in only
     ]

@@ -19,6 +19,7 @@ from nppr.report.model import (
     Grade,
     RareRecord,
     Result,
+    Rung,
     SettingsRecord,
     SourceRecord,
     SplitSizes,
@@ -58,9 +59,14 @@ CONDITIONS = SearchConditions(
 NOISE = {"gaussian": 0.85, "uniform": 0.9}
 LEARNED = {0.0: 0.15, 0.5: 0.6}
 RARE = RareRecord(
-    source="nppr", unbroken=9, followed=1, found=0, below=1, out_of_calls=0, particles=100,
+    source="nppr:joint", unbroken=9, followed=1, found=0, below=1, out_of_calls=0, particles=100,
     replicates=4, calls=4000, largest=4.4e-7, median=1e-7, added=1e-8,
 )  # fmt: skip
+
+
+def name_of(floor: float, rung: Dependency = Dependency.JOINT) -> str:
+    """The name of learned noise."""
+    return f"nppr:{rung.value}" + (f":floor={floor:g}" if floor else "")
 
 
 def tally_of(mean: float, inputs: int, classes: int, draws: int, seed: int) -> Tally[Evaluate]:
@@ -146,13 +152,60 @@ def _read(tally: Tally[Evaluate], metric: Metric) -> list[Estimate]:
 def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int) -> list[Result]:
     rows = []
     for seed, (floor, mean) in enumerate(LEARNED.items(), start=5):
-        name = f"nppr:floor={floor:g}" if floor else "nppr"
+        name = name_of(floor)
         tallies[name] = tally_of(mean, inputs, classes, 20, seed)
         facts = {"floor": floor, "dependency": Dependency.JOINT, "tally": name}
         rows += results_of(_read(tallies[name], Metric.NPPR), "nppr", **facts)
         union = probabilistic(tallies[name], 0.95, Metric.NPPR)
         rows += results_of(union, "nppr", with_references=True, **facts)
     return rows
+
+
+RUNGS = {
+    Dependency.INDEPENDENT: 0.2,
+    Dependency.LABEL: 0.1,
+    Dependency.JOINT: 0.0,
+    Dependency.PER_INPUT: -0.1,
+}
+"""The rungs of a whole ladder, and how far they are above `joint`."""
+
+
+def with_ladder(report: Report) -> Report:
+    """The report with every rung at both floors, and what is known of their searches."""
+    learned = [row for row in report.results if row.dependency is Dependency.JOINT]
+    rows = [row for row in report.results if row not in learned]
+    rungs = []
+    for rung, above in RUNGS.items():
+        for floor in LEARNED:
+            name = name_of(floor, rung)
+            own = [row for row in learned if row.floor == floor]
+            moved = [
+                row.model_copy(
+                    update={
+                        "dependency": rung,
+                        "tally": name,
+                        **{
+                            end: min(1.0, max(0.0, (getattr(row, end) or 0.0) + above))
+                            for end in ("value", "low", "high")
+                        },
+                    }
+                )
+                for row in own
+            ]
+            rows += moved
+            own_input = rung is Dependency.PER_INPUT
+            rungs.append(
+                Rung(
+                    name=name, dependency=rung, floor=floor, value=moved[0].value or 0.0,
+                    calls=20 if own_input else 2560, half=0.5, full=0.4,
+                    restarts=(0.5, 0.6) if rung is Dependency.INDEPENDENT else (0.5,),
+                    fit=None if own_input else 0.3, select_inputs=100,
+                    strongest=None if floor else "gaussian",
+                    strongest_value=None if floor else 0.85,
+                    smaller_radius=0.55 if floor and not own_input else None,
+                )
+            )  # fmt: skip
+    return report.model_copy(update={"results": tuple(rows), "ladder": tuple(rungs)})
 
 
 def won_by(noise: str, report: Report) -> Report:
@@ -216,7 +269,7 @@ def _report(
         results=tuple(rows),
         other_radii=smaller if radii else (),
         distributions=tuple(_made(floor) for floor in LEARNED) if learned else (),
-        flags=(Flag(id="approximate-interval", source="nppr", message="fewer than 400 inputs"),),
+        flags=(Flag(id="approximate-interval", source="nppr:joint", message="fewer than 400 inputs"),),
         grade=Grade(letter="B", reason="the numbers hold, with notes (approximate-interval)"),
         timing=Timing(
             seconds={"clean": 0.014, "a/b~c": 1.25}, total_seconds=1234.567, images_per_second=880.25
@@ -230,7 +283,8 @@ def _report(
 
 def _made(floor: float) -> DistributionRecord:
     stage = StageRecord(
-        stage="joint", selected="joint", dependency=Dependency.JOINT, components=7, floor=floor,
+        stage="joint", rung=Dependency.JOINT, selected="joint", dependency=Dependency.JOINT,
+        components=7, floor=floor,
         select_values={"joint": 0.2}, fit_calls=2560, forward_calls=128, loss=(3.0, 2.0, 1.0),
         running_pr=(0.9, 0.5, 0.3),
     )  # fmt: skip
@@ -240,7 +294,7 @@ def _made(floor: float) -> DistributionRecord:
         forward_calls=1824, settings=SEARCH, conditions=CONDITIONS,
     )  # fmt: skip
     return DistributionRecord(
-        name=f"nppr:floor={floor:g}" if floor else "nppr",
+        name=name_of(floor),
         fit_seed=None,
         budget=BUDGET,
         family=Family(floor=floor),
@@ -256,7 +310,7 @@ def _made(floor: float) -> DistributionRecord:
 
 
 def made_evidence(number: int = 8, classes: int = 10, side: int = 8, channels: int = 3) -> Evidence:
-    """Pictures of the worst inputs under `nppr` and `pgd`."""
+    """Pictures of the worst inputs under `nppr:joint` and `pgd`."""
     generator = torch.Generator().manual_seed(0)
     clean = torch.rand(number, channels, side, side, generator=generator)
     delta = torch.randn(number, channels, side, side, generator=generator).tanh()
@@ -274,7 +328,7 @@ def made_evidence(number: int = 8, classes: int = 10, side: int = 8, channels: i
                 delta=delta.half(),
                 perturbed=(255 * perturbed).byte(),
             )
-            for source in ("pgd", "nppr")
+            for source in ("pgd", "nppr:joint")
         )
     )
 

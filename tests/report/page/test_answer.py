@@ -15,7 +15,7 @@ from nppr.report.page import render
 from nppr.report.page.answer import lanes_of, run_text
 from nppr.report.results_table import as_text
 from nppr.tally import Claim, Metric
-from report.page.made_runs import failed, made_report
+from report.page.made_runs import RUNGS, failed, made_report, with_ladder
 
 
 def words(report: Report, section: str = "answer") -> str:
@@ -48,28 +48,31 @@ def at_most(row: Result, interval: Result, sure: str = " with 95 % confidence") 
 
 def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     report, _ = made_report()
-    row = of(report, "nppr")
+    row = of(report, "nppr:joint")
     assert "approximate-interval" in row.flags
     sure = guaranteed(report, row)
     assert sure is not None
     assert sure.method == "betting"
     text = words(report)
     assert "Of the inputs it classifies correctly without noise, this classifier" in text
-    assert f"under the worst noise found in the admissible set on {at_most(row, sure)}." in text
+    assert (
+        f"under the worst noise found in the admissible set (nppr:joint) on {at_most(row, sure)}."
+        in text
+    )
     assert "only the upper end of the interval applies to the worst noise too" in text
     assert "(betting, guaranteed)" in text
     assert "The normal approximation, outside the regime it was tested in, gives" in text
     assert at_most(row, sure) in run_text(report)
     [lane] = [lane for lane in lanes_of(report) if lane.row is row]
     assert lane.interval is sure
-    assert f"{at_most(row, sure, '')}nppr" in words(report, "line")
-    assert "the guaranteed one is shown (betting)" in words(report, "line")
+    assert f"{at_most(row, sure, '')}joint, rho 0" in words(report, "ladder")
+    assert "the guaranteed one is shown (betting)" in words(report, "ladder")
 
 
 def test_an_interval_within_its_regime_is_quoted() -> None:
     report, _ = made_report()
-    report = changed(report, "nppr", Metric.NPPR, flags=())
-    row = of(report, "nppr")
+    report = changed(report, "nppr:joint", Metric.NPPR, flags=())
+    row = of(report, "nppr:joint")
     assert interval_of(report, row) is row
     text = words(report)
     assert at_most(row, row) in text
@@ -97,9 +100,9 @@ def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
     assert population.value is not None
     expected = f"for the population: at least {percent(population.value)} %"
     assert expected in words(report)
-    assert expected in words(report, "line")
+    assert expected in words(report, "ladder")
     assert "at most 10 times that of laplace noise" in words(report)
-    assert "all noise of density up to 10 x that of laplace noise" in words(report, "line")
+    assert "all noise of density up to 10 x that of laplace noise" in words(report, "ladder")
     assert "laplace" in words(report, "comparison")
     assert "laplace" in as_text(report, 120)
     assert ("There is no NPPR in this run" in words(report)) == (only == "bound")
@@ -137,7 +140,7 @@ def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
     more = report.model_copy(update={"results": (*report.results, *other), "settings": settings})
     assert "under the worst noise measured (weak-adversary)" in words(more)
     assert "under the worst fixed noise measured (" in words(report)
-    line = words(more, "line")
+    line = words(more, "ladder")
     assert "weak-adversary, other noise" in line
     assert "gaussian, the worst fixed noise" in line
     assert "uniform, the mildest" in line
@@ -151,17 +154,50 @@ def test_a_narrower_set_is_named() -> None:
         update={"results": (*kept, gone), "distributions": report.distributions[1:]}
     )
     text = words(without)
-    assert "of a narrower admissible set, nppr:floor=0.5: for nppr the worst noise" in text
+    assert "of a narrower admissible set, nppr:joint:floor=0.5: for nppr the worst noise" in text
     assert "no memory." in text
     assert "narrower" not in words(report)
 
 
-def test_lanes_go_from_attacks_to_bounds() -> None:
+def test_lanes_go_down_the_ladder() -> None:
     lanes = lanes_of(made_report()[0])
-    assert [lane.name for lane in lanes] == ["AR", "NPPR", "NPPR", "PR", "PR", *["at least"] * 2]
-    assert [lane.at_most for lane in lanes] == [True] * 3 + [False] * 4
+    assert [lane.name for lane in lanes] == ["PR", "PR", "NPPR", "NPPR", "AR", *["at least"] * 2]
+    assert [lane.at_most for lane in lanes] == [False] * 2 + [True] * 3 + [False] * 2
     assert [lane.at_least for lane in lanes] == [False] * 5 + [True] * 2
-    assert lanes[0].row.source == "merged"
+    assert lanes[4].row.source == "merged"
+    whole = [lane.what for lane in lanes_of(with_ladder(made_report()[0])) if lane.name == "NPPR"]
+    assert whole == [f"{rung.value}, rho {floor}" for rung in RUNGS for floor in ("0", "0.5")]
+
+
+def test_of_many_floors_the_lanes_show_the_ends() -> None:
+    report = with_ladder(made_report()[0])
+    between = [
+        row.model_copy(update={"floor": 0.1 + row.floor / 2, "tally": None})
+        for row in report.results
+        if row.floor is not None
+    ]
+    more = report.model_copy(update={"results": (*report.results, *between)})
+    assert {lane.row.floor for lane in lanes_of(more) if lane.name == "NPPR"} == {0.0, 0.5}
+
+
+def test_the_ladder_is_on_the_page() -> None:
+    report = with_ladder(made_report()[0])
+    text = words(report)
+    for rung in RUNGS:
+        assert rung.threat in text
+    assert "an attack: the worst perturbation found for each input" in text
+    assert "One search was made, so how much the number depends on its random numbers" in text
+    ladder = words(report, "ladder")
+    assert "How well each worst noise was searched for" in ladder
+    assert "the lowest source of the same set that was not searched for" in ladder
+    assert "20/input" in ladder
+    first = [rung.model_copy(update={"seeds": (0.1, 0.125)}) for rung in report.ladder]
+    text = words(report.model_copy(update={"ladder": tuple(first)}))
+    assert "Searches that differ in their random numbers are up to 2.5 percentage points" in text
+    admissible = words(report, "admissible")
+    assert "rho mostly acts as a smaller radius" in admissible
+    assert "the same pattern at (1 - rho) r: 55.0 %" in admissible
+    assert "How well" not in words(made_report()[0], "ladder")
 
 
 def test_the_line_explains_only_what_is_there() -> None:
@@ -170,14 +206,14 @@ def test_the_line_explains_only_what_is_there() -> None:
         ("noise", "upper bound"),
         ("bound", "upper bound"),
     ):
-        assert absent not in words(made_report(only=only)[0], "line")
+        assert absent not in words(made_report(only=only)[0], "ladder")
 
 
 def test_the_citation_holds_the_run() -> None:
     report, _ = made_report()
     text = run_text(report)
     assert "resnet20 on pictures, budget linf 8/255, seed 0, 120 inputs, nppr 0.1.0" in text
-    assert "Under the worst admissible noise (nppr, " in text
+    assert "Under the worst admissible noise (nppr:joint, " in text
     assert "the population" in text
     assert ", the fraction of draws classified correctly is at least " in run_text(
         made_report(only="bound")[0]

@@ -19,7 +19,7 @@ from nppr.report.findings import table_rows
 from nppr.report.numbers import Numbers
 from nppr.report.page import fragment_of, page_of, page_shell, render
 from nppr.report.page.render import SECTIONS
-from report.page.made_runs import MARKUP, made_evidence, made_report
+from report.page.made_runs import MARKUP, made_evidence, made_report, with_ladder
 
 SCALES = {"percent": 100.0, "level": 100.0}
 
@@ -92,6 +92,7 @@ def wrong_numbers(page: Page, content: Any) -> list[str]:
 @pytest.fixture(scope="module")
 def made() -> tuple[Report, str]:
     report, per_input = made_report(radii=True)
+    report = with_ladder(report)
     return report, render(report, per_input, made_evidence())
 
 
@@ -102,7 +103,8 @@ def test_every_number_is_that_of_the_file(made: tuple[Report, str]) -> None:
     pointers = {facts["data-pointer"] for facts, _ in page.numbers if "data-pointer" in facts}
     assert len(pointers) > 130
     assert {pointer.split("/")[1] for pointer in pointers} >= {
-        "results", "other_radii", "distributions", "timing", "settings", "data", "seed", "budget",
+        "results", "other_radii", "distributions", "ladder", "timing", "settings", "data",
+        "seed", "budget",
     }  # fmt: skip
 
 
@@ -175,7 +177,10 @@ def test_nothing_comes_from_elsewhere(made: tuple[Report, str]) -> None:
 @pytest.mark.parametrize(
     ("only", "sentence"),
     [
-        ("all", "stays correct under the worst noise found in the admissible set on"),
+        (
+            "all",
+            "under the worst noise found in the admissible set (<code>nppr:joint</code>) on",
+        ),
         ("noise", "under the worst fixed noise measured"),
         ("attack", "withstand everything that was tried within the budget"),
         ("bound", "under all noise whose density is at most 10 times"),
@@ -226,7 +231,7 @@ def test_many_classes_stay_readable_and_small() -> None:
 
 def test_pages_are_repeatable(made: tuple[Report, str]) -> None:
     report, per_input = made_report(radii=True)
-    assert render(report, per_input, made_evidence()) == made[1]
+    assert render(with_ladder(report), per_input, made_evidence()) == made[1]
 
 
 def test_figures_stand_where_they_belong() -> None:

@@ -60,7 +60,7 @@ def test_the_admissible_set_is_the_one_that_was_searched() -> None:
 def test_a_wanted_precision_reports_what_was_measured() -> None:
     widths = {
         name: Width(half_width=half, between=0.1, within=0.1)
-        for name, half in {"uniform": 0.01, "nppr": 0.031}.items()
+        for name, half in {"uniform": 0.01, "nppr:joint": 0.031}.items()
     }
     precision = PrecisionRecord(
         asked=0.05, reached=True, rounds=((40, 8), (60, 32)), available_inputs=120,
@@ -114,7 +114,9 @@ def test_other_radii_are_upper_bounds_of_scaled_noise() -> None:
     assert "Learned noise is that of radius 8/255, scaled" in text
     assert "merged" not in text.split("Rare")[0].split("Inputs that are")[0]
     assert re.search(r"ARpgd≤ [\d.]+ \(", text)
-    assert re.search(r"NPPRnppr≤ [\d.]+ \([\d.]+ observed\)≤ [\d.]+ \([\d.]+ observed\)", text)
+    assert re.search(
+        r"NPPRnppr:joint≤ [\d.]+ \([\d.]+ observed\)≤ [\d.]+ \([\d.]+ observed\)", text
+    )
     assert not re.search(r"PRgaussian≤", text)
 
 
@@ -126,7 +128,7 @@ def test_rare_failures_are_reported_without_contradiction() -> None:
     assert "1 fail too rarely to be found, 0 ran out of calls" in text
     assert "the other 8 count as never failing" in text
     assert "no estimated failure probability is above 4.4e-07" in text
-    assert "no calls were left: gaussian, uniform, bound:ratio=1+10, nppr:floor=0.5." in text
+    assert "no calls were left: gaussian, uniform, bound:ratio=1+10, nppr:joint:floor=0.5." in text
 
 
 @pytest.mark.parametrize("even", [True, False])
@@ -140,7 +142,8 @@ def test_classes_that_are_alike_have_no_worst_one(even: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("only", "colour"), [("all", "nppr"), ("noise", "pr"), ("attack", "ar"), ("bound", "bound")]
+    ("only", "colour"),
+    [("all", "nppr"), ("noise", "pr"), ("attack", "ar"), ("bound", "bound")],
 )
 def test_bars_have_the_colour_of_their_metric(only: str, colour: str) -> None:
     text = render(*made_report(only=only))
@@ -154,7 +157,7 @@ def test_inputs_that_no_draw_broke_are_not_the_worst() -> None:
     assert "did worst under nppr" in section("worst", report, per_input, evidence)
     whole = tuple(replace(each, rates=torch.ones(8)) for each in evidence.worst)
     text = section("worst", report, per_input, Evidence(whole))
-    assert "No draw under nppr failed" in text
+    assert "No draw under nppr:joint failed" in text
     assert "did worst under nppr" not in text
 
 
@@ -165,7 +168,9 @@ def test_classes_and_pictures_are_of_the_same_source() -> None:
     evidence = Evidence((*worst, replace(worst[0], source="gaussian")))
     assert "under gaussian" in section("classes", report, per_input)
     assert "did worst under gaussian" in section("worst", report, per_input, evidence)
-    assert "For nppr gaussian noise was worse than the family" in section("admissible", report)
+    assert "For nppr:joint gaussian noise was worse than the family" in section(
+        "admissible", report
+    )
 
 
 def test_one_input_is_no_plural() -> None:
@@ -176,16 +181,18 @@ def test_one_input_is_no_plural() -> None:
 
 def test_flags_are_listed_once_with_their_sources() -> None:
     report, _ = made_report()
-    flags = tuple(Flag(id="few-draws", source=name, message="why") for name in ("nppr", "pgd"))
+    flags = tuple(
+        Flag(id="few-draws", source=name, message="why") for name in ("nppr:joint", "pgd")
+    )
     text = section("flags", report.model_copy(update={"flags": flags}))
     assert text.count("few-draws") == text.count("why") == 1
-    assert "Raised for nppr, pgd." in text
+    assert "Raised for nppr:joint, pgd." in text
 
 
 def test_classes_are_means_of_their_inputs() -> None:
     report, per_input = made_report()
-    bars = classes_of(report, per_input, "nppr")
-    lines = per_input.of("nppr")
+    bars = classes_of(report, per_input, "nppr:joint")
+    lines = per_input.of("nppr:joint")
     assert [bar.rate for bar in bars] == sorted(bar.rate for bar in bars)
     for bar in bars:
         own = (lines["label"] == bar.label) & (lines["clean_correct"] == 1)

@@ -13,14 +13,15 @@ from nppr.report.figures.noise_figures import (
     tsne,
     weights,
 )
-from nppr.report.figures.run_figures import floors, history, radii, rates
+from nppr.report.figures.run_figures import floors, history, ladder, radii, rates
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
 
 __all__ = ["FIGURES", "Drawn", "figures_of", "save"]
 
 FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
-    contours, tsne, inputs, bands, means, covariances, weights, history, radii, floors, rates,
+    contours, tsne, inputs, bands, means, covariances, weights, history, ladder, radii, floors,
+    rates,
 )  # fmt: skip
 """In the order of the paper."""
 

@@ -27,6 +27,7 @@ from matplotlib.figure import Figure
 
 from nppr.records import write_whole
 from nppr.report.evidence import Draws, Evidence
+from nppr.report.findings import by_width
 from nppr.report.model import ReportRecord, Result
 from nppr.report.per_input import PerInput
 from nppr.search.search_record import DistributionRecord
@@ -145,13 +146,16 @@ class Subject:
 
     @property
     def draws(self) -> tuple[Draws, ...]:
-        """The draws of learned sources that can be shown."""
+        """The draws of learned sources that can be shown, those of the widest set first."""
         found = self.evidence.draws if self.evidence else ()
-        return tuple(each for each in found if each.many.numel())
+        rows = sorted(headlines(self.report.results).values(), key=by_width)
+        place = {row.name: at for at, row in enumerate(rows)}
+        known = [each for each in found if each.many.numel()]
+        return tuple(sorted(known, key=lambda each: place.get(each.source, len(place))))
 
     @property
     def learned(self) -> list[DistributionRecord]:
-        """The learned noise that was chosen, one for each floor."""
+        """The learned noise that was chosen, one for each rung and floor."""
         return [each for each in self.report.distributions if each.fit_seed is None]
 
     @cached_property
@@ -187,10 +191,10 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def interval(row: Result) -> str:
-    """A value with its interval as text."""
+def interval(row: Result, used: Result | None = None) -> str:
+    """A value with its interval, or another that is used instead, as text."""
     assert row.value is not None
-    low, high = ends_of(row)
+    low, high = ends_of(used or row)
     return f"{percent(row.value)} ({100 * low:.1f}-{percent(high)})"
 
 

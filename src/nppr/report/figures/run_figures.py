@@ -1,5 +1,6 @@
-"""Figures of the run as a whole: the search, other radii, floors, and how robustness is spread.
+"""Figures of the run as a whole: ladder, search, other radii, floors, and how robustness is spread.
 
+ladder    PR, NPPR rung by rung for every floor, and AR
 history   loss and fraction of correct draws, one stage of the search after another
 radii     robustness against the size of the budget, for all sources
 floors    NPPR and its realised spread against the floor rho
@@ -17,7 +18,9 @@ from nppr.budget import Budget
 from nppr.noise.family import FLOOR_NOISE
 from nppr.report.figures.figure_style import (
     BLUE,
+    HUES,
     INK,
+    MARKERS,
     VERMILION,
     Drawn,
     Look,
@@ -30,9 +33,56 @@ from nppr.report.figures.figure_style import (
     percent,
     percent_axis,
 )
+from nppr.report.findings import interval_of
+from nppr.report.ladder_tables import steps_of
 from nppr.report.model import MERGED, Result
 from nppr.search.search_record import DistributionRecord, StageRecord
 from nppr.tally import FloatArray, IntArray, Metric
+
+STEP_APART = 0.12
+"""Distance of the floors of one rung, where the rungs are 1 apart."""
+
+
+def ladder(subject: Subject) -> Drawn | None:
+    """One series per floor down the rungs, PR before them and AR behind, with their intervals."""
+    report, steps = subject.report, steps_of(subject.report)
+    floors = sorted({floor for step in steps for floor in step.results})
+    if not steps:
+        return None
+    figure = new_figure(3.4)
+    axes = figure.subplots()
+    said = []
+    for number, floor in enumerate(floors):
+        rows = {at: step.results[floor] for at, step in enumerate(steps) if floor in step.results}
+        known = {at: (row, row.value) for at, row in rows.items() if row.value is not None}
+        rungs = {at: value for at, (row, value) in known.items() if row.metric is Metric.NPPR}
+        aside = STEP_APART * (number - (len(floors) - 1) / 2)
+        hue = HUES[Metric.NPPR][number % len(HUES[Metric.NPPR])]
+        axes.plot([at + aside for at in rungs], list(rungs.values()), color=hue,
+                  marker=MARKERS[number % len(MARKERS)], label=f"rho {floor:g}")  # fmt: skip
+        for at, (row, value) in known.items():
+            end = at not in rungs
+            place, colour = (at, subject.look(row.name).colour) if end else (at + aside, hue)
+            used = interval_of(report, row)
+            axes.plot([place, place], ends_of(used), color=colour, linewidth=3, alpha=0.5)
+            if end:
+                axes.plot(place, value, color=colour, marker="D")
+            rho = "" if end else f" at rho {floor:g}"
+            said.append(f"{steps[at].name}{rho}: {interval(row, used)}")
+    axes.set_xticks(range(len(steps)), [step.name.replace(", ", "\n") for step in steps])
+    axes.set_ylabel("classified correctly")
+    axes.set_ylim(-0.02, 1.02)
+    percent_axis(axes)
+    figure.legend(loc="outside right center")
+    return Drawn(
+        id="ladder",
+        title="The ladder: what the noise knows, and how random it must be",
+        alt=f"Values down {len(steps)} rungs. {'; '.join(said)}.",
+        caption="PR of the worst known noise, NPPR rung by rung, AR; bars are the intervals. NPPR and"
+        " AR are upper bounds, and their intervals conditional on the noise found.",
+        figure=figure,
+    )
+
 
 HISTORY_POINTS = 600
 """Points of all stages together, about: longer stages are averaged in blocks."""

@@ -1,4 +1,4 @@
-"""What a run is quoted for: the answer in one sentence, the robustness line, and how to cite it."""
+"""What a run is quoted for: the answer in one sentence, the ladder, and how to cite it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from nppr.report.findings import (
     population_bound,
     table_rows,
 )
+from nppr.report.ladder_tables import SEARCH_WORDS, ladder_table, search_table
 from nppr.report.model import CLEAN, MERGED, ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.page.shell import rendered
@@ -26,7 +27,7 @@ from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.report.results_table import subject_of
 from nppr.tally import Direction, Metric
 
-_MOST_LANES = 6
+_MOST_LANES = 12
 """Lanes of learned noise, and of bounds."""
 
 
@@ -43,6 +44,8 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         report=report,
         kind=metric.value if metric else "",
         row=row,
+        table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
+        rung=next((each for each in report.ladder if row and each.name == row.noise), None),
         fixed=row is not None and is_fixed(report, row),
         lower=came_lower(report, row) if row and metric is Metric.NPPR else [],
         missing=missing_search(report),
@@ -89,13 +92,16 @@ class Lane:
         return self.row.direction is Direction.LOWER_BOUND
 
 
-def robustness_line(report: ReportRecord, numbers: Numbers) -> Markup:
+def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
     lanes = lanes_of(report)
     replaced = {str(lane.interval.method) for lane in lanes if lane.interval is not lane.row}
     return rendered(
-        "line.html.j2",
+        "ladder.html.j2",
         n=numbers,
+        searches=search_table(report).to_html("The searches", "search-table"),
+        rungs=report.ladder,
+        words=SEARCH_WORDS,
         lanes=lanes,
         claims=sorted({lane.row.claim.value for lane in lanes if lane.row.claim}),
         replaced=sorted(replaced),
@@ -105,23 +111,25 @@ def robustness_line(report: ReportRecord, numbers: Numbers) -> Markup:
 
 
 def lanes_of(report: ReportRecord) -> list[Lane]:
-    """From the lowest kind of number to the highest: AR, NPPR, PR; then the lower bounds."""
+    """Down the ladder: PR, NPPR rung by rung, AR; then the lower bounds."""
     rows = [row for row in table_rows(report) if row.value is not None]
-    first = headline_of(report)
     learned = [row for row in rows if row.metric is Metric.NPPR and row.fit_seed is None]
-    learned.sort(key=lambda row: row is not first)
+    if len(learned) > _MOST_LANES:
+        floors = {row.floor for row in learned}
+        ends = min(floors, key=lambda x: x or 0.0), max(floors, key=lambda x: x or 0.0)
+        learned = [row for row in learned if row.floor in ends]
+    learned.sort(key=lambda row: row.dependency.depth if row.dependency else 0)
     noise = [row for row in rows if row.metric is Metric.PR]
     fixed = [row for row in noise if is_fixed(report, row)]
     others = [row for row in noise if not is_fixed(report, row)]
     attack = attacked(report)
-    words = []
+    words = [("PR", f"{row.name}, the mildest", row) for row in fixed[1:][-1:]]
+    words += [("PR", f"{row.name}, the worst fixed noise", row) for row in fixed[:1]]
+    words += [("PR", f"{row.name}, other noise", row) for row in others[:1]]
+    words += [("NPPR", _rung_words(row), row) for row in learned]
     if attack:
         together = "all attacks and noise together"
         words.append(("AR", together if attack.source == MERGED else attack.name, attack))
-    words += [("NPPR", row.name, row) for row in learned[:_MOST_LANES]]
-    words += [("PR", f"{row.name}, other noise", row) for row in others[:1]]
-    words += [("PR", f"{row.name}, the worst fixed noise", row) for row in fixed[:1]]
-    words += [("PR", f"{row.name}, the mildest", row) for row in fixed[1:][-1:]]
     lanes = [
         Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words
     ]
@@ -129,6 +137,13 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
         what = f"all noise of density up to {_bounded_noise(row, 'x')}"
         lanes.append(Lane("at least", what, row, row, "bound", population_bound(report, row)))
     return lanes
+
+
+def _rung_words(row: Result) -> str:
+    if row.dependency is None:
+        return row.name
+    lowest = ", the lowest source of the set" if row.with_references else ""
+    return f"{row.dependency.value}, rho {row.floor or 0:g}{lowest}"
 
 
 def citation(report: ReportRecord, numbers: Numbers) -> Markup:

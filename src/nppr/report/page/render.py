@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import Numbers
-from nppr.report.page.answer import answer, citation, robustness_line
+from nppr.report.page.answer import answer, citation, ladder
 from nppr.report.page.input_sections import by_class, worst_inputs
 from nppr.report.page.run_sections import (
     admissible_set,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "answer": "The answer",
-    "line": "The robustness line",
+    "ladder": "The ladder",
     "admissible": "The admissible set",
     "comparison": "Comparison of all sources",
     "classes": "By class",
@@ -41,6 +41,9 @@ SECTIONS = {
 _COMPARED = ("radii", "rates")
 """Figures of all sources: they are below the comparison."""
 
+_ON_ITS_OWN = ("ladder",)
+"""Figures for files: the page shows the same with its own means."""
+
 
 def render(
     report: ReportRecord,
@@ -51,10 +54,10 @@ def render(
     """One HTML file that needs nothing else; the page reports what is not given as missing."""
     numbers = Numbers(report)
     compared = [figure for figure in figures if figure.id in _COMPARED]
-    others = [figure for figure in figures if figure.id not in _COMPARED]
+    others = [figure for figure in figures if figure.id not in (*_COMPARED, *_ON_ITS_OWN)]
     bodies = {
         "answer": answer(report, numbers),
-        "line": robustness_line(report, numbers),
+        "ladder": ladder(report, numbers),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),
         "classes": by_class(report, per_input),

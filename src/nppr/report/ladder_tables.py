@@ -1,0 +1,173 @@
+"""The ladder: NPPR by what the noise knows and how random it must be, and how well it was searched.
+
+PR of known noise is its top and AR its bottom. Each rung contains the one above it, so that numbers can
+only fall on the way down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nppr.noise.family import Dependency
+from nppr.report.findings import attacked, by_width, headline_of, is_fixed, table_rows
+from nppr.report.model import ReportRecord, Result, Rung
+from nppr.report.numbers import Numbers
+from nppr.report.tables import Cell, Column, Table
+from nppr.tally import Metric
+
+_EMPTY = Cell(None, "")
+
+_ENDS = {
+    Metric.PR: "known noise: fixed beforehand, the worst of those measured",
+    Metric.AR: "an attack: the worst perturbation found for each input",
+}
+"""The words for both ends; those for the rungs between are `Dependency.threat`."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A row of the ladder: its name, which threat it is, and its results by floor.
+
+    PR and AR have no floor; their one result is at the smallest.
+    """
+
+    name: str
+    threat: str
+    results: dict[float, Result]
+
+
+def steps_of(report: ReportRecord) -> list[Step]:
+    """From PR at the top down to AR; empty without learned noise."""
+    rows = table_rows(report)
+    learned = [row for row in rows if row.dependency is not None and row.fit_seed is None]
+    if not learned:
+        return []
+    floors = sorted({row.floor or 0.0 for row in learned})
+    known = (row for row in rows if row.metric is Metric.PR and is_fixed(report, row))
+    ends = {Metric.PR: next(known, None), Metric.AR: attacked(report)}
+    top, bottom = (
+        [Step(f"{metric.value}, {row.name}", _ENDS[metric], {floors[0]: row})] if row else []
+        for metric, row in ends.items()
+    )
+    steps = []
+    for rung in sorted(
+        {row.dependency for row in learned if row.dependency}, key=lambda d: d.depth
+    ):
+        # The lowest source of the set, where that is a reference noise, before the learned noise.
+        own = sorted((row for row in learned if row.dependency is rung), key=by_width)
+        results = {row.floor or 0.0: row for row in reversed(own)}
+        steps.append(Step(rung.value, rung.threat, results))
+    return [*top, *steps, *bottom]
+
+
+def ladder_table(report: ReportRecord) -> Table:
+    """What the noise knows by how random it must be."""
+    steps, numbers, quoted = steps_of(report), Numbers(report), headline_of(report)
+    floors = sorted({floor for step in steps for floor in step.results})
+
+    def cell(row: Result | None) -> Cell:
+        if row is None:
+            return _EMPTY
+        text = "failed" if row.value is None else numbers.claim(row, cell=True, kind=str)
+        parts = () if row.value is None else (numbers.claim(row, cell=True),)
+        return Cell(row.value, text, strong=row is quoted, parts=parts)
+
+    return Table(
+        "The ladder: % classified correctly, by what the noise knows and how random it must be (rho);"
+        f" with {100 * report.settings.confidence:g} % confidence, observed under the noise found",
+        (
+            Column("rung", "the noise knows"),
+            *(Column(f"rho={floor:g}", f"rho {floor:g}", number=True) for floor in floors),
+            Column("threat", "which threat it is", terminal=None),
+        ),
+        tuple(
+            (
+                Cell.of(step.name),
+                *(cell(step.results.get(floor)) for floor in floors),
+                Cell.of(step.threat),
+            )
+            for step in steps
+        ),
+        marked=next((at for at, s in enumerate(steps) if quoted in s.results.values()), None),
+    )
+
+
+def threat_table(report: ReportRecord) -> Table:
+    """The sentences on the rungs, for terminals that have no room for them beside the numbers."""
+    columns = (Column("rung", ""), Column("threat", ""))
+    rows = ((Cell.of(step.name), Cell.of(step.threat)) for step in steps_of(report))
+    return Table("", columns, tuple(rows))
+
+
+def _spread(rung: Rung) -> Cell:
+    """Of one search nothing is known."""
+    return Cell.of("-") if rung.spread is None else Cell(rung.spread, f"{100 * rung.spread:.1f}")
+
+
+def search_table(report: ReportRecord) -> Table:
+    """How well each worst noise was searched for; values in %, spread in percentage points."""
+    numbers = Numbers(report)
+
+    def number(at: int, form: str, name: str) -> Cell:
+        value = getattr(report.ladder[at], name)
+        return (
+            _EMPTY if value is None else Cell.made_of(value, numbers.at(form, "ladder", at, name))
+        )
+
+    def calls(at: int) -> Cell:
+        rung = report.ladder[at]
+        per = "/input" if rung.dependency is Dependency.PER_INPUT else ""
+        return Cell.made_of(rung.calls, numbers.at("count", "ladder", at, "calls"), per)
+
+    def strongest(at: int) -> Cell:
+        rung = report.ladder[at]
+        if rung.strongest is None:
+            return _EMPTY
+        value = numbers.at("percent", "ladder", at, "strongest_value")
+        return Cell.made_of(rung.strongest_value, f"{rung.strongest} ", value)
+
+    columns: tuple[tuple[Column, Callable[[int], Cell]], ...] = (
+        (Column("rho", "rho"), lambda at: number(at, "plain", "floor")),
+        (Column("rung", "rung"), lambda at: Cell.of(report.ladder[at].dependency.value)),
+        # A terminal shows it in the ladder above.
+        (
+            Column("value", "value", number=True, terminal=90),
+            lambda at: number(at, "percent", "value"),
+        ),
+        (Column("calls", "calls", number=True), calls),
+        (Column("half", "half", number=True), lambda at: number(at, "percent", "half")),
+        (Column("full", "all", number=True), lambda at: number(at, "percent", "full")),
+        (Column("spread", "spread", number=True), lambda at: _spread(report.ladder[at])),
+        (Column("fit", "fit", number=True), lambda at: number(at, "percent", "fit")),
+        (
+            Column("smaller_radius", "1-rho", number=True),
+            lambda at: number(at, "percent", "smaller_radius"),
+        ),
+        (Column("strongest", "rival", number=True), strongest),
+        (
+            Column("select_inputs", "inputs (half, all)", number=True, terminal=None),
+            lambda at: number(at, "count", "select_inputs"),
+        ),
+    )
+    order = sorted(
+        range(len(report.ladder)),
+        key=lambda at: (report.ladder[at].floor, report.ladder[at].dependency.depth),
+    )
+    return Table(
+        "How well each worst noise was searched for: observed %, spread in percentage points",
+        tuple(column for column, _ in columns),
+        tuple(tuple(cell(at) for _, cell in columns) for at in order),
+        grouped=True,
+    )
+
+
+SEARCH_WORDS = {
+    "rho": "weight of Uniform noise; over many pixels mostly a smaller radius",
+    "half, all": "observed after half and after all of the calls, where noise is chosen",
+    "spread": "between searches with other random numbers; - for a single search",
+    "fit": "observed on the fit split in the last steps",
+    "1-rho": "observed with the same pattern at (1 - rho) r, no Uniform noise",
+    "rival": "the lowest source of the same set that was not searched for",
+}
+"""What the columns of the table of searches mean."""
