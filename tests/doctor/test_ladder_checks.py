@@ -63,7 +63,11 @@ def test_a_search_that_few_inputs_judged_is_starved(inputs: int, starved: bool) 
 
 def test_the_paper_judges_nothing_and_per_input_needs_no_select_split() -> None:
     assert checked(select_inputs=0, half=None, full=None, restarts=()) == []
-    own = {"name": "nppr:per-input", "dependency": Dependency.PER_INPUT, "select_inputs": 30}
+    own: dict[str, Any] = {
+        "name": "nppr:per-input",
+        "dependency": Dependency.PER_INPUT,
+        "select_inputs": 30,
+    }
     assert checked(settings=None, restarts=(0.5, 0.51), **own) == []
 
 
@@ -81,7 +85,7 @@ def test_a_value_that_falls_by_five_points_with_the_second_half_is_still_falling
 def test_searches_that_differ_by_four_points_are_flagged(other: float, differ: bool) -> None:
     expected = [SEEDS_APART] if differ else []
     assert [each.id for each in checked(seeds=(0.5, other))] == expected
-    own = {"name": "nppr:per-input", "dependency": Dependency.PER_INPUT}
+    own: dict[str, Any] = {"name": "nppr:per-input", "dependency": Dependency.PER_INPUT}
     assert [each.id for each in checked(None, restarts=(0.5, other), **own)] == expected
 
 

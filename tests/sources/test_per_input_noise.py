@@ -130,7 +130,9 @@ def bent() -> tuple[Classifier, Split[Evaluate]]:
     network = nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 2)).eval()
     images = torch.rand(INPUTS, 1, 4, 4)
     with torch.no_grad():
-        network[3].bias.sub_(network(images).mean(0))
+        last = network[3]
+        assert isinstance(last, nn.Linear)
+        last.bias.sub_(network(images).mean(0))
         labels = network(images).argmax(1)
     return Classifier(network), evaluate_part(images, labels)
 

@@ -283,7 +283,8 @@ def walk(
     stages: list[Stage] = []
     for number, floor in enumerate(settings.floors):
         share = (FURTHER_FLOOR if number else 1.0) if settings.walks else 1.0
-        steps = max(len(order), int(settings.calls * share) // settings.step_calls)
+        fewest = len(order) * (len(order) + 1) // 2 if number else len(order)
+        steps = max(fewest, int(settings.calls * share) // settings.step_calls)
         for place, dependency in enumerate(order):
             own = family.with_(dependency=dependency, floor=floor)
             if settings.per_class and settings.walks and dependency.sees_label:
