@@ -177,7 +177,7 @@ def test_learned_noise_is_evaluated_here_and_at_another_radius(
     learned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["evaluate", "--distribution", str(learned), *QUICK, "--out", "a"]) == 0
-    assert "realised std" in capsys.readouterr().out
+    assert "joint" in capsys.readouterr().out
     one = ["--distribution", str(learned / "distributions" / "nppr_joint.safetensors")]
     assert (
         run(["evaluate", *one, *QUICK, "--sources", "uniform", "--eps", "0.6", "--out", "b"]) == 0

@@ -63,8 +63,11 @@ def test_a_search_that_few_inputs_judged_is_starved(inputs: int, starved: bool) 
 
 def test_the_paper_judges_nothing_and_per_input_needs_no_select_split() -> None:
     assert checked(select_inputs=0, half=None, full=None, restarts=()) == []
-    own: dict[str, Any] = {"name": "nppr:per-input", "dependency": Dependency.PER_INPUT}
-    own["select_inputs"] = 30
+    own: dict[str, Any] = {
+        "name": "nppr:per-input",
+        "dependency": Dependency.PER_INPUT,
+        "select_inputs": 30,
+    }
     assert checked(settings=None, restarts=(0.5, 0.51), **own) == []
 
 

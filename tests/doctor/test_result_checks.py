@@ -69,7 +69,12 @@ def learned(floor: float = 0.0, fit_seed: int | None = None) -> Source:
 
 
 def entry(
-    floor: float = 0.0, fit_seed: int | None = None, components: int = 7, **diagnostics: float
+    floor: float = 0.0,
+    fit_seed: int | None = None,
+    components: int = 7,
+    *,
+    per_class: bool = False,
+    **diagnostics: float,
 ) -> DistributionRecord:
     known = {"max_weight": 0.9, "realised_std": 0.5} | diagnostics
     return LEARNED.model_copy(
@@ -78,6 +83,9 @@ def entry(
             "fit_seed": fit_seed,
             "family": replace(LEARNED.family, floor=floor, components=components),
             "diagnostics": LEARNED.diagnostics.model_copy(update=known),
+            "search": LEARNED.search.model_copy(
+                update={"settings": replace(LEARNED.search.settings, per_class=per_class)}
+            ),
         }
     )
 
@@ -268,3 +276,4 @@ def test_what_learned_noise_looks_like() -> None:
     found = check(distributions=[entry(max_weight=0.995, realised_std=0.09)])
     assert named(found) == [(ONE_COMPONENT, "nppr"), (NEARLY_DETERMINISTIC, "nppr")]
     assert check(distributions=[entry(max_weight=1.0, components=1)]) == []
+    assert check(distributions=[entry(max_weight=1.0, per_class=True)]) == []

@@ -557,7 +557,7 @@ def test_the_seed_decides_a_start_and_the_callers_numbers_are_left_alone(
     torch.manual_seed(5)
     expected = torch.rand(2)
     torch.manual_seed(5)
-    first, again, other = (start(stage, [], inputs, SHAPE, CLASSES, seed) for seed in (0, 0, 1))
+    first, again, other = (start(stage, None, inputs, SHAPE, CLASSES, seed) for seed in (0, 0, 1))
     assert torch.equal(torch.rand(2), expected)
     assert torch.equal(first.mixture.means, again.mixture.means)
     assert not torch.equal(first.mixture.means, other.mixture.means)
@@ -567,9 +567,10 @@ def test_features_are_standardised_on_the_fit_split(inputs: CleanInputs[Fit]) ->
     for parents in ([], ["independent"]):
         known = stages(Dependency.INPUT)
         before = [
-            finished_at(start(known[name], [], inputs, SHAPE, CLASSES, 0), 0.5) for name in parents
+            finished_at(start(known[name], None, inputs, SHAPE, CLASSES, 0), 0.5)
+            for name in parents
         ]
-        made = start(known["input"], before, inputs, SHAPE, CLASSES, 0)
+        made = start(known["input"], before[0] if before else None, inputs, SHAPE, CLASSES, 0)
         seen = (inputs.features - made.mixture.feature_mean) * made.mixture.feature_scale
         torch.testing.assert_close(seen.mean(0), torch.zeros(FEATURES), atol=1e-5, rtol=0)
         torch.testing.assert_close(seen.std(0), torch.ones(FEATURES), atol=1e-4, rtol=0)
@@ -580,18 +581,18 @@ def test_a_child_of_one_component_starts_with_its_very_noise(
     child: str, inputs: CleanInputs[Fit]
 ) -> None:
     known = stages(Dependency.JOINT) | stages(Dependency.INPUT)
-    parent = start(known["independent"], [], inputs, SHAPE, CLASSES, 0)
+    parent = start(known["independent"], None, inputs, SHAPE, CLASSES, 0)
     sharp = parent.sharpened(Rule.CHOSEN, torch.tensor(1))
-    made = start(known[child], [finished_at(parent, 0.5, sharp)], inputs, SHAPE, CLASSES, 0)
+    made = start(known[child], finished_at(parent, 0.5, sharp), inputs, SHAPE, CLASSES, 0)
     assert made.family == known[child].family
     torch.testing.assert_close(noise(made, inputs), noise(sharp, inputs))
 
 
 def test_classes_are_sent_to_different_copies(inputs: CleanInputs[Fit]) -> None:
     known = stages(Dependency.LABEL)
-    parent = start(known["independent"], [], inputs, SHAPE, CLASSES, 0)
+    parent = start(known["independent"], None, inputs, SHAPE, CLASSES, 0)
     sharp = parent.sharpened(Rule.CHOSEN, torch.tensor(1))
-    made = start(known["label"], [finished_at(parent, 0.5, sharp)], inputs, SHAPE, CLASSES, 0)
+    made = start(known["label"], finished_at(parent, 0.5, sharp), inputs, SHAPE, CLASSES, 0)
     weights = made.mixture(Context(torch.arange(CLASSES))).log_weights.exp()
     torch.testing.assert_close(weights, torch.eye(CLASSES), atol=1e-6, rtol=0)
     # So the inputs of a class move its own component and no other.
@@ -604,18 +605,29 @@ def test_classes_are_sent_to_different_copies(inputs: CleanInputs[Fit]) -> None:
     assert float(moved[1]) > 1e3 * float(moved[[0, 2]].max())
 
 
-def test_of_several_parents_the_lowest_on_select_is_taken(inputs: CleanInputs[Fit]) -> None:
-    known = stages(Dependency.JOINT) | stages(Dependency.INPUT)
-    label, seen = (start(known[name], [], inputs, SHAPE, CLASSES, 1) for name in ("label", "input"))
-    for low, (first, second) in ((label, (0.1, 0.2)), (seen, (0.2, 0.1))):
-        parents = [finished_at(label, first), finished_at(seen, second)]
-        made = start(known["joint"], parents, inputs, SHAPE, CLASSES, 0)
-        torch.testing.assert_close(noise(made, inputs), noise(low, inputs))
+def test_a_stage_starts_at_the_parent_that_is_lowest_at_its_own_floor(
+    classifier: Prepared, small: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = Search(SMALL, classifier, small, Budget.linf(0.3))
+    stage = walk(SMALL, small.classes, small.shape)[0]
+    weak, strong = (search.complete(replace(stage, steps=steps), []) for steps in (1, 16))
+    # What was measured at another floor decides nothing.
+    weak = replace(weak, select_value=0.0)
+    taken: list[FinishedStage | None] = []
+
+    def recorded(stage: Stage, parent: FinishedStage | None, *rest: Any) -> Distribution:
+        taken.append(parent)
+        return start(stage, parent, *rest)
+
+    monkeypatch.setattr("nppr.search.search.start", recorded)
+    raised = replace(stage, family=stage.family.with_(floor=0.1), steps=2)
+    search.complete(raised, [weak, strong])
+    assert taken[0] is strong
 
 
 def test_a_higher_floor_starts_at_the_same_latent_noise(inputs: CleanInputs[Fit]) -> None:
     known = stages(Dependency.LABEL)["label"]
-    parent = start(known, [], inputs, SHAPE, CLASSES, 0)
+    parent = start(known, None, inputs, SHAPE, CLASSES, 0)
     raised = Stage("label, floor 0.5", known.family.with_(floor=0.5), (), known.recipe, 1)
-    made = start(raised, [finished_at(parent, 0.5)], inputs, SHAPE, CLASSES, 0)
+    made = start(raised, finished_at(parent, 0.5), inputs, SHAPE, CLASSES, 0)
     torch.testing.assert_close(noise(made, inputs), noise(parent.with_floor(0.5), inputs))

@@ -127,10 +127,11 @@ def test_with_floor_1_it_is_uniform_noise(budget: Budget) -> None:
 def bent() -> tuple[Classifier, Split[Evaluate]]:
     """A small network whose worst noise is not known, with the labels it gives."""
     torch.manual_seed(1)
-    last = nn.Linear(12, 2)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.Tanh(), last).eval()
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 2)).eval()
     images = torch.rand(INPUTS, 1, 4, 4)
     with torch.no_grad():
+        last = network[3]
+        assert isinstance(last, nn.Linear)
         last.bias.sub_(network(images).mean(0))
         labels = network(images).argmax(1)
     return Classifier(network), evaluate_part(images, labels)

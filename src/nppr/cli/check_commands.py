@@ -97,10 +97,10 @@ def certify(options: CertifyOptions) -> None:
         given = load_learned(folder, options.budget(), feature_model)
         learned = min(given, key=lambda each: each.width)
         chosen = learned.source
-        if len(given) > 1 and not (options.quiet or options.as_json):
-            console.note(f"{chosen.name}: of {len(given)} learned noises that of the widest set")
         flags = [*check_distributions([learned.record]), *_flags_of(folder)]
         budget = require_budget(chosen.budget, loaded.name)
+        if len(given) > 1 and not (options.quiet or options.as_json):
+            console.note(f"{chosen.name}: of {len(given)} learned noises that of the widest set")
     else:
         budget = require_budget(options.budget(), loaded.name)
         (chosen,) = parse_sources(source, budget)

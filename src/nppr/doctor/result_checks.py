@@ -33,6 +33,7 @@ from nppr.doctor.flags import (
     STILL_FALLING,
     flag,
 )
+from nppr.noise.family import Dependency
 from nppr.report.model import CLEAN, Flag, Result, Rung
 from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
@@ -128,7 +129,8 @@ def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator
     """What a learned distribution looks like; this takes nothing from its number."""
     for each in distributions:
         found, components = each.diagnostics, each.family.components
-        if components > 1 and found.max_weight > ONE_WEIGHT:
+        own = each.search.settings.per_class  # a component per class is used alone by design
+        if components > 1 and not own and found.max_weight > ONE_WEIGHT:
             largest = f"largest of {components} weights {found.max_weight:.4f}"
             yield flag(ONE_COMPONENT, largest, each.name)
         if found.realised_std < LEAST_SPREAD:
@@ -143,10 +145,11 @@ def _check_attacks(
 
     Noise, and an attack without gradients, do so only where gradients mislead; learned noise where all
     attacks are too weak. One input is enough for learned noise: it has seen none of the evaluated ones.
+    The rung `per-input` is searched for on them, like an attack, and is part of the merged AR.
     """
     measured = [source for source in sources if source.name in tallies]
     for source in measured:
-        learned = source.metric is Metric.NPPR
+        learned = source.metric is Metric.NPPR and source.dependency is not Dependency.PER_INPUT
         masked = source.metric in (Metric.PR, Metric.AR) and source.guidance is Guidance.NOTHING
         if not (learned or masked):
             continue

@@ -2,7 +2,7 @@
 
 The walk goes through the nested families up to the one the assessor admits: independent -> label ->
 joint, or independent -> input, each child warm-started at its parent, and again at every further floor.
-The stages of a floor have equal shares of the calls. Nothing here imports PyTorch.
+The stages of the first floor have equal shares of the calls. Nothing here imports PyTorch.
 """
 
 from __future__ import annotations
@@ -283,7 +283,8 @@ def walk(
     stages: list[Stage] = []
     for number, floor in enumerate(settings.floors):
         share = (FURTHER_FLOOR if number else 1.0) if settings.walks else 1.0
-        steps = max(len(order), int(settings.calls * share) // settings.step_calls)
+        fewest = len(order) * (len(order) + 1) // 2 if number else len(order)
+        steps = max(fewest, int(settings.calls * share) // settings.step_calls)
         for place, dependency in enumerate(order):
             own = family.with_(dependency=dependency, floor=floor)
             if settings.per_class and settings.walks and dependency.sees_label:

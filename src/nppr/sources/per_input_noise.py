@@ -32,8 +32,8 @@ CHOICE_DRAWS = 4
 
 PASSES_PER_CALL = 3
 STEP, MOMENTUM = 2.0, 0.5
-BOUND = 3.0
-"""Means stay within this: tanh(3) is 0.995."""
+BOUND, START_BOUND = 3.0, 1.0
+"""Means stay within the first, tanh(3) is 0.995, and start within the second: a step can turn them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class PerInput(Source):
 
     def _start(self, model: FrozenModel, x: Tensor, y: Tensor, own: DrawBlock) -> Tensor:
         """The mean of the rung above, or 0, by the margin of one draw each."""
-        above = self.parent.centre(model, x, y, own).clamp(-BOUND, BOUND)
+        above = self.parent.centre(model, x, y, own).clamp(-START_BOUND, START_BOUND)
         zero = torch.zeros_like(above)
         with torch.no_grad():
             margins = [

@@ -86,11 +86,19 @@ def test_the_least_randomness_is_claimed_only_where_it_is_true() -> None:
 
     def shown(upsampler: str, norm: str) -> str:
         family = search.family.with_(upsampler=upsampler)
-        settings = report.settings.model_copy(update={"search": replace(search, family=family)})
-        budget = report.budget.model_copy(update={"norm": norm})
-        return section(
-            "admissible", report.model_copy(update={"settings": settings, "budget": budget})
+        searched = replace(search, family=family)
+        made = tuple(
+            each.model_copy(
+                update={"search": each.search.model_copy(update={"settings": searched})}
+            )
+            for each in report.distributions
         )
+        changes = {
+            "settings": report.settings.model_copy(update={"search": searched}),
+            "budget": report.budget.model_copy(update={"norm": norm}),
+            "distributions": made,
+        }
+        return section("admissible", report.model_copy(update=changes))
 
     pixels = shown("none", "linf")
     assert f"No latent coordinate has a standard deviation below {search.family.min_std}" in pixels
