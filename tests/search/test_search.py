@@ -625,6 +625,21 @@ def test_a_stage_starts_at_the_parent_that_is_lowest_at_its_own_floor(
     assert taken[0] is strong
 
 
+@pytest.mark.parametrize("bound", [3.0, None])
+def test_a_child_starts_where_its_steps_can_turn_the_pattern(
+    bound: float | None, inputs: CleanInputs[Fit]
+) -> None:
+    stage = stages(Dependency.LABEL)["label"]
+    stage = replace(stage, recipe=replace(stage.recipe, bound=bound))
+    parent = start(stage, None, inputs, SHAPE, CLASSES, 0)
+    with torch.no_grad():
+        parent.mixture.means.mul_(2.5)
+    made = start(stage, finished_at(parent, 0.5), inputs, SHAPE, CLASSES, 0)
+    expected = parent.mixture.means if bound is None else parent.mixture.means.clamp(-1, 1)
+    torch.testing.assert_close(made.mixture.means, expected)
+    assert float(parent.mixture.means.detach().abs().max()) > 1
+
+
 def test_a_higher_floor_starts_at_the_same_latent_noise(inputs: CleanInputs[Fit]) -> None:
     known = stages(Dependency.LABEL)["label"]
     parent = start(known, None, inputs, SHAPE, CLASSES, 0)
