@@ -151,7 +151,7 @@ class Family:
     upsampler: str = "none"
     latent_dim: int | None = None
     grid: int | None = None
-    hidden_dim: int = 128
+    hidden_dim: int = 256
     label_dim: int = 64
     min_std: float = 0.05
     floor: float = 0.0

@@ -394,7 +394,8 @@ def start(
             return made
         law = _basis(parent).with_floor(stage.family.floor)
         made = grow(law, stage.family, classes, features)
-        if stage.recipe.bound is not None:  # a step can then turn every coordinate
+        patterns = not stage.family.dependency.sees_input  # features move what a child starts with
+        if stage.recipe.bound is not None and patterns:  # a step can then turn every coordinate
             with torch.no_grad():
                 made.mixture.means.clamp_(-START_BOUND, START_BOUND)
     if made.features and not law.features:
