@@ -1,4 +1,4 @@
-"""Draw the table of a run as an SVG picture: `python examples/console_picture.py RUN OUT.svg`."""
+"""Draw the ladder of a run as an SVG picture: `python examples/console_picture.py RUN OUT.svg`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from pathlib import Path
 from rich.console import Console
 
 from nppr.report import read_report
-from nppr.report.results_table import notes_of, table_of
+from nppr.report.results_table import terminal_tables
 
 WIDTH = 108
 
 
 def main(run: Path, out: Path) -> None:
-    """Render the table of `run/report.json`."""
-    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False)
+    """Render the ladder of `run/report.json`."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False, emoji=False)
     console.print(f"$ nppr assess --out {run}", markup=False)
     report = read_report(run / "report.json")
-    console.print(table_of(report).to_rich(WIDTH))
-    console.print(notes_of(report), markup=False)
+    for table in terminal_tables(report)[
+        :3
+    ]:  # the ladder, its rungs, how well they were searched for
+        console.print(table.to_rich(WIDTH))
     picture = console.export_svg(title="nppr")
     # No fonts from the network: the viewer's own monospace font will do.
     out.write_text(re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL))
