@@ -107,11 +107,10 @@ def test_searches_of_one_rung_and_floor_are_described_with_their_spread() -> Non
     for number in range(0, 8, 2):
         made = report.distributions[number : number + 2]
         assert len({(each.dependency, each.family.floor) for each in made}) == 1
-        seeds = made[0].seeds
-        assert seeds is not None
-        assert list(seeds.values) == [each.name for each in made]
-        values = sorted(seeds.values.values())
-        assert (seeds.minimum, seeds.spread) == (values[0], values[1] - values[0])
+        (rung,) = [each for each in report.ladder if each.name == made[0].name]
+        rows = [report.headline(each.name, Metric.NPPR) for each in made]
+        assert rung.seeds == pytest.approx([row.value for row in rows if row])
+        assert rung.spread == max(rung.seeds) - min(rung.seeds)
 
 
 def test_failing_to_collect_does_not_cost_the_run(

@@ -37,7 +37,6 @@ from nppr.report.evidence import Evidence
 from nppr.report.model import MERGED, SCHEMA_VERSION, Environment, Flag, Result, Timing
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
-from nppr.search.search_record import DistributionRecord, SeedSpread
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.sources.per_input_noise import PerInput
 from nppr.statistics.estimates import adversarial, merged, probabilistic
@@ -263,7 +262,7 @@ def _finish(
 
         rare, rows = follow_rare_failures(session, sources, run.tallies)
         run.results += rows
-    learned = [_describe_learned(each, run) for each in run.learned]
+    learned = [each.describe() for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
     ladder = describe_rungs(session, run.learned, run.own, ready, run.tallies, run.clean_correct)
     settings, classes = session.settings, session.data.classes
@@ -343,22 +342,6 @@ def _at_other_radii(
                 row = session.failed(source, source.metric, error)
                 rows.append(row.model_copy(update={"radius": other.radius}))
     return rows
-
-
-def _describe_learned(learned: LearnedNoise, run: _Measurements) -> DistributionRecord:
-    """The record of learned noise, with the values of all searches of its rung if there are more."""
-    values = {
-        each.source.name: float(run.tallies[each.source.name].headline_rates.mean())
-        for each in run.learned
-        if (each.source.dependency, each.source.floor)
-        == (learned.source.dependency, learned.source.floor)
-        and each.source.name in run.tallies
-    }
-    seeds = None
-    if len(values) > 1:
-        lowest, highest = min(values.values()), max(values.values())
-        seeds = SeedSpread(values=values, minimum=lowest, spread=highest - lowest)
-    return learned.describe(seeds)
 
 
 def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:

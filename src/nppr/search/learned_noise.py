@@ -27,7 +27,6 @@ from nppr.search.search_record import (
     DistributionRecord,
     LawRecord,
     LearnedNoiseRecord,
-    SeedSpread,
 )
 from nppr.sources.learned import Learned
 from nppr.tally import IntArray
@@ -77,11 +76,10 @@ class LearnedNoise:
         """A hash of all tensors and of the record, which its file holds."""
         return checksum(self.source.distribution.state_dict(), self.record)
 
-    def describe(self, seeds: SeedSpread | None = None) -> DistributionRecord:
+    def describe(self) -> DistributionRecord:
         """Its entry in the report."""
-        record = self.record
-        kept = {name: getattr(record, name) for name in DistributionRecord.model_fields}
-        return DistributionRecord(**{**kept, "seeds": seeds})
+        known = DistributionRecord.model_fields
+        return DistributionRecord(**{name: getattr(self.record, name) for name in known})
 
 
 def save_learned(

@@ -143,14 +143,6 @@ class Diagnostics(Record):
     floor: float
 
 
-class SeedSpread(Record):
-    """The values of all searches of one rung and floor, by row name."""
-
-    values: dict[str, float]
-    minimum: float
-    spread: float
-
-
 class DistributionRecord(Record):
     """Learned noise; `name` is that of its rows and of its lines in `per_input.csv`.
 
@@ -165,7 +157,6 @@ class DistributionRecord(Record):
     features: int
     search: SearchRecord
     diagnostics: Diagnostics
-    seeds: SeedSpread | None = None
 
     @property
     def dependency(self) -> Dependency:
