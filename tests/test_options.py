@@ -97,9 +97,9 @@ REFUSED = {
     "too few": ({"per_input_calls": 4}, "at least 5, got 4"),
     "another rung": (
         {"per_input_calls": 20, "dependency": "label"},
-        "`per-input-calls` must be given with --dependency per-input, got it with 'label'",
+        "`per-input-calls` must be given with --dependency per-input, got --dependency label",
     ),
-    "paper": ({"per_input_calls": 20, "preset": "paper"}, "`per-input-calls` must be"),
+    "paper": ({"per_input_calls": 20, "preset": "paper"}, "per-input, got --preset paper"),
     "paper, per-input": (
         {"dependency": "per-input", "preset": "paper"}, "`dependency` must be one of",
     ),

@@ -462,9 +462,9 @@ class SearchOptions(FamilyOptions):
         require_one_of("dependency", rung, known)
         own = rung == Dependency.PER_INPUT
         if self.per_input_calls and not own:
+            wrong = "--preset paper" if self.is_paper else f"--dependency {rung}"
             raise SpecError(
-                "`per-input-calls` must be given with --dependency per-input, got it with"
-                f" {rung!r}."
+                f"`per-input-calls` must be given with --dependency per-input, got {wrong}."
             )
         components = PAPER_COMPONENTS if self.is_paper else Family.components
         family = self.family(
