@@ -46,7 +46,7 @@ def main() -> None:
             # Adam's own rates are those of the first version.
             search = default_settings(calls=args.calls, momentum=momentum)
             if momentum is None:
-                recipe = replace(search.recipe, rate=0.3, head_rate=2e-3, bound=2.0)
+                recipe = replace(search.recipe, rate=0.3, head_rate=2e-3)
                 search = replace(search, recipe=recipe, child_rate=0.1)
             began = time.perf_counter()
             setup = prepare_run(classifier, data, budget, RunSettings(seed=seed), search=search)

@@ -109,6 +109,16 @@ class Distribution(nn.Module):
             other.chosen.copy_(chosen.expand(self.classes))
         return other
 
+    @torch.no_grad()
+    def at_edge(self) -> Distribution:
+        """A copy with twice the means, nearer to the edge of the budget."""
+        other = copy.deepcopy(self)
+        for name, parameter in other.mixture.named_parameters():
+            moves = ("basis",) if hasattr(other.mixture, "basis") else ("input_means",)
+            if name.split(".")[0] in ("means", *moves):
+                parameter.mul_(2)
+        return other
+
     def with_floor(self, floor: float) -> Distribution:
         """The same with another floor rho."""
         if floor == self.family.floor:

@@ -295,7 +295,12 @@ class Search:
         if not self.settings.walks:
             record = _record(stage, state, stage.name, made, {}, 0)
             return FinishedStage(record, None, None, made, made)
-        own = [*candidates(stage.name, made, judge), *tried[:1]]
+        edge = made.sharpened(Rule.LARGEST).at_edge()  # a search stays away from it, to turn
+        own = [
+            *candidates(stage.name, made, judge),
+            Candidate(f"{stage.name}, at the edge", edge, judge.of(edge)),
+            *tried[:1],
+        ]
         winner = best(own, before)
         choice = None
         if floor == 0 and self.references:

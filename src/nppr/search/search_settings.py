@@ -72,7 +72,7 @@ class Recipe:
     last_tau: float = 0.1
     heat: Temperatures = field(default_factory=Temperatures)
     clip: float | None = 1.0
-    bound: float | None = 3.0
+    bound: float | None = 2.0
     loss: str = "margin"
     kappa: float = 1.0
     entropy: float = 0.0
