@@ -115,7 +115,8 @@ def test_every_rung_of_every_floor_is_a_result(ladder: list[LearnedNoise], small
         )
         assert last.select_inputs == len(small.select)  # all of them are clean-correct
         assert last.all_calls is not None
-        assert last.all_calls >= last.select_values[last.selected] - 1e-9
+        if last.selected.startswith(last.stage):  # else a parent was kept
+            assert last.all_calls >= last.select_values[last.selected] - 1e-9
         assert len(last.restarts) == stage.restarts
         assert last.restarts == tuple(sorted(last.restarts))
 
