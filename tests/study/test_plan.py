@@ -347,3 +347,25 @@ def test_paths_that_no_file_can_have_are_missing(path: str) -> None:
         classifiers__0__model=f"{path}.pt2",
         classifiers__0__weights=None,
     ).missing == [f"the model of 'cnn' at {path}.pt2"]
+
+
+def test_per_input_starts_from_the_fit_of_joint_noise() -> None:
+    graph = planned(grids__0__dependencies=["per-input"], grids__0__sources=[])
+    assert counts(graph) == {"train": 0, "fit": 4, "measure": 6}
+    joint = {
+        node.hash for node in graph.by_kind()["fit"] if node.determined_by["stage"] == "joint-2"
+    }
+    assert {cell.fit for cell in graph.cells} == joint
+    assert {cell.place.dependency for cell in graph.cells} == {"per-input"}
+    both = planned(grids__0__dependencies=["joint", "per-input"], grids__0__sources=[])
+    assert counts(both) == {"train": 0, "fit": 4, "measure": 12}
+
+
+def test_calls_of_every_input_are_part_of_a_per_input_measurement_alone() -> None:
+    own = {"grids__0__dependencies": ["joint", "per-input"], "grids__0__sources": []}
+    few, many = (
+        {(c.place.dependency, c.measure) for c in planned(fit__per_input_calls=n, **own).cells}
+        for n in (5, 6)
+    )
+    assert {rung for rung, _ in few & many} == {"joint"}
+    assert {rung for rung, _ in few ^ many} == {"per-input"}

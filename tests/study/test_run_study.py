@@ -21,12 +21,14 @@ from nppr.search.learned_noise import load_learned
 from nppr.search.search import FinishedStage, Search
 from nppr.search.search_settings import Stage
 from nppr.sources.learned import Learned
+from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import Node
 from nppr.study.node_cache import NodeCache
 from nppr.study.plan import plan
 from nppr.study.resources import identify_data, load_source
 from nppr.study.run_study import run_study
 from nppr.study.study_file import DataEntry, study_from
+from nppr.tally import Metric
 from study.toys import log_of, run_toy, texts_of, times_done, toy
 
 pytestmark = pytest.mark.slow
@@ -185,6 +187,33 @@ def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_wit
     assert (others.correct != wanted.correct).any()
     (table,) = json.loads((tmp_path / "out" / "study.json").read_text())["tables"]
     assert [entry["labels"] for entry in table["entries"]] == [["cnn", "cnn"], ["cnn", "dim"]]
+
+
+def test_per_input_is_that_of_the_library_and_below_what_it_starts_from(tmp_path: Path) -> None:
+    grid = {
+        "dependencies": ["joint", "per-input"],
+        "radii": [0.1],
+        "fit_radii": [0.1],
+        "seeds": [1],
+    }
+    made = toy(grids=[{**grid, "components": [2]}], fit__per_input_calls=8)
+    assert not run_toy(made, tmp_path).failures
+    joint, own = plan(study_from(made)).cells
+    assert joint.fit == own.fit is not None
+    data = load_data("digits").limit(inputs=30, fit_inputs=80, select_inputs=30, seed=0)
+    (learned,) = load_learned(tmp_path / "cache" / own.fit, Budget.linf(0.1), None)
+    noise = PerInput(learned.source, 8)
+    wanted = measure(noise, load_classifier("digits-cnn"), data.evaluate, draws=2, seed=1)
+    runs = [read_run(tmp_path / "cache" / cell.measure / "run").report for cell in (joint, own)]
+    np.testing.assert_array_equal(runs[1].per_input["correct"], wanted.correct)
+    above, below = (next(r.value for r in run.results if r.metric is Metric.NPPR) for run in runs)
+    assert below is not None
+    assert above is not None
+    assert below < above
+    orders = json.loads((tmp_path / "out" / "orders.json").read_text())
+    assert [(pair["smaller"], pair["larger"]) for pair in orders] == [
+        ("joint, K = 2", "per-input, K = 2")
+    ]
 
 
 def test_a_rerun_computes_nothing(finished: Path, tmp_path: Path) -> None:

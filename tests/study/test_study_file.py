@@ -44,7 +44,6 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "Did you mean 'spec'?",
     ),
     "dependency": ({"grids__0__dependencies": ["inpt"]}, "Did you mean 'input'?"),
-    "rung without a family": ({"grids__0__dependencies": ["per-input"]}, "`dependencies`"),
     "norm": ({"grids__0__norms": ["linff"]}, "Did you mean 'linf'?"),
     "upsampler": ({"grids__0__upsamplers": ["bicubik"]}, "Did you mean 'bicubic'?"),
     "covariance": ({"grids__0__covariances": ["ful"]}, "Did you mean 'full'?"),

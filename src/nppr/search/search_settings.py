@@ -38,8 +38,8 @@ FEWEST_STEPS = 40
 FEWEST_PER_INPUT = 5
 """Calls per input of the rung `per-input`: its starts and its choice take four of them."""
 
-STEPS_PER_RESTART = 240
-"""Steps for which the first stage, from which all others start, is tried once more: 60 of them."""
+STEPS_PER_RESTART = 60
+"""Steps for which the first stage, from which all others start, is tried once more: 30 of them."""
 
 MOST_RESTARTS = 4
 
@@ -64,7 +64,7 @@ class Recipe:
     draws: int = 1
     rate: float = 0.6
     momentum: float | None = 0.9
-    head_rate: float = 4e-3
+    head_rate: float = 2e-3
     warm_up: float = 0.05
     last_rate: float = 0.0
     cycle: bool = False
@@ -323,7 +323,7 @@ def _share(steps: int, place: int, stages: int, *, growing: bool) -> int:
 def restarts_of(steps: int) -> int:
     """How often the first stage is tried.
 
-    >>> restarts_of(120), restarts_of(480)
+    >>> restarts_of(60), restarts_of(120)
     (1, 2)
     """
     return max(1, min(MOST_RESTARTS, steps // STEPS_PER_RESTART))

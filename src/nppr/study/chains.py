@@ -23,11 +23,20 @@ PAPER_EPOCHS = 50
 
 @dataclass(frozen=True, order=True)
 class Member:
-    """A family of a chain, in which all but these is the same."""
+    """A family of a chain, in which all but these is the same.
+
+    `per-input` is not fitted: it starts from what is fitted for joint noise.
+    """
 
     floor: float
     components: int
     dependency: Dependency
+
+    @property
+    def fitted(self) -> Member:
+        """The member whose fit this one is measured with."""
+        own = self.dependency is not Dependency.PER_INPUT
+        return self if own else replace(self, dependency=Dependency.JOINT)
 
 
 def inside(small: Member, large: Member) -> bool:

@@ -54,13 +54,17 @@ class FitTask(Task):
 
 @dataclass(frozen=True)
 class MeasureTask(Task):
-    """Measure a source, or what was fitted where `source` is None."""
+    """Measure a source, or what was fitted where `source` is None.
+
+    With `per_input_calls`, what was fitted is where the search for the worst law of every input starts.
+    """
 
     kind = "measure"
     features: ClassifierSource | None
     budget: Budget
     settings: RunSettings
     source: str | None
+    per_input_calls: int = 0
 
 
 @dataclass(frozen=True)

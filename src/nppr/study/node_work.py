@@ -29,7 +29,8 @@ from nppr.report.run_files import REPORT
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, Search, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
-from nppr.sources import Clean, parse_sources
+from nppr.sources import Clean, Source, parse_sources
+from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import FitTask, MeasureTask, Node, TrainTask
 from nppr.study.node_cache import Finished, NodeCache, is_full_disk
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
@@ -232,11 +233,14 @@ def _clean_pass(
 
 def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> list[Path]:
     """Assess one source; finished blocks are kept, so that an interrupted measurement continues."""
-    sources = [] if task.source is None else parse_sources(task.source, task.budget)
+    sources: list[Source] = [] if task.source is None else parse_sources(task.source, task.budget)
     learned = []
     if "fit" in node.needs:
         features = _feature_model(task, cache)
         learned = load_learned(cache.folder(node.needs["fit"]), task.budget, features)
+    if task.per_input_calls:
+        sources = [PerInput(each.source, task.per_input_calls) for each in learned]
+        learned = []
     setup = prepare_run(
         _prepared(task.classifier, task.data, task.device, cache),
         load_source(task.data),

@@ -160,6 +160,8 @@ def _nested(families: Families) -> Iterator[tuple[str, Family, Family]]:
         if nested and not (less is Dependency.INPUT and _is_paper(families[large])):
             yield "dependency", small, large
     for dependency in Dependency:
+        if dependency is Dependency.PER_INPUT:  # whatever the components it starts from
+            continue
         own = [each for each in counts if (dependency, each) in families]
         for few, many in pairwise(own):
             yield "components", (dependency, few), (dependency, many)

@@ -112,7 +112,7 @@ class _Planner:
         chains: dict[Chain, set[Member]] = {}
         for grid in self.study.grids:
             for chain, member in self._wishes(grid):
-                chains.setdefault(chain, set()).add(member)
+                chains.setdefault(chain, set()).add(member.fitted)
         for chain, wanted in chains.items():
             members = sorted(wanted) if chain.fit.is_paper else closed(wanted)
             for member in members:
@@ -124,7 +124,7 @@ class _Planner:
         """Measurements of what is fitted, at every radius, on every target, with every seed."""
         for chain, member in self._wishes(grid):
             radii = grid.radii if grid.fit_radii and grid.radii else [chain.radius]
-            family = chain.family(member)
+            family = chain.family(member.fitted)
             place = Place(
                 source=NPPR,
                 dependency=member.dependency.value,
@@ -332,13 +332,18 @@ class _Planner:
     ) -> None:
         """Add a measurement and its cell; `place` states what is measured, `learned` of which fit."""
         model, measure = self.models[name], self.study.measure
-        chain, fitted, features = None, None, None
+        chain, fitted, features, own = None, None, None, 0
         draws, cost, more = grid.draws or measure.draws, 1.0, 0.0
         known: dict[str, object] = {"source": NPPR}
         ball: Budget | None = budget
         if learned is not None:
-            chain, fitted = learned[0], self.fitted[learned]
-            features = self._features(*learned, name)
+            chain, member = learned
+            fitted = self.fitted[chain, member.fitted]
+            features = self._features(chain, member.fitted, name)
+            if member is not member.fitted:
+                own = chain.fit.per_input_calls
+                known |= {"per-input": own}
+                more = float(model.inputs["evaluate"] * own * PASSES_PER_CALL)
         else:
             (source,) = parse_sources(place.source, budget)
             known = {"source": source.kind, "options": source.options(model.shape)}
@@ -348,7 +353,7 @@ class _Planner:
         node = self._add(
             Node(
                 label=f"measure {name}, {place.source}, {budget}, seed {seed}"
-                + (f" of {fitted.label}" if fitted else ""),
+                + (f"{', per-input from' if own else ' of'} {fitted.label}" if fitted else ""),
                 determined_by={
                     **model.known,
                     **known,
@@ -372,6 +377,7 @@ class _Planner:
                         quantise=measure.quantise,
                     ),
                     source=None if fitted else place.source,
+                    per_input_calls=own,
                 ),
                 passes=model.inputs["evaluate"] * draws * cost + more,
                 speed=model.speed,

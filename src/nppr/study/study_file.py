@@ -27,7 +27,7 @@ from pydantic import (
 
 from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import NpprError, SpecError, unknown
-from nppr.noise.family import Family
+from nppr.noise.family import Dependency, Family
 from nppr.options import (
     FamilyOptions,
     ModelOptions,
@@ -36,7 +36,7 @@ from nppr.options import (
     require_one_of,
 )
 from nppr.random_draws import DRAWS
-from nppr.search.search_settings import LOSSES, WALKS
+from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
 from nppr.sources import ALL, NPPR, parse_sources
 
 OWN = "own"
@@ -172,7 +172,7 @@ def _fill(text: str | None, info: ValidationInfo) -> str | None:
 
 Radius = Annotated[float | str, _accepted_by(parse_radius)]
 NormName = Annotated[str, _one_of("norms", NORMS)]
-DependencyName = Annotated[str, _one_of("dependencies", [each.value for each in WALKS])]
+DependencyName = Annotated[str, _one_of("dependencies", [each.value for each in Dependency])]
 CovarianceName = Annotated[str, _accepted_by(lambda value: Family(covariance=value))]
 UpsamplerName = Annotated[str, _accepted_by(lambda value: Family(upsampler=value))]
 SourceText = Annotated[str, _accepted_by(_check_source)]
@@ -252,13 +252,15 @@ class FitEntry(Entry, FamilyOptions):
     """How noise is learned.
 
     `calls` is the budget of a walk up to joint noise with one number of components; every family takes
-    its share of it. `epochs` states the same in passes over the fit inputs.
+    a third of it. `epochs` states the same in passes over the fit inputs. `per_input_calls` are those
+    of every input of the dependency `per-input`.
     """
 
     calls: Whole | None = None
     epochs: Whole | None = None
     draws: Whole | None = None
     step_inputs: Whole | None = None
+    per_input_calls: Annotated[int, Field(ge=FEWEST_PER_INPUT)] = SearchSettings.per_input_calls
 
     @model_validator(mode="after")
     def _one_budget(self) -> FitEntry:
