@@ -325,9 +325,15 @@ def test_rungs_are_those_of_the_walk_with_per_input_below(dependency: Dependency
     assert paper_settings(Family(dependency), inputs=64).rungs == (dependency,)
 
 
-@pytest.mark.parametrize("calls", [-20, -1, 1, 4])
-def test_too_few_calls_per_input_are_refused(calls: int) -> None:
-    with pytest.raises(SpecError, match=rf"^`per-input-calls` must be .* at least 5, got {calls}"):
+def test_calls_that_nobody_waits_for_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"^`fit-calls` must be at most 10,000,000,000, got 10,0"):
+        SearchSettings(calls=10**10 + 1)
+
+
+@pytest.mark.parametrize("calls", [-20, -1, 1, 4, 100_001])
+def test_too_few_or_too_many_calls_per_input_are_refused(calls: int) -> None:
+    wanted = rf"^`per-input-calls` must be 0 .* from 5 to 100,000, got {calls}"
+    with pytest.raises(SpecError, match=wanted):
         SearchSettings(per_input_calls=calls)
 
 

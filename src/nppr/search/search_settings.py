@@ -43,6 +43,9 @@ STEPS_PER_RESTART = 60
 
 MOST_RESTARTS = 4
 
+MOST_CALLS, MOST_PER_INPUT = 10**10, 10**5
+"""Calls of a search and of every input that nobody waits for: days on any machine."""
+
 MOST_PATTERNS = 2**25
 """Numbers in the means of all components, at most."""
 
@@ -131,11 +134,15 @@ class SearchSettings:
     def __post_init__(self) -> None:
         require_count("fit-calls", self.calls)
         require_count("fit-seeds", self.seeds)
-        each = self.per_input_calls
-        if type(each) is not int or (each and each < FEWEST_PER_INPUT):
+        if self.calls > MOST_CALLS:
             raise SpecError(
-                f"`per-input-calls` must be 0 (off) or a whole number of at least {FEWEST_PER_INPUT},"
-                f" got {each!r}."
+                f"`fit-calls` must be at most {MOST_CALLS:,}, got {self.calls:,}. Example: 92160"
+            )
+        each = self.per_input_calls
+        if type(each) is not int or (each and not FEWEST_PER_INPUT <= each <= MOST_PER_INPUT):
+            raise SpecError(
+                f"`per-input-calls` must be 0 (off) or a whole number from {FEWEST_PER_INPUT} to"
+                f" {MOST_PER_INPUT:,}, got {each!r}."
             )
         if not self.floors:
             raise SpecError("`floor` must name at least one rho, got none. Example: 0,0.5")
