@@ -93,8 +93,8 @@ def test_a_preset_has_the_defaults_of_a_search() -> None:
 
 REFUSED = {
     "negative": ({"per_input_calls": -3}, "`per-input-calls` must be 0 (off) or a whole number"),
-    "one": ({"per_input_calls": 1}, "at least 5, got 1"),
-    "too few": ({"per_input_calls": 4}, "at least 5, got 4"),
+    "one": ({"per_input_calls": 1}, "from 5 to 100,000, got 1"),
+    "too few": ({"per_input_calls": 4}, "from 5 to 100,000, got 4"),
     "another rung": (
         {"per_input_calls": 20, "dependency": "label"},
         "`per-input-calls` must be given with --dependency per-input, got --dependency label",

@@ -311,7 +311,7 @@ REFUSED = {
     "assess --sources npr": "`source` must",
     "assess --sources pgd:stepss=3": "Did you mean 'steps'",
     "assess --sources nppr:floor=1": "`nppr` must",
-    "assess --per-input-calls -1": "`per-input-calls` must be 0 (off) or a whole number from 5 to 100,000",
+    "assess --per-input-calls -1": "`per-input-calls` must be 0 (off) or a whole number from 5",
     "assess --per-input-calls 1": "from 5 to 100,000, got 1",
     "assess --fit-calls 100000000000000": "`fit-calls` must be at most 10,000,000,000",
     "assess --per-input-calls many": "per-input-calls",
