@@ -7,6 +7,7 @@ groups below. Nothing here imports PyTorch, so a wrong value is reported at once
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from enum import StrEnum
@@ -106,6 +107,15 @@ def require_sources(text: str | None) -> None:
     others = split_search(text)[1] if text else None
     if others:
         parse_sources(others, Budget.linf(0.1))
+
+
+def require_sigma(sigma: float | None, where: str) -> float:
+    """The standard deviation of Gaussian noise; raise `SpecError` unless it is a number > 0."""
+    if sigma is None:
+        raise SpecError(f"`sigma` must be given {where}. Example: --sigma 0.25")
+    if not 0 < sigma < math.inf:
+        raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
+    return sigma
 
 
 def figure_formats(text: str | None) -> tuple[str, ...]:
@@ -527,7 +537,10 @@ class SourcesOptions(MeasureOptions, FeatureModelOptions):
 class TrainOptions(Options):
     """A training; what is left out is the network's default (docs/training.md)."""
 
-    method: str = option("standard", "standard, or pgd: adversarial training by PGD.")
+    method: str = option(
+        "standard",
+        "standard, gaussian (images with Gaussian noise), or pgd: adversarial training by PGD.",
+    )
     epochs: int | None = option(None, "Passes over the training images.")
     batch_size: int | None = option(None, "Images per step.")
     optimiser: str | None = option(None, "sgd, or adam (with decoupled weight decay, AdamW).")
@@ -548,22 +561,30 @@ class TrainOptions(Options):
     attack_step: float | None = option(
         None, "Size of a step relative to the radius. Default: 0.25."
     )
-    seed: int = option(0, "Seed of subsets, initial weights, order, crops, flips and attacks.")
+    sigma: float | None = option(
+        None, "Standard deviation per pixel of the noise of gaussian, such as 0.25."
+    )
+    seed: int = option(
+        0, "Seed of subsets, initial weights, order, crops, flips, noise and attacks."
+    )
 
     @model_validator(mode="after")
-    def _require_attack(self) -> Self:
-        require_one_of("method", self.method, ("standard", "pgd"))
+    def _require_method(self) -> Self:
+        require_one_of("method", self.method, ("standard", "gaussian", "pgd"))
         if self.optimiser is not None:
             require_one_of("optimiser", self.optimiser, ("adam", "sgd"))
         if self.method == "pgd":
             if self.eps is None:
                 raise BudgetError("`eps` must be given with --method pgd. Example: --eps 8/255")
             Budget.parse(self.norm or "linf", self.eps)
-            return self
-        for name in ("norm", "eps", "attack_steps", "attack_step"):
-            if getattr(self, name) is not None:
+        if self.method == "gaussian":
+            require_sigma(self.sigma, "with --method gaussian")
+        attack = dict.fromkeys(("norm", "eps", "attack_steps", "attack_step"), "pgd")
+        for name, method in {**attack, "sigma": "gaussian"}.items():
+            if getattr(self, name) is not None and self.method != method:
                 raise SpecError(
-                    f"`{name.replace('_', '-')}` must be left out with --method standard, got"
-                    f" {getattr(self, name)!r}. Add --method pgd to train against attacks."
+                    f"`{name.replace('_', '-')}` must be left out with --method {self.method}, got"
+                    f" {getattr(self, name)!r}. Add --method {method} to train against"
+                    f" {'attacks' if method == 'pgd' else 'noise'}."
                 )
         return self
