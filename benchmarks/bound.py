@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from nppr.statistics.density_ratio import lower_mean_clipped, lower_population
 from scipy import stats
 
-from nppr.statistics.density_ratio import lower_mean_clipped, lower_population
 from nppr.tally import FloatArray
 
 CONFIDENCE = 0.95

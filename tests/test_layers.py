@@ -21,7 +21,7 @@ from nppr.tally import Metric
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "process", "bounded", "random_draws", "tally", "budget", "ranks", "records",
+    "errors", "process", "bounded", "random_draws", "tally", "noise_sets", "budget", "ranks", "records",
     "manifest", "specs", "data", "classifiers", "noise", "statistics", "sources", "blocks",
     "measurement", "search", "rare", "report", "doctor", "compare", "run_settings", "options",
     "assessment", "study", "console", "cli", "__init__", "__main__",
@@ -30,7 +30,8 @@ ORDER = [
 
 PRESENTATION = ("report", "compare")
 READABLE = (
-    "report", "compare", "search.search_record", "search.search_settings", "noise.family", "tally",
+    "report", "compare", "search.search_record", "search.search_settings", "noise.family", "noise_sets",
+    "tally",
     "statistics", "budget", "records", "manifest", "errors",
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""

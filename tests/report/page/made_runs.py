@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from nppr.statistics.density_ratio import at_least_together
 
 from nppr.noise import Dependency, Family, Rule
 from nppr.report.evidence import Evidence, Worst, write_evidence
@@ -38,7 +39,6 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
-from nppr.statistics.density_ratio import at_least_together
 from nppr.statistics.estimates import (
     accuracy,
     adversarial,

@@ -1,0 +1,261 @@
+"""From the tally of a reference noise to what holds at least for all noise of a stated set.
+
+An input that fails with probability p under the reference is classified correctly with probability at
+least `1 - h(p)` under all noise of the set (`nppr.noise_sets`), whether it sees the input or not. The
+mean over inputs of this infimum is bounded from below here.
+
+`wrong` counts the failures of each input among its draws; draws of different inputs are independent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import scipy
+
+from nppr.errors import SpecError
+from nppr.noise_sets import Contaminated, NoiseSet
+from nppr.statistics.betting import betting_lower
+from nppr.statistics.estimates import make_estimate, require_readable
+from nppr.statistics.intervals import Interval, bootstrap, check_confidence, exact_upper
+from nppr.tally import Claim, Direction, Estimate, Evaluate, FloatArray, IntArray, Metric, Tally
+
+LEAST_CONFIDENCE = 0.75
+"""Below it, failures of unequal inputs may not be pooled."""
+
+Reader = Callable[[Tally[Evaluate], NoiseSet, float, int], list[Estimate]]
+"""Two bounds, for the test set and the population, and an estimate, for one set."""
+
+
+def together(
+    read: Reader, tally: Tally[Evaluate], sets: Sequence[NoiseSet], confidence: float, seed: int = 0
+) -> list[Estimate]:
+    """The readings of several sets, whose bounds of one claim all hold together with this confidence.
+
+    Each set gets an equal share of the error. What holds for a set holds for those it contains, so a
+    bound is never below that of a larger set.
+    """
+    share = 1 - (1 - confidence) / len(sets)
+    found = {each: read(tally, each, share, seed) for each in sets}
+    rows = []
+    for each in sets:
+        *bounds, infimum = found[each]
+        for claim, row in enumerate(bounds):
+            value = max(found[other][claim].value for other in sets if other.contains(each))
+            rows.append(replace(row, value=value, low=value, confidence=confidence))
+        rows.append(infimum if share == confidence else read(tally, each, confidence, seed)[-1])
+    return rows
+
+
+def largest_size(
+    read: Callable[[NoiseSet], float], kind: Callable[[float], NoiseSet], sizes: Sequence[float],
+    least: float,
+) -> float | None:  # fmt: skip
+    """The largest size of a set for which the bound still is at least `least`; None where none is.
+
+    `read` gives the bound of one set. The sizes, in rising order, must be fixed beforehand: they are
+    tried one by one up to the first that fails. If the truth falls below `least` beyond the size s, an
+    answer above s needs the bound of the first size beyond s to be wrong, which is as rare as stated.
+    """
+    found = None
+    for size in sizes:
+        if read(kind(size)) < least:
+            break
+        found = size
+    return found
+
+
+def at_least(
+    tally: Tally[Evaluate], noise: NoiseSet, confidence: float, seed: int = 0
+) -> list[Estimate]:
+    """The mean over clean-correct inputs of the infimum `1 - h(p)`: two bounds, one estimate.
+
+    The bounds hold with probability at least `confidence`: the first for *this test set*, where only
+    draws are random, the second for the population the inputs were drawn from. The estimate puts the
+    observed shares for p; as the infimum is convex in p it is too high on average.
+    """
+    require_readable(tally, confidence, tally.headline_rates)
+    if confidence < LEAST_CONFIDENCE:
+        raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
+    draws = tally.draws
+    wrong = draws - tally.correct[tally.clean_correct]
+    infimum = 1 - noise.h(wrong / draws)
+    return estimates_of(
+        tally, noise, confidence,
+        test_set=("exact", lower_test_set(wrong, draws, noise, confidence, seed)),
+        population=("betting", lower_population(wrong, draws, noise, confidence, seed)),
+        infimum=float(infimum.mean()),
+        spread=bootstrap(infimum, confidence, seed),
+        sees_input=True,
+    )  # fmt: skip
+
+
+def estimates_of(
+    tally: Tally[Evaluate],
+    noise: NoiseSet,
+    confidence: float,
+    *,
+    test_set: tuple[str, float],
+    population: tuple[str, float],
+    infimum: float,
+    spread: Interval,
+    sees_input: bool,
+) -> list[Estimate]:
+    """The rows of one set: both bounds with their methods, and the estimate with its spread."""
+    n = int(tally.clean_correct.sum())
+    rows = [
+        make_estimate(
+            tally, Metric.BOUND, low, Interval(low, 1.0), method, confidence, n,
+            claim=claim, direction=Direction.LOWER_BOUND,
+        )
+        for claim, (method, low) in (
+            (Claim.TEST_SET, test_set),
+            (Claim.POPULATION, population),
+        )
+    ]  # fmt: skip
+    rows.append(make_estimate(tally, Metric.INFIMUM, infimum, spread, "bootstrap", confidence, n))
+    return [replace(row, sees_input=sees_input, **noise.facts) for row in rows]
+
+
+def pooled_upper(wrong: IntArray, draws: int, confidence: float) -> float:
+    """Upper bound of the mean failure probability of *these* inputs; only the draws are random.
+
+    Guaranteed for any failure probabilities p_1 ... p_N, each input having the same number of draws,
+    and a confidence of at least 0.75: with probability at least `confidence` it is at least their
+    mean. It is the exact binomial bound of the pooled counts, or 1 where that exceeds `1 - 1/n`, n all
+    draws.
+
+    Why counts of unequal probabilities may be pooled: S, the sum of n independent Bernoulli draws of
+    mean probability u, satisfies P(S <= s) <= P(Binomial(n, u) <= s) for s <= n u - 1 (Hoeffding,
+    Annals of Mathematical Statistics, 1956, Theorem 4). The bound misses when S <= s for the largest s
+    with P(Binomial(n, u) <= s) < a. This s is at most n u - 1 if u <= 1 - 1/n, as P(Binomial(n, u) <=
+    n u) > 1/4 >= a (Greenberg and Mohri, Statistics and Probability Letters, 2014). If u > 1 - 1/n the
+    bound misses only when it is at most 1 - 1/n, which is rarer still than for u = 1 - 1/n.
+    """
+    return _pooled(int(wrong.sum()), len(wrong) * draws, check_confidence(confidence))
+
+
+def lower_test_set(
+    wrong: IntArray, draws: int, noise: NoiseSet, confidence: float, seed: int = 0
+) -> float:
+    """Lower bound of the mean over *these* inputs of `1 - h(p)`.
+
+    Guaranteed with probability at least `confidence`, only the draws being random. Where h(p) = p it
+    is `1 - pooled_upper`. Otherwise it is the largest of three, with a third of the error each:
+
+    1. `1 - h(U)`, U the pooled upper bound of the mean of p; h is concave (Jensen);
+    2. the mean of `1 - h(u)`, u the simultaneous upper bounds;
+    3. the draws of each input are split at random in two; the first half chooses a group of inputs
+       that seem robust, the second bounds its mean failure by V: `(1 - h(V)) * group / all`. Valid as
+       inputs outside the group count at least 0, and the second half does not depend on the choice.
+
+    The guarantee includes the draw of `seed`, which the third needs; choose it before looking. With
+    one draw per input the third is left out and the others have half of the error each.
+    """
+    if noise == Contaminated(1.0, 0.0):
+        return 1 - pooled_upper(wrong, draws, confidence)
+    error = check_confidence(confidence) / (3 if draws > 1 else 2)
+    n = len(wrong)
+    bounds = [
+        _infimum(noise, _pooled(int(wrong.sum()), n * draws, error)),
+        float((1 - noise.h(exact_upper(wrong, draws, error / n))).mean()),
+    ]
+    if draws > 1:
+        bounds.append(_chosen_group(wrong, draws, noise, error, seed))
+    return max(bounds)
+
+
+def lower_population(
+    wrong: IntArray, draws: int, noise: NoiseSet, confidence: float, seed: int = 0
+) -> float:
+    """Lower bound of the expectation over inputs of `1 - h(p)`.
+
+    Guaranteed with probability at least `confidence` for inputs drawn independently from the
+    population: the betting bound of the mean of a conservative score of the failures k of an input.
+    For `h(p) = min(1, c p + d)` that is `(1 - d) g(k)`, g for the ratio c / (1 - d), as `1 - h(p) =
+    (1 - d) max(0, 1 - c p / (1 - d))`. Any other h lies below each of its tangents `c p + d`: a random
+    quarter of the inputs chooses one, and whether draws are held out for g, the others are bet on.
+    """
+    if isinstance(noise, Contaminated):
+        return _betting_score(_scores(draws, noise.c, noise.d), wrong, confidence, seed)
+    order = np.random.default_rng(seed).permutation(len(wrong))
+    few, rest = np.split(wrong[order], [len(wrong) // 4])
+    if not len(few):
+        return 0.0
+    error, n = check_confidence(confidence), len(rest)
+    best, chosen = -math.inf, np.zeros(draws + 1)
+    touching = np.append(np.geomspace(1e-4, 0.9, 28), np.clip(few.mean() / draws, 1e-6, 0.9))
+    for c, d in noise.tangents(touching).T.tolist():
+        for held in (True, False) if d < 1 else ():
+            scores = _scores(draws, c, d, held=held)
+            promise = promise_of(scores[few], error, n, 1 - float(scores.min()))
+            if promise > best:
+                best, chosen = promise, scores
+    return _betting_score(chosen, rest, confidence, seed)
+
+
+def conservative_scores(draws: int, c: float, *, held: bool = True) -> FloatArray:
+    """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `max(0, 1 - c p)`, c >= 1.
+
+    Divide the n draws of an input into a first group of r = min(ceil(c) - 1, n // 2) and a second of
+    n - r. Let G be 1 if the first has no failure, else 0, and q the share of failures in the second.
+    Given p they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c p)`: at most
+    `max(0, 1 - c p)`. Its mean over all divisions is `g(k) = C(n - r, k) / C(n, k) * (1 - c k /
+    (n - r))`, which depends on k only and has the same expectation. Unless draws are `held` out, r = 0.
+    """
+    out = min(math.ceil(c) - 1, draws // 2) if held else 0
+    rest = draws - out
+    k = np.arange(draws + 1)
+    log = scipy.special.gammaln
+    with np.errstate(invalid="ignore"):
+        kept = log(rest + 1) - log(rest - k + 1) - log(draws + 1) + log(draws - k + 1)
+    return np.where(k <= rest, np.exp(kept), 0.0) * (1 - c * k / rest)
+
+
+def _scores(draws: int, c: float, d: float, *, held: bool = True) -> FloatArray:
+    """Scores of expectation at most `max(0, 1 - c p - d)`; c is at least 1 - d, as h(1) = 1."""
+    return (1 - d) * conservative_scores(draws, max(1.0, c / (1 - d)), held=held)
+
+
+def _betting_score(scores: FloatArray, wrong: IntArray, confidence: float, seed: int) -> float:
+    """The betting bound of the mean of the scores `(draws + 1,)` of these inputs, at least 0."""
+    least, most = float(scores.min()), float(scores.max())
+    if most <= least:
+        return max(0.0, least)
+    shares = np.clip((scores[wrong] - least) / (most - least), 0, 1)
+    return max(0.0, least + (most - least) * betting_lower(shares, confidence, seed))
+
+
+def promise_of(x: FloatArray, error: float, n: int, width: float) -> float:
+    """About the bound that n further numbers like x, of this width of range, would give their mean."""
+    log = math.log(1 / error)
+    return float(x.mean()) - math.sqrt(2 * float(x.var()) * log / n) - width * log / (3 * n)
+
+
+def _chosen_group(wrong: IntArray, draws: int, noise: NoiseSet, error: float, seed: int) -> float:
+    first = draws // 2
+    chosen_on = np.random.default_rng(seed).hypergeometric(wrong, draws - wrong, first)
+    most = np.unique(chosen_on)
+    sizes = np.searchsorted(np.sort(chosen_on), most, side="right")
+    sums = np.cumsum(np.sort(chosen_on))[sizes - 1]
+    promise = (1 - noise.h(exact_upper(sums, sizes * first, error))) * sizes
+    group = chosen_on <= most[promise.argmax()]
+    left = int((wrong - chosen_on)[group].sum())
+    failure = _pooled(left, int(group.sum()) * (draws - first), error)
+    return _infimum(noise, failure) * float(group.mean())
+
+
+def _infimum(noise: NoiseSet, failure: float) -> float:
+    return 1 - float(noise.h(np.array(failure)))
+
+
+def _pooled(wrong: int, draws: int, error: float) -> float:
+    if error > 1 - LEAST_CONFIDENCE:
+        raise SpecError(
+            f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {1 - error}. Example: 0.95"
+        )
+    high = float(exact_upper(np.array(wrong), draws, error))
+    return high if high <= 1 - 1 / draws else 1.0
