@@ -304,6 +304,10 @@ class Offset(_Divergence):
     kind = "offset"
     name = "offset in standard deviations"
 
+    def words(self, reference: str = "Gaussian noise") -> str:
+        many = f"{self.size:.6g} standard deviation{'' if self.size == 1 else 's'}"
+        return f"that is {reference} plus any offset of l2 length up to {many}"
+
     def h(self, p: FloatArray) -> FloatArray:
         from scipy import special  # not before PyTorch is needed
 

@@ -14,7 +14,12 @@ from scipy import stats
 
 from nppr.errors import SpecError, SplitError
 from nppr.noise_sets import (
+    ChiSquare,
     Contaminated,
+    Hellinger,
+    KullbackLeibler,
+    NoiseSet,
+    Offset,
 )
 from nppr.statistics.at_least import (
     at_least,
@@ -22,6 +27,7 @@ from nppr.statistics.at_least import (
     lower_population,
     lower_test_set,
     pooled_upper,
+    tangent_scores,
     together,
 )
 from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
@@ -364,3 +370,66 @@ def test_bad_factors_are_named(c: float) -> None:
 def test_small_confidence_is_refused_where_pooling_needs_more() -> None:
     with pytest.raises(SpecError, match=r"at least 0\.75"):
         pooled_upper(np.array([1]), 10, 0.7)
+
+
+CURVED: list[NoiseSet] = [
+    Offset(0.5),
+    Offset(1.0),
+    Offset(2.0),
+    ChiSquare(1.0),
+    KullbackLeibler(0.5),
+]
+
+
+@pytest.mark.parametrize("noise", [*CURVED, Hellinger(0.05)], ids=str)
+@pytest.mark.parametrize("draws", [1, 2, 9, 100])
+def test_tangent_scores_are_conservative_for_every_probability(draws: int, noise: NoiseSet) -> None:
+    """Their expectation, summed exactly, is at most 1 - h(p), and near it with many draws."""
+    g = tangent_scores(draws, noise)
+    p = np.linspace(0, 1, 201)
+    weights = stats.binom.pmf(np.arange(draws + 1)[:, None], draws, p)
+    excess = g @ weights - (1 - noise.h(p))
+    assert excess.max() <= 1e-9
+    if draws == 100:
+        assert excess[p >= 0.02].min() > -0.04
+
+
+def test_tangent_scores_by_splitting() -> None:
+    """Against random divisions of 16 draws, of which 5 failed, into 14 and 2."""
+    rng, noise = np.random.default_rng(6), Offset(1.0)
+    draws = rng.permuted(np.tile(np.arange(16) < 5, (40_000, 1)), axis=1)
+    c, d = noise.tangents((draws[:, :14].sum(1) + 0.5) / 15)
+    values = 1 - d - c * draws[:, 14:].mean(1)
+    assert tangent_scores(16, noise)[5] == pytest.approx(values.mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("noise", CURVED, ids=str)
+@pytest.mark.parametrize("draws", [2, 30, 300])
+def test_bounds_of_curved_sets_above_the_truth_are_rare(noise: NoiseSet, draws: int) -> None:
+    """Many kinds of inputs, where groups and tangents are chosen, and inputs that are all alike."""
+    rng = np.random.default_rng(7)
+    repeats, missed = 150, np.zeros((2, 2))
+    for seed in range(repeats):
+        for law, p in enumerate((skewed(rng, 120), np.full(120, 0.03))):
+            wrong = rng.binomial(draws, p)
+            expected = 1 - float(noise.h(p).mean()) if law else SKEWED[noise]
+            here = lower_test_set(wrong, draws, noise, 0.9, seed)
+            everywhere = lower_population(wrong, draws, noise, 0.9, seed)
+            missed[law] += here > (1 - noise.h(p)).mean(), everywhere > expected
+    assert missed.max() / repeats <= 0.1 + 3 * math.sqrt(0.1 * 0.9 / repeats)
+
+
+_LAW = stats.beta(0.5, 5).ppf((np.arange(100_000) + 0.5) / 100_000)
+SKEWED = {noise: 1 - float(noise.h(_LAW).mean()) for noise in CURVED}
+"""The expectation of 1 - h(p) over inputs of the law `skewed`."""
+
+
+def test_where_inputs_differ_the_bounds_of_an_offset_are_near_the_truth() -> None:
+    """Jensen over all inputs alone would lose 6 points here."""
+    rng, noise = np.random.default_rng(8), Offset(1.0)
+    p = skewed(rng, 600)
+    wrong, exact = rng.binomial(500, p), 1 - float(noise.h(p).mean())
+    jensen = 1 - float(noise.h(np.array(pooled_upper(wrong, 500, 0.95))))
+    assert jensen < exact - 0.06
+    assert exact - 0.025 < lower_test_set(wrong, 500, noise, 0.95) < exact
+    assert exact - 0.045 < lower_population(wrong, 500, noise, 0.95)

@@ -148,9 +148,11 @@ def lower_test_set(
 
     1. `1 - h(U)`, U the pooled upper bound of the mean of p; h is concave (Jensen);
     2. the mean of `1 - h(u)`, u the simultaneous upper bounds;
-    3. the draws of each input are split at random in two; the first half chooses a group of inputs
+    3. the draws of each input are split at random in two; the first part chooses a group of inputs
        that seem robust, the second bounds its mean failure by V: `(1 - h(V)) * group / all`. Valid as
-       inputs outside the group count at least 0, and the second half does not depend on the choice.
+       inputs outside the group count at least 0, and the second part does not depend on the choice.
+       Where h is curved, the first part sorts all inputs into groups of similar failures, each with a
+       share of the error, and the mean of their `1 - h(V)` counts: Jensen costs little inside a group.
 
     The guarantee includes the draw of `seed`, which the third needs; choose it before looking. With
     one draw per input the third is left out and the others have half of the error each.
@@ -164,7 +166,8 @@ def lower_test_set(
         float((1 - noise.h(exact_upper(wrong, draws, error / n))).mean()),
     ]
     if draws > 1:
-        bounds.append(_chosen_group(wrong, draws, noise, error, seed))
+        by_group = _chosen_group if isinstance(noise, Contaminated) else _similar_groups
+        bounds.append(by_group(wrong, draws, noise, error, seed))
     return max(bounds)
 
 
@@ -176,38 +179,46 @@ def lower_population(
     Guaranteed with probability at least `confidence` for inputs drawn independently from the
     population: the betting bound of the mean of a conservative score of the failures k of an input.
     For `h(p) = min(1, c p + d)` that is `(1 - d) g(k)`, g for the ratio c / (1 - d), as `1 - h(p) =
-    (1 - d) max(0, 1 - c p / (1 - d))`. Any other h lies below each of its tangents `c p + d`: a random
-    quarter of the inputs chooses one, and whether draws are held out for g, the others are bet on.
+    (1 - d) max(0, 1 - c p / (1 - d))`. Any other h has the `tangent_scores`.
     """
     if isinstance(noise, Contaminated):
         return _betting_score(_scores(draws, noise.c, noise.d), wrong, confidence, seed)
-    order = np.random.default_rng(seed).permutation(len(wrong))
-    few, rest = np.split(wrong[order], [len(wrong) // 4])
-    if not len(few):
-        return 0.0
-    error, n = check_confidence(confidence), len(rest)
-    best, chosen = -math.inf, np.zeros(draws + 1)
-    touching = np.append(np.geomspace(1e-4, 0.9, 28), np.clip(few.mean() / draws, 1e-6, 0.9))
-    for c, d in noise.tangents(touching).T.tolist():
-        for held in (True, False) if d < 1 else ():
-            scores = _scores(draws, c, d, held=held)
-            promise = promise_of(scores[few], error, n, 1 - float(scores.min()))
-            if promise > best:
-                best, chosen = promise, scores
-    return _betting_score(chosen, rest, confidence, seed)
+    return _betting_score(tangent_scores(draws, noise), wrong, confidence, seed)
 
 
-def conservative_scores(draws: int, c: float, *, held: bool = True) -> FloatArray:
+def tangent_scores(draws: int, noise: NoiseSet) -> FloatArray:
+    """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `1 - h(p)`, h concave.
+
+    Divide the n draws of an input into a first group of r, about 7/8 of them, and a second. The j
+    failures of the first choose the tangent `c p + d` of h that touches at t = (j + 1/2) / (r + 1); q
+    is the share of failures in the second. Given p they are independent, and no tangent is below h, so
+    the expectation of `1 - d - c q` is at most `1 - h(p)`; it is near, as t is near p. Its mean over
+    all divisions is g(k), where j is hypergeometric.
+    """
+    second = max(1, draws // 8)
+    first = draws - second
+    c, d = noise.tangents((np.arange(first + 1) + 0.5) / (first + 1))
+    logs = scipy.special.gammaln(np.arange(draws + 1) + 1.0)
+    scores = np.empty(draws + 1)
+    for k in range(draws + 1):
+        j = np.arange(max(0, k - second), min(first, k) + 1)
+        ways = logs[first] - logs[j] - logs[first - j]
+        ways += logs[second] - logs[k - j] - logs[second - k + j]
+        weights = np.exp(ways + logs[k] + logs[draws - k] - logs[draws])
+        scores[k] = weights @ (1 - d[j] - c[j] * (k - j) / second)
+    return scores
+
+
+def conservative_scores(draws: int, c: float) -> FloatArray:
     """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `max(0, 1 - c p)`, c >= 1.
 
     Divide the n draws of an input into a first group of r = min(ceil(c) - 1, n // 2) and a second of
     n - r. Let G be 1 if the first has no failure, else 0, and q the share of failures in the second.
     Given p they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c p)`: at most
     `max(0, 1 - c p)`. Its mean over all divisions is `g(k) = C(n - r, k) / C(n, k) * (1 - c k /
-    (n - r))`, which depends on k only and has the same expectation. Unless draws are `held` out, r = 0.
+    (n - r))`, which depends on k only and has the same expectation.
     """
-    out = min(math.ceil(c) - 1, draws // 2) if held else 0
-    rest = draws - out
+    rest = draws - min(math.ceil(c) - 1, draws // 2)
     k = np.arange(draws + 1)
     log = scipy.special.gammaln
     with np.errstate(invalid="ignore"):
@@ -215,9 +226,9 @@ def conservative_scores(draws: int, c: float, *, held: bool = True) -> FloatArra
     return np.where(k <= rest, np.exp(kept), 0.0) * (1 - c * k / rest)
 
 
-def _scores(draws: int, c: float, d: float, *, held: bool = True) -> FloatArray:
+def _scores(draws: int, c: float, d: float) -> FloatArray:
     """Scores of expectation at most `max(0, 1 - c p - d)`; c is at least 1 - d, as h(1) = 1."""
-    return (1 - d) * conservative_scores(draws, max(1.0, c / (1 - d)), held=held)
+    return (1 - d) * conservative_scores(draws, max(1.0, c / (1 - d)))
 
 
 def _betting_score(scores: FloatArray, wrong: IntArray, confidence: float, seed: int) -> float:
@@ -246,6 +257,25 @@ def _chosen_group(wrong: IntArray, draws: int, noise: NoiseSet, error: float, se
     left = int((wrong - chosen_on)[group].sum())
     failure = _pooled(left, int(group.sum()) * (draws - first), error)
     return _infimum(noise, failure) * float(group.mean())
+
+
+GROUPS = 8
+"""Of inputs that fail about as often, where h is curved."""
+
+
+def _similar_groups(wrong: IntArray, draws: int, noise: NoiseSet, error: float, seed: int) -> float:
+    first = max(1, draws // 3)
+    chosen_on = np.random.default_rng(seed).hypergeometric(wrong, draws - wrong, first)
+    edges = np.unique(np.quantile(chosen_on, np.arange(1, GROUPS) / GROUPS))
+    groups = np.searchsorted(edges, chosen_on)
+    left, total = wrong - chosen_on, 0.0
+    for inputs in (groups == each for each in range(len(edges) + 1)):
+        size = int(inputs.sum())
+        if size:
+            failures = int(left[inputs].sum())
+            failure = _pooled(failures, size * (draws - first), error / (len(edges) + 1))
+            total += size * _infimum(noise, failure)
+    return total / len(wrong)
 
 
 def _infimum(noise: NoiseSet, failure: float) -> float:
