@@ -209,7 +209,7 @@ def test_rows_tell_the_set_and_the_ends_apart() -> None:
     assert noise.radii == (0.01, 0.02)
     assert noise.name == noise.row_source == "gaussian-offset:sigma=0.02"
     names = [search.name for search in searches]
-    assert names == ["gaussian-offset:sigma=0.02:R=0.01", "gaussian-offset:sigma=0.02:R=0.02"]
+    assert names == [f"gaussian-offset:sigma=0.02:offset={steps}" for steps in (0.5, 1)]
     tally = measure(searches[1], known, split, draws=20)
     for row in searches[1].read(tally, tally, 0.95, 0):
         assert (row.noise_set, row.size, row.reference) == ("offset", 1.0, "N(0, 0.02^2)")

@@ -36,7 +36,7 @@ SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 CLEAN_CORRECT = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics over the clean-correct inputs: those classified correctly without noise."""
 
-GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein")
+GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein", "exact")
 """Methods whose intervals hold at any sample size, the one to print first."""
 
 Key = tuple[Metric, str]

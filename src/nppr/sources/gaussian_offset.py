@@ -154,7 +154,12 @@ class OffsetSearch(_Gaussian):
 
     @property
     def name(self) -> str:
-        return f"{self.row_source}:R={self.radius:.15g}"
+        return f"{self.row_source}:{self.noise_set.label}"
+
+    @property
+    def noise_set(self) -> Offset:
+        """All offsets of at most this length."""
+        return Offset(self.radius / self.sigma)
 
     @property
     def steps(self) -> int:
@@ -218,5 +223,5 @@ class OffsetSearch(_Gaussian):
         from nppr.statistics.bracket_ends import upper_ends  # not before PyTorch is needed
 
         rows = upper_ends(tally, confidence, self.brackets, seed)
-        facts = Offset(self.radius / self.sigma).facts
+        facts = self.noise_set.facts
         return [replace(row, reference=self.reference, sees_input=True, **facts) for row in rows]

@@ -1,0 +1,86 @@
+"""The figure of brackets: what holds at least and at most, against the length of the offset."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+
+from nppr.report.brackets import Bracket, brackets_of
+from nppr.report.figures.figure_style import (
+    BLUE,
+    GREEN,
+    INK,
+    PURPLE,
+    Drawn,
+    Subject,
+    new_figure,
+    percent,
+    percent_axis,
+)
+from nppr.report.model import ReportRecord
+from nppr.tally import Claim, Metric
+
+
+def brackets(subject: Subject) -> Drawn | None:
+    """Both ends against R / sigma: a band for this test set, dashed lines for the population.
+
+    Without an offset both ends are PR of the noise itself.
+    """
+    found = brackets_of(subject.report)
+    if not found:
+        return None
+    figure = new_figure(3.6)
+    axes = figure.subplots()
+    start = _without_offset(subject.report, found[0])
+    first = [] if start is None else [(0.0, start, start)]
+    for claim, line in ((Claim.TEST_SET, "-"), (Claim.POPULATION, "--")):
+        ends = [(each.steps, each.ends[claim]) for each in found if claim in each.ends]
+        points = [*first, *((steps, each.low, each.high) for steps, each in ends)]
+        _draw_band(axes, points, line, claim)
+    observed = [(each.steps, next(iter(each.ends.values())).at_most.value) for each in found]
+    axes.plot([at for at, _ in observed], [value for _, value in observed], color=INK, marker="x",
+              linestyle="", label="worst offset found")  # fmt: skip
+    if start is not None:
+        axes.plot(0.0, start, color=BLUE, marker="D", linestyle="", label="no offset (PR)")
+    axes.set_xlabel("length of the offset, R / sigma")
+    axes.set_ylabel("classified correctly")
+    axes.set_xlim(-0.03 * found[-1].steps, found[-1].steps * 1.05)
+    percent_axis(axes)
+    figure.legend(loc="outside right center")
+    said = [
+        f"R / sigma {each.steps:.4g}: "
+        + ", ".join(
+            f"at least {percent(ends.low)} and at most {percent(ends.high)} for {claim.value}"
+            for claim, ends in each.ends.items()
+        )
+        for each in found
+    ]
+    return Drawn(
+        id="brackets",
+        title="At least and at most, against the offset",
+        alt=f"Brackets at {len(found)} lengths of the offset. {'; '.join(said)}.",
+        caption=f"Gaussian noise of standard deviation {found[0].sigma:g} plus any offset of l2 length"
+        " up to R. The truth lies in the band; below it nothing is possible, above it an offset was"
+        " found that is worse. Between the radii measured the lines only guide the eye.",
+        figure=figure,
+    )
+
+
+def _draw_band(
+    axes: Axes, points: list[tuple[float, float, float]], line: str, claim: Claim
+) -> None:
+    if not points:
+        return
+    steps, low, high = zip(*points, strict=True)
+    if claim is Claim.TEST_SET:
+        axes.fill_between(steps, low, high, color=PURPLE, alpha=0.15, linewidth=0)
+    marker = "o" if len(points) < 3 or claim is Claim.TEST_SET else ""
+    for values, colour, name in ((high, PURPLE, "at most"), (low, GREEN, "at least")):
+        axes.plot(steps, values, color=colour, linestyle=line, marker=marker, markersize=4,
+                  label=f"{name}, {claim.value}")  # fmt: skip
+
+
+def _without_offset(report: ReportRecord, bracket: Bracket) -> float | None:
+    """PR of the noise of a bracket."""
+    source = next(iter(bracket.ends.values())).at_least.source
+    row = report.headline(source, Metric.PR)
+    return None if row is None else row.value
