@@ -63,6 +63,26 @@ class Blocks:
                 setattr(merged, name, full[furthest, inputs])
         return merged
 
+    def of(self, rows: IntArray) -> Blocks:
+        """Those of some inputs."""
+        found = Blocks(*(getattr(self, name)[rows] for name in COUNTS))
+        for name in OBSERVED:
+            if getattr(self, name).size:
+                setattr(found, name, getattr(self, name)[rows])
+        return found
+
+    def put(self, rows: IntArray, blocks: Blocks) -> None:
+        """Replace those of some inputs."""
+        for name in COUNTS:
+            getattr(self, name)[rows] = getattr(blocks, name)
+        for name, nothing in OBSERVED.items():
+            given = getattr(blocks, name)
+            if given.size:
+                if not getattr(self, name).size:
+                    shape = (len(self.correct), given.shape[1])
+                    setattr(self, name, np.full(shape, nothing, given.dtype))
+                getattr(self, name)[rows] = given
+
 
 class Store(Protocol):
     """Where a measurement keeps its finished blocks."""

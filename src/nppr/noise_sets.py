@@ -372,7 +372,9 @@ def make_set(kind: str, size: float | None = None, density_ratio: float | None =
     return Contaminated(density_ratio or 1.0, size or 0.0, kind)
 
 
-def parse_sets(kind: str, sizes: str = "", ratios: str = "") -> tuple[NoiseSet, ...]:
+def parse_sets(
+    kind: str, sizes: str | None = None, ratios: str | None = None
+) -> tuple[NoiseSet, ...]:
     """The sets of a kind and of sizes written with `+` between them; `ratios` are the values of c.
 
     >>> [each.label for each in parse_sets("contaminated", "0.01", "1+2")]
@@ -380,13 +382,50 @@ def parse_sets(kind: str, sizes: str = "", ratios: str = "") -> tuple[NoiseSet, 
     """
     if kind not in DEFAULT_SIZES:
         raise unknown("set", kind, DEFAULT_SIZES)
-    if kind == RATIO and sizes:
+    if kind == RATIO and sizes is not None:
         raise SpecError(f"`size` must not be given with the set {RATIO}, whose size is c.")
+    if ratios is None:
+        ratios = "2" if kind == CONTAMINATED else DEFAULT_SIZES[RATIO]
     if kind == RATIO:
-        return tuple(make_set(kind, None, c) for c in _parse(_C, ratios or DEFAULT_SIZES[RATIO]))
-    cs = _parse(_C, ratios or "2") if kind == CONTAMINATED else [None]
-    listed = _parse(f"size of {kind}", sizes or DEFAULT_SIZES[kind])
+        return tuple(make_set(kind, None, c) for c in _parse(_C, ratios))
+    cs = _parse(_C, ratios) if kind == CONTAMINATED else [None]
+    listed = _parse(f"size of {kind}", DEFAULT_SIZES[kind] if sizes is None else sizes)
     return tuple(make_set(kind, size, c) for c in cs for size in listed)
+
+
+def split_spec(text: str) -> tuple[str, str | None]:
+    """The kind and the sizes of `KIND` or `KIND:SIZE,SIZE`, sizes with `+` between them."""
+    kind, colon, sizes = text.replace(" ", "").partition(":")
+    return kind, sizes.replace(",", "+") if colon else None
+
+
+def parse_spec(text: str, ratios: str | None = None) -> tuple[NoiseSet, ...]:
+    """The sets of `KIND` or `KIND:SIZE,SIZE`; the sizes of `ratio` are values of c.
+
+    >>> [each.label for each in parse_spec("tv:0.01,0.05")]
+    ['tv=0.01', 'tv=0.05']
+    """
+    kind, sizes = split_spec(text)
+    return (
+        parse_sets(kind, None, sizes or ratios)
+        if kind == RATIO
+        else parse_sets(kind, sizes, ratios)
+    )
+
+
+def growing_sets(kind: str, density_ratio: float | None = None) -> list[NoiseSet]:
+    """The sets of a kind, smallest first: sizes of two digits; of `contaminated`, for one c."""
+    if kind == RATIO:
+        return [make_set(kind, None, c) for c in _two_digits(0, 9)]
+    most = 0 if kind in (CONTAMINATED, TV, Hellinger.kind) else 3
+    return [make_set(kind, size, density_ratio) for size in [0.0, *_two_digits(-3, most)]]
+
+
+def _two_digits(first: int, last: int) -> list[float]:
+    """1.0, 1.1, ... 9.9, 10, 11, ... from 10^first on, all below 10^last."""
+    return [
+        float(f"{number}e{power - 1}") for power in range(first, last) for number in range(10, 100)
+    ]
 
 
 def _parse(argument: str, text: str) -> list[float]:
@@ -408,3 +447,12 @@ def _require(argument: str, value: float, least: float, most: float, example: st
     if not (least <= value <= most and not value == 1 == most):
         valid = "a number >= 0 and < 1" if most == 1 else f"a number from {least:g} to {most:g}"
         raise SpecError(f"`{argument}` must be {valid}, got {value:g}. Example: {example}")
+
+
+STATED = (
+    Contaminated(2.0, kind=RATIO),
+    Contaminated(10.0, kind=RATIO),
+    Contaminated(2.0, 0.01),
+    Contaminated(1.0, 0.05, TV),
+)
+"""The sets that every tally of fixed noise is read for."""

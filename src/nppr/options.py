@@ -43,7 +43,15 @@ from nppr.search.search_settings import (
     default_settings,
     paper_settings,
 )
-from nppr.sources import SOURCES, default_sources, option_defaults, parse_sources, split_search
+from nppr.sources import (
+    SOURCES,
+    Source,
+    default_sources,
+    option_defaults,
+    parse_sources,
+    split_search,
+)
+from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS, bracket
 from nppr.tally import RARE_ACCURACY
 
 RARE_CALLS = 1_000_000
@@ -532,6 +540,55 @@ class SourcesOptions(MeasureOptions, FeatureModelOptions):
     def _require_sources(self) -> Self:
         require_sources(self.sources)
         return self
+
+
+class BracketOptions(MeasureOptions):
+    """Options of `nppr bracket`."""
+
+    norm: str = option("l2", "Norm of the offset: l2, the norm that belongs to Gaussian noise.")
+    eps: str | None = option(None, "Longest offset R, in the l2 norm, such as 0.25.")
+    sigma: float | None = option(
+        None, "Standard deviation of the Gaussian noise per pixel, such as 0.25."
+    )
+    radii: str | None = option(None, "Brackets at these R too, separated by commas: 0.05,0.1.")
+    draws: int | None = option(
+        500, "Noise drawn per input, without an offset and under the worst one found."
+    )
+    search_calls: int = option(
+        CALLS,
+        "Forward and backward passes per input of the search for the worst offset, at least"
+        f" {FEWEST_CALLS}.",
+        Panel.SEARCH,
+    )
+
+    @model_validator(mode="after")
+    def _require_bracket(self) -> Self:
+        if self.norm != "l2":
+            raise SpecError(
+                f"`norm` must be l2 for a bracket, got {self.norm!r}: Gaussian noise of sigma bounds"
+                " offsets by their l2 length. Example: --norm l2 --eps 0.25 --sigma 0.25"
+            )
+        require_sigma(self.sigma, "for a bracket: the standard deviation per pixel")
+        if self.precision is not None:
+            raise SpecError(
+                "`precision` must be left out here: the bounds hold for a number of draws that was"
+                " fixed beforehand. Example: --draws 2000"
+            )
+        if self.confidence < 0.5:
+            raise SpecError(
+                f"`confidence` must be at least 0.5 here, got {self.confidence:g}. Example: 0.95"
+            )
+        self.sources()
+        return self
+
+    def run_settings(self, **changed: Any) -> RunSettings:
+        """The settings of the run; each radius has sources of its own."""
+        return replace(super().run_settings(**changed), radii=())
+
+    def sources(self) -> list[Source]:
+        """The noise without an offset, and the search for the worst one at each radius."""
+        radii = {parse_radius(text) for text in (self.eps or "", *super().run_settings().radii)}
+        return [*bracket(self.sigma or 0.0, sorted(radii), self.search_calls)]
 
 
 class TrainOptions(Options):

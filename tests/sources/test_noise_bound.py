@@ -19,7 +19,7 @@ from nppr.measurement import measure
 from nppr.noise_sets import Contaminated
 from nppr.random_draws import DrawBlock
 from nppr.sources import Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
-from nppr.statistics.at_least import at_least
+from nppr.statistics.at_least import OwnDraws, at_least
 from nppr.tally import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_no_noise_of_this_density_is_worse(c: float, failing: int) -> None:
 @pytest.mark.parametrize("c", RATIOS)
 def test_the_estimate_is_near_the_exact_mean(c: float) -> None:
     draws = 4000
-    *_, estimate = at_least(counted(Bound(BUDGET), draws), Contaminated(c), 0.95)
+    *_, estimate = at_least(OwnDraws(counted(Bound(BUDGET), draws)), Contaminated(c), 0.95)
     assert estimate.metric is Metric.INFIMUM
     # One standard error of the mean, and what the clip may add where 1 - c p is 0.
     spread = c * np.sqrt(FAILURES * (1 - FAILURES) / draws)
@@ -126,7 +126,7 @@ def test_the_estimate_of_several_pixels_has_a_closed_form() -> None:
     tally = measure(Bound(BUDGET), classifier, part, classes=2, draws=draws)
     for c in RATIOS:
         slack = 4 * c * math.sqrt(p * (1 - p) / (draws * inputs))
-        here, everywhere, estimate = at_least(tally, Contaminated(c), 0.95)
+        here, everywhere, estimate = at_least(OwnDraws(tally), Contaminated(c), 0.95)
         assert estimate.value == pytest.approx(1 - c * p, abs=slack)
         assert 1 - c * p - 0.1 < here.value < 1 - c * p
         assert everywhere.value < 1 - c * p
@@ -136,7 +136,9 @@ def test_the_estimate_of_several_pixels_has_a_closed_form() -> None:
 def test_both_bounds_are_below_the_truth(c: float) -> None:
     """In every one of 20 runs: each misses in at most 0.1 % of them."""
     for seed in range(20):
-        here, everywhere, _ = at_least(counted(Bound(BUDGET), 50, seed), Contaminated(c), 0.999)
+        here, everywhere, _ = at_least(
+            OwnDraws(counted(Bound(BUDGET), 50, seed)), Contaminated(c), 0.999
+        )
         assert here.value <= exact(c).mean()
         assert everywhere.value <= exact(c).mean()
         assert min(here.value, everywhere.value) >= 0
@@ -168,7 +170,7 @@ def test_inputs_that_are_wrong_without_noise_do_not_count() -> None:
     assert clean.correct.sum() == len(x)
     alone = counted(Bound(BUDGET), 30)
     for c in RATIOS:
-        both = [at_least(each, Contaminated(c), 0.95) for each in (tally, alone)]
+        both = [at_least(OwnDraws(each), Contaminated(c), 0.95) for each in (tally, alone)]
         assert [row.value for row in both[0]] == [row.value for row in both[1]]
         assert {row.inputs for row in both[0]} == {len(x)}
 

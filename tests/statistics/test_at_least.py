@@ -22,6 +22,7 @@ from nppr.noise_sets import (
     Offset,
 )
 from nppr.statistics.at_least import (
+    OwnDraws,
     at_least,
     conservative_scores,
     lower_population,
@@ -31,7 +32,17 @@ from nppr.statistics.at_least import (
     together,
 )
 from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
-from nppr.tally import Claim, Direction, Evaluate, Fit, FloatArray, IntArray, Metric, Tally
+from nppr.tally import (
+    Claim,
+    Direction,
+    Estimate,
+    Evaluate,
+    Fit,
+    FloatArray,
+    IntArray,
+    Metric,
+    Tally,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -53,11 +64,17 @@ def tally(wrong: IntArray, draws: int) -> Tally[Evaluate]:
     )
 
 
+def read(
+    counted: Tally[Evaluate], noise: NoiseSet, confidence: float, seed: int = 0
+) -> list[Estimate]:
+    return at_least(OwnDraws(counted, seed), noise, confidence)
+
+
 KNOWN = tally(np.array([0, 0, 1, 4, 20]), 20)
 
 
 def test_there_are_two_lower_bounds_and_an_estimate() -> None:
-    here, everywhere, estimate = at_least(KNOWN, Contaminated(2), 0.9)
+    here, everywhere, estimate = read(KNOWN, Contaminated(2), 0.9)
     assert (here.claim, everywhere.claim) == (Claim.TEST_SET, Claim.POPULATION)
     assert (here.method, everywhere.method) == ("exact", "betting")
     for row in (here, everywhere):
@@ -78,16 +95,16 @@ def test_there_are_two_lower_bounds_and_an_estimate() -> None:
     [(1, (1 + 1 + 0.95 + 0.8 + 0) / 5), (2, (1 + 1 + 0.9 + 0.6) / 5), (10, (1 + 1 + 0.5) / 5)],
 )
 def test_the_estimate_by_hand(c: float, value: float) -> None:
-    assert at_least(KNOWN, Contaminated(c), 0.95)[-1].value == pytest.approx(value)
+    assert read(KNOWN, Contaminated(c), 0.95)[-1].value == pytest.approx(value)
 
 
 def test_a_ratio_of_1_is_the_exact_bound_of_all_draws_together() -> None:
-    here, *_ = at_least(KNOWN, Contaminated(1), 0.95)
+    here, *_ = read(KNOWN, Contaminated(1), 0.95)
     assert here.value == 1 - float(clopper_pearson_upper(np.array([25]), 100, 0.95)[0])
 
 
 def test_without_failures_the_bound_has_a_closed_form() -> None:
-    here, *_ = at_least(tally(np.zeros(50, np.int64), 20), Contaminated(5), 0.95)
+    here, *_ = read(tally(np.zeros(50, np.int64), 20), Contaminated(5), 0.95)
     assert here.value == pytest.approx(1 - 5 * (1 - (0.05 / 3) ** (1 / 1000)))
 
 
@@ -95,14 +112,14 @@ def test_the_estimate_is_too_high_on_average() -> None:
     """The infimum is convex in p: summed exactly over the counts of 10 draws."""
     p, draws, c = 0.15, 10, 5.0
     wrong = np.arange(draws + 1)
-    values = [at_least(tally(np.array([k]), draws), Contaminated(c), 0.95)[-1].value for k in wrong]
+    values = [read(tally(np.array([k]), draws), Contaminated(c), 0.95)[-1].value for k in wrong]
     expected = float((stats.binom.pmf(wrong, draws, p) * values).sum())
     assert expected > 1 - c * p + 0.03
 
 
 def test_the_estimate_falls_with_the_ratio() -> None:
     values = [
-        at_least(KNOWN, Contaminated(c), 0.95)[-1].value for c in (1, 1.01, 1.5, 2, 5, 10, 20, 1e9)
+        read(KNOWN, Contaminated(c), 0.95)[-1].value for c in (1, 1.01, 1.5, 2, 5, 10, 20, 1e9)
     ]
     assert values == sorted(values, reverse=True)
     assert values[-1] == pytest.approx(2 / 5)
@@ -122,10 +139,10 @@ def test_bounds_fall_with_the_ratio(claim: int, counts: str) -> None:
     """What holds for all noise of a larger ratio holds for all noise of a smaller one."""
     found = tally(COUNTS[counts], 100)
     sets = [Contaminated(c) for c in RATIOS]
-    rows = together(at_least, found, sets, 0.95)
+    rows = together(OwnDraws(found), sets, 0.95)
     values = [row.value for row in rows[claim::3]]
     assert values == sorted(values, reverse=True)
-    alone = [at_least(found, Contaminated(c), 1 - 0.05 / len(RATIOS))[claim].value for c in RATIOS]
+    alone = [read(found, Contaminated(c), 1 - 0.05 / len(RATIOS))[claim].value for c in RATIOS]
     assert all(value >= each for value, each in zip(values, alone, strict=True))
     assert {row.confidence for row in rows} == {0.95}
 
@@ -136,7 +153,7 @@ def test_bounds_are_shares_below_the_estimate(
     inputs: int, draws: int, c: float, data: st.DataObject
 ) -> None:
     wrong = data.draw(st.lists(st.integers(0, draws), min_size=inputs, max_size=inputs))
-    here, everywhere, estimate = at_least(tally(np.array(wrong), draws), Contaminated(c), 0.95)
+    here, everywhere, estimate = read(tally(np.array(wrong), draws), Contaminated(c), 0.95)
     for row in (here, everywhere):
         assert 0 <= row.value <= estimate.value + 1e-9
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
@@ -174,7 +191,7 @@ def test_bounds_above_the_truth_are_rare(law: Law, c: float) -> None:
     for seed in range(repeats):
         inputs, draws = int(rng.integers(200, 501)), int(rng.integers(16, 101))
         p = law(rng, inputs)
-        here, everywhere, _ = at_least(
+        here, everywhere, _ = read(
             tally(rng.binomial(draws, p), draws), Contaminated(c), 0.95, seed
         )
         missed += here.value > np.maximum(0, 1 - c * p).mean(), everywhere.value > TRUTHS[law](c)
@@ -182,7 +199,7 @@ def test_bounds_above_the_truth_are_rare(law: Law, c: float) -> None:
 
 
 def test_the_seed_resamples() -> None:
-    first, again, other = (at_least(KNOWN, Contaminated(2), 0.95, seed)[-1] for seed in (0, 0, 1))
+    first, again, other = (read(KNOWN, Contaminated(2), 0.95, seed)[-1] for seed in (0, 0, 1))
     assert first == again
     assert (first.low, first.high) != (other.low, other.high)
 
@@ -190,29 +207,29 @@ def test_the_seed_resamples() -> None:
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, 2.0, math.nan])
 def test_bad_confidence_is_named(confidence: float) -> None:
     with pytest.raises(SpecError, match="`confidence` must lie in"):
-        at_least(KNOWN, Contaminated(2), confidence)
+        read(KNOWN, Contaminated(2), confidence)
 
 
 @pytest.mark.parametrize("c", [1.0, 2.0])
 def test_a_confidence_that_is_too_small_is_named_as_it_was_given(c: float) -> None:
     with pytest.raises(SpecError, match=r"`confidence` must be at least .*, got 0.2\."):
-        at_least(KNOWN, Contaminated(c), 0.2)
+        read(KNOWN, Contaminated(c), 0.2)
 
 
 @pytest.mark.parametrize("c", [0.5, -1.0, math.nan])
 def test_bad_ratios_are_named(c: float) -> None:
     with pytest.raises(SpecError, match="`density-ratio` must be a number from 1"):
-        at_least(KNOWN, Contaminated(c), 0.95)
+        read(KNOWN, Contaminated(c), 0.95)
 
 
 def test_no_clean_correct_input_is_named() -> None:
     with pytest.raises(SpecError, match="at least one clean-correct input"):
-        at_least(replace(KNOWN, clean_correct=np.zeros(5, bool)), Contaminated(2), 0.95)
+        read(replace(KNOWN, clean_correct=np.zeros(5, bool)), Contaminated(2), 0.95)
 
 
 def test_tallies_of_other_splits_cannot_be_reported() -> None:
     with pytest.raises(SplitError, match="'fit'"):
-        at_least(replace(KNOWN, kind=Fit), Contaminated(2), 0.95)  # type: ignore[arg-type]
+        read(replace(KNOWN, kind=Fit), Contaminated(2), 0.95)  # type: ignore[arg-type]
 
 
 def mostly_robust(rng: np.random.Generator, n: int, fragile: float) -> FloatArray:

@@ -104,8 +104,8 @@ def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) 
     ]
     row = next(iter(bracket.ends.values())).at_least
     return kind(
-        "{} of the draws are classified correctly under {}. {} clean-correct inputs, {} draws each; both"
-        " ends of the brackets of all radii hold together for each claim, with {} % confidence."
+        "{} of the draws are classified correctly under {}. {} clean-correct inputs, {} draws each;"
+        " both ends of the brackets of all radii hold together for each claim, with {} % confidence."
     ).format(
         kind(", ").join(texts), bracket.noise, numbers.of(row, "inputs"), numbers.of(row, "draws"),
         numbers.of(row, "confidence"),

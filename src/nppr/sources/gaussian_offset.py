@@ -111,13 +111,13 @@ class OffsetNoise(_Gaussian):
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
         """The bounds, with half of the error for all of them, and PR of the noise itself."""
-        from nppr.statistics.at_least import at_least, together  # not before PyTorch is needed
+        from nppr.statistics.at_least import OwnDraws, together  # not before PyTorch is needed
         from nppr.statistics.estimates import probabilistic
 
         sure = (1 + confidence) / 2
         rows = [
             replace(row, confidence=confidence, reference=self.reference)
-            for row in together(at_least, tally, self.noise_sets, sure, seed)
+            for row in together(OwnDraws(tally, seed), self.noise_sets, sure)
         ]
         return [*rows, *probabilistic(tally, confidence, Metric.PR, seed)]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nppr.budget import Budget
 from nppr.errors import SpecError, unknown
 from nppr.noise.family import Dependency
-from nppr.noise_sets import DEFAULT_SIZES, RATIO, NoiseSet, parse_sets
+from nppr.noise_sets import DEFAULT_SIZES, RATIO, growing_sets, parse_sets
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source, references
 from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
@@ -37,6 +37,7 @@ class Bound(Source, kind="bound"):
     ratio: str = DEFAULT_SIZES[RATIO]
     size: str = ""
     patterns: int = 0
+    least: float = 0.0
     given: Source | None = field(default=None, repr=False, compare=False)
     noise: Source = field(init=False, repr=False, compare=False)
 
@@ -45,18 +46,27 @@ class Bound(Source, kind="bound"):
         if self.given is None and self.reference not in known:
             raise unknown("reference", self.reference, known)
         object.__setattr__(self, "noise", self.given or known[self.reference])
-        ratios = "" if self.set != RATIO and self.ratio == DEFAULT_SIZES[RATIO] else self.ratio
-        object.__setattr__(self, "noise_sets", parse_sets(self.set, self.size, ratios))
+        if self.noise.fixed_draws is not None:
+            raise SpecError(f"`reference` must be noise that is drawn, got {self.noise.name!r}.")
+        ratios = None if self.ratio == DEFAULT_SIZES[RATIO] else self.ratio
+        object.__setattr__(self, "noise_sets", parse_sets(self.set, self.size or None, ratios))
+        if not 0 <= self.least < 1:
+            raise SpecError(f"`at-least` must lie in [0, 1), got {self.least:g}. Example: 0.95")
         if self.patterns < 0:
             raise SpecError(f"`patterns` must be a whole number >= 0, got {self.patterns}.")
         if self.patterns:
-            if not Dependency.INDEPENDENT.contains(self.noise.dependency or self.noise.sees):
+            if not self.sees_nothing:
                 raise SpecError(
                     "`patterns` must be 0 where the reference noise sees the input, got"
                     f" {self.patterns} with {self.reference!r}."
                 )
             object.__setattr__(self, "fixed_draws", self.patterns)
             object.__setattr__(self, "keeps_outcomes", True)
+
+    @property
+    def sees_nothing(self) -> bool:
+        """Whether the reference noise is the same law for all inputs, so that they can share it."""
+        return (self.noise.dependency or self.noise.sees) is Dependency.INDEPENDENT
 
     def at(self, budget: Budget) -> Bound:
         return replace(self, budget=budget, given=self.given and self.given.at(budget))
@@ -76,21 +86,19 @@ class Bound(Source, kind="bound"):
     def read(
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
-        """Two bounds and an estimate for every set; the bounds of all sets hold together."""
-        return read_bounds(tally, self.noise_sets, self.reference, confidence, seed)
+        """Two bounds and an estimate for every set; the bounds of all sets hold together.
 
+        With `least`, a row for each claim: the largest set for which at least that is shown.
+        """
+        from nppr.statistics.at_least import OwnDraws, largest_sets, together  # after PyTorch
+        from nppr.statistics.shared_patterns import SharedPatterns
 
-def read_bounds(
-    tally: Tally[Evaluate],
-    sets: tuple[NoiseSet, ...],
-    reference: str,
-    confidence: float,
-    seed: int,
-) -> list[Estimate]:
-    """The tally of a reference noise read as bounds that hold together."""
-    from nppr.statistics.at_least import at_least, together  # not before PyTorch is needed
-    from nppr.statistics.shared_patterns import at_least_shared
-
-    read = at_least if tally.outcomes is None else at_least_shared
-    rows = together(read, tally, sets, confidence, seed)
-    return [replace(row, reference=reference) for row in rows]
+        draws = SharedPatterns(tally, seed) if self.patterns else OwnDraws(tally, seed)
+        if self.least:
+            ratios = dict.fromkeys(noise.facts["density_ratio"] for noise in self.noise_sets)
+            cs = [None] if self.set == RATIO else list(ratios)
+            families = [growing_sets(self.set, c) for c in cs]
+            rows = largest_sets(draws, families, self.least, confidence)
+        else:
+            rows = together(draws, self.noise_sets, confidence)
+        return [replace(row, reference=self.reference) for row in rows]

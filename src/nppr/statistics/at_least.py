@@ -10,8 +10,10 @@ mean over inputs of this infimum is bounded from below here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -26,98 +28,137 @@ from nppr.tally import Claim, Direction, Estimate, Evaluate, FloatArray, IntArra
 LEAST_CONFIDENCE = 0.75
 """Below it, failures of unequal inputs may not be pooled."""
 
-Reader = Callable[[Tally[Evaluate], NoiseSet, float, int], list[Estimate]]
-"""Two bounds, for the test set and the population, and an estimate, for one set."""
+CLAIMS = (Claim.TEST_SET, Claim.POPULATION)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws(ABC):
+    """Draws of a reference noise that can be read as bounds."""
+
+    sees_input: ClassVar[bool]
+    """Whether the bounds hold for noise that may see the input."""
+    methods: ClassVar[Mapping[Claim, str]]
+
+    tally: Tally[Evaluate]
+    seed: int = 0
+
+    @abstractmethod
+    def lower(self, claim: Claim, noise: NoiseSet, confidence: float) -> float:
+        """Lower bound of what is classified correctly under all noise of the set."""
+
+    @abstractmethod
+    def infimum(self, noise: NoiseSet, confidence: float) -> tuple[float, Interval]:
+        """An estimate of it, and its spread."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnDraws(Draws):
+    """Draws of its own for every input: the mean over clean-correct inputs of the infimum `1 - h(p)`.
+
+    For *this test set* only draws are random; the population is the one that inputs were drawn from.
+    The estimate puts the observed shares for p; the infimum is convex in p, so on average it is too
+    high.
+    """
+
+    sees_input = True
+    methods: ClassVar = {Claim.TEST_SET: "exact", Claim.POPULATION: "betting"}
+
+    @property
+    def wrong(self) -> IntArray:
+        """Failures among the draws of the clean-correct inputs."""
+        return self.tally.draws - self.tally.correct[self.tally.clean_correct]
+
+    def lower(self, claim: Claim, noise: NoiseSet, confidence: float) -> float:
+        bound = lower_test_set if claim is Claim.TEST_SET else lower_population
+        return bound(self.wrong, self.tally.draws, noise, confidence, self.seed)
+
+    def infimum(self, noise: NoiseSet, confidence: float) -> tuple[float, Interval]:
+        x = 1 - noise.h(self.wrong / self.tally.draws)
+        return float(x.mean()), bootstrap(x, confidence, self.seed)
+
+
+def at_least(
+    draws: Draws, noise: NoiseSet, confidence: float, *, infimum: bool = True
+) -> list[Estimate]:
+    """What holds for all noise of one set: a bound for each claim, and an estimate of the infimum.
+
+    A bound holds with probability at least `confidence`.
+    """
+    tally = draws.tally
+    require_readable(tally, confidence, tally.headline_rates)
+    if confidence < LEAST_CONFIDENCE:
+        raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
+    rows = [
+        bound_row(draws, noise, draws.lower(claim, noise, confidence), confidence, claim)
+        for claim in CLAIMS
+    ]
+    return [*rows, *([_infimum_row(draws, noise, confidence)] if infimum else [])]
+
+
+def bound_row(
+    draws: Draws, noise: NoiseSet, bound: float, confidence: float, claim: Claim
+) -> Estimate:
+    """A lower bound as an estimate."""
+    row = make_estimate(
+        draws.tally, Metric.BOUND, bound, Interval(bound, 1.0), draws.methods[claim], confidence,
+        int(draws.tally.clean_correct.sum()), claim=claim, direction=Direction.LOWER_BOUND,
+    )  # fmt: skip
+    return replace(row, sees_input=draws.sees_input, **noise.facts)
+
+
+def _infimum_row(draws: Draws, noise: NoiseSet, confidence: float) -> Estimate:
+    value, spread = draws.infimum(noise, confidence)
+    row = make_estimate(
+        draws.tally, Metric.INFIMUM, value, spread, "bootstrap", confidence,
+        int(draws.tally.clean_correct.sum()),
+    )  # fmt: skip
+    return replace(row, sees_input=draws.sees_input, **noise.facts)
 
 
 def together(
-    read: Reader, tally: Tally[Evaluate], sets: Sequence[NoiseSet], confidence: float, seed: int = 0
+    draws: Draws, sets: Sequence[NoiseSet], confidence: float, *, infima: bool = True
 ) -> list[Estimate]:
     """The readings of several sets, whose bounds of one claim all hold together with this confidence.
 
     Each set gets an equal share of the error. What holds for a set holds for those it contains, so a
-    bound is never below that of a larger set.
+    bound is never below that of a larger set. Without `infima` there are bounds only.
     """
     share = 1 - (1 - confidence) / len(sets)
-    found = {each: read(tally, each, share, seed) for each in sets}
+    found = [at_least(draws, each, share, infimum=False) for each in sets]
     rows = []
     for each in sets:
-        *bounds, infimum = found[each]
-        for claim, row in enumerate(bounds):
-            value = max(found[other][claim].value for other in sets if other.contains(each))
-            rows.append(replace(row, value=value, low=value, confidence=confidence))
-        rows.append(infimum if share == confidence else read(tally, each, confidence, seed)[-1])
+        larger = [bounds for other, bounds in zip(sets, found, strict=True) if other.contains(each)]
+        for number, claim in enumerate(CLAIMS):
+            best = max(bounds[number].value for bounds in larger)
+            rows.append(bound_row(draws, each, best, confidence, claim))
+        if infima:
+            rows.append(_infimum_row(draws, each, confidence))
     return rows
 
 
-def largest_size(
-    read: Callable[[NoiseSet], float], kind: Callable[[float], NoiseSet], sizes: Sequence[float],
-    least: float,
-) -> float | None:  # fmt: skip
-    """The largest size of a set for which the bound still is at least `least`; None where none is.
-
-    `read` gives the bound of one set. The sizes, in rising order, must be fixed beforehand: they are
-    tried one by one up to the first that fails. If the truth falls below `least` beyond the size s, an
-    answer above s needs the bound of the first size beyond s to be wrong, which is as rare as stated.
-    """
-    found = None
-    for size in sizes:
-        if read(kind(size)) < least:
-            break
-        found = size
-    return found
-
-
-def at_least(
-    tally: Tally[Evaluate], noise: NoiseSet, confidence: float, seed: int = 0
+def largest_sets(
+    draws: Draws, families: Sequence[Sequence[NoiseSet]], least: float, confidence: float
 ) -> list[Estimate]:
-    """The mean over clean-correct inputs of the infimum `1 - h(p)`: two bounds, one estimate.
+    """Of each family of growing sets the largest one for which at least `least` still is shown.
 
-    The bounds hold with probability at least `confidence`: the first for *this test set*, where only
-    draws are random, the second for the population the inputs were drawn from. The estimate puts the
-    observed shares for p; as the infimum is convex in p it is too high on average.
+    The sets must be fixed beforehand: they are tried one by one up to the first that fails. If the
+    truth falls below `least` beyond a set, an answer beyond it needs the bound of the next set to be
+    wrong, which is as rare as stated. Where even the smallest set fails, it is returned with its bound.
     """
-    require_readable(tally, confidence, tally.headline_rates)
-    if confidence < LEAST_CONFIDENCE:
-        raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
-    draws = tally.draws
-    wrong = draws - tally.correct[tally.clean_correct]
-    infimum = 1 - noise.h(wrong / draws)
-    return estimates_of(
-        tally, noise, confidence,
-        test_set=("exact", lower_test_set(wrong, draws, noise, confidence, seed)),
-        population=("betting", lower_population(wrong, draws, noise, confidence, seed)),
-        infimum=float(infimum.mean()),
-        spread=bootstrap(infimum, confidence, seed),
-        sees_input=True,
-    )  # fmt: skip
-
-
-def estimates_of(
-    tally: Tally[Evaluate],
-    noise: NoiseSet,
-    confidence: float,
-    *,
-    test_set: tuple[str, float],
-    population: tuple[str, float],
-    infimum: float,
-    spread: Interval,
-    sees_input: bool,
-) -> list[Estimate]:
-    """The rows of one set: both bounds with their methods, and the estimate with its spread."""
-    n = int(tally.clean_correct.sum())
-    rows = [
-        make_estimate(
-            tally, Metric.BOUND, low, Interval(low, 1.0), method, confidence, n,
-            claim=claim, direction=Direction.LOWER_BOUND,
-        )
-        for claim, (method, low) in (
-            (Claim.TEST_SET, test_set),
-            (Claim.POPULATION, population),
-        )
-    ]  # fmt: skip
-    rows.append(make_estimate(tally, Metric.INFIMUM, infimum, spread, "bootstrap", confidence, n))
-    return [replace(row, sees_input=sees_input, **noise.facts) for row in rows]
+    share = 1 - (1 - confidence) / len(families)
+    rows = []
+    for family in families:
+        at_least(draws, family[0], share, infimum=False)
+        for claim in CLAIMS:
+            found, bound = family[0], least
+            for number, noise in enumerate(family):
+                lower = draws.lower(claim, noise, share)
+                if lower < least:
+                    bound = least if number else lower
+                    break
+                found = noise
+            rows.append(bound_row(draws, found, bound, confidence, claim))
+    return rows
 
 
 def pooled_upper(wrong: IntArray, draws: int, confidence: float) -> float:

@@ -8,12 +8,14 @@ breaks. The failure probability of noise Q of the set is E_Q F, bounded by the d
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
 from nppr.noise_sets import NoiseSet
-from nppr.statistics.at_least import estimates_of, promise_of
+from nppr.statistics.at_least import Draws, promise_of
 from nppr.statistics.betting import betting_lower
-from nppr.statistics.estimates import require_readable
 from nppr.statistics.intervals import (
     RESAMPLES,
     Interval,
@@ -21,40 +23,36 @@ from nppr.statistics.intervals import (
     chernoff_upper,
     percentiles,
 )
-from nppr.tally import Estimate, Evaluate, FloatArray, Tally
+from nppr.tally import Claim, FloatArray
 
 
-def at_least_shared(
-    tally: Tally[Evaluate], noise: NoiseSet, confidence: float, seed: int = 0
-) -> list[Estimate]:
-    """Robustness under the worst noise of the set that does not see the input: as `at_least`.
+@dataclass(frozen=True, eq=False)
+class SharedPatterns(Draws):
+    """Draws that all inputs share, read as bounds for noise that does not see the input.
 
-    The tally is of patterns shared by all inputs. The estimate is the infimum over reweighted patterns,
-    too low or too high by what the tuning value leaves; its spread is over patterns.
+    The estimate is the dual at the mean score of all patterns; its spread is over patterns.
     """
-    require_readable(tally, confidence, tally.headline_rates)
-    failures = broken_by_pattern(tally)
-    inputs = int(tally.clean_correct.sum())
-    value, spread = _estimate(failures, noise, confidence, seed)
-    return estimates_of(
-        tally, noise, confidence,
-        test_set=("betting", lower_shared(failures, noise, confidence, seed)),
-        population=(
-            "betting + chernoff",
-            lower_shared_population(failures, inputs, noise, confidence, seed),
-        ),
-        infimum=value,
-        spread=spread,
-        sees_input=False,
-    )  # fmt: skip
 
+    sees_input = False
+    methods: ClassVar = {Claim.TEST_SET: "betting", Claim.POPULATION: "betting + chernoff"}
 
-def broken_by_pattern(tally: Tally[Evaluate]) -> FloatArray:
-    """The fraction of the clean-correct inputs that each pattern breaks, `(draws,)`."""
-    assert tally.outcomes is not None, "a tally of shared patterns keeps every outcome"
-    bits = np.unpackbits(tally.outcomes[tally.clean_correct], axis=1, count=tally.draws)
-    failures: FloatArray = 1 - bits.mean(0, dtype=np.float64)
-    return failures
+    @property
+    def failures(self) -> FloatArray:
+        """The fraction of the clean-correct inputs that each pattern breaks, `(draws,)`."""
+        tally = self.tally
+        assert tally.outcomes is not None, "a tally of shared patterns keeps every outcome"
+        bits = np.unpackbits(tally.outcomes[tally.clean_correct], axis=1, count=tally.draws)
+        failures: FloatArray = 1 - bits.mean(0, dtype=np.float64)
+        return failures
+
+    def lower(self, claim: Claim, noise: NoiseSet, confidence: float) -> float:
+        if claim is Claim.TEST_SET:
+            return lower_shared(self.failures, noise, confidence, self.seed)
+        inputs = int(self.tally.clean_correct.sum())
+        return lower_shared_population(self.failures, inputs, noise, confidence, self.seed)
+
+    def infimum(self, noise: NoiseSet, confidence: float) -> tuple[float, Interval]:
+        return _estimate(self.failures, noise, confidence, self.seed)
 
 
 def lower_shared(failures: FloatArray, noise: NoiseSet, confidence: float, seed: int = 0) -> float:

@@ -36,9 +36,9 @@ def brackets(subject: Subject) -> Drawn | None:
         ends = [(each.steps, each.ends[claim]) for each in found if claim in each.ends]
         points = [*first, *((steps, each.low, each.high) for steps, each in ends)]
         _draw_band(axes, points, line, claim)
-    observed = [(each.steps, next(iter(each.ends.values())).at_most.value) for each in found]
-    axes.plot([at for at, _ in observed], [value for _, value in observed], color=INK, marker="x",
-              linestyle="", label="worst offset found")  # fmt: skip
+    observed = [next(iter(each.ends.values())).at_most.value or 0.0 for each in found]
+    axes.plot([each.steps for each in found], observed, color=INK, marker="x", linestyle="",
+              label="worst offset found")  # fmt: skip
     if start is not None:
         axes.plot(0.0, start, color=BLUE, marker="D", linestyle="", label="no offset (PR)")
     axes.set_xlabel("length of the offset, R / sigma")

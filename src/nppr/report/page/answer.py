@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from nppr.report.at_least_line import at_least_line, noise_words, stated_bound
 from nppr.report.findings import (
     GUARANTEED,
     attacked,
@@ -37,7 +38,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     metric = row.metric if row else None
     clean = report.headline(CLEAN, Metric.ACCURACY)
     used = interval_of(report, row) if row else None
-    bound = row if metric is Metric.BOUND else next(iter(bounds_of(report)[-1:]), None)
+    bound = row if metric is Metric.BOUND else stated_bound(report)
     return rendered(
         "answer.html.j2",
         n=numbers,
@@ -54,16 +55,9 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         guaranteed=guaranteed(report, row) if row else None,
         clean=clean if clean and clean.value is not None else None,
         attack=attacked(report) if metric in (Metric.PR, Metric.BOUND) else None,
-        bound=bound,
-        noise=_bounded_noise(bound, "times") if bound else "",
-        population=population_bound(report, bound) if bound else None,
+        bound=at_least_line(numbers, bound, Markup) if bound else None,
+        noise=noise_words(bound) if bound else "",
     )
-
-
-def _bounded_noise(bound: Result, times: str) -> str:
-    """The density ratio and the reference noise of a bound."""
-    of = f"that of {bound.reference} noise" if bound.reference else "the reference's"
-    return f"{bound.density_ratio:.15g} {times} {of}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +128,7 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
         Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words
     ]
     for row in bounds_of(report)[:_MOST_LANES]:
-        what = f"all noise of density up to {_bounded_noise(row, 'x')}"
+        what = f"all noise {noise_words(row)}"
         lanes.append(Lane("at least", what, row, row, "bound", population_bound(report, row)))
     return lanes
 

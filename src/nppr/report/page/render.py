@@ -58,9 +58,9 @@ def render(
     numbers = Numbers(report)
     compared = [figure for figure in figures if figure.id in _COMPARED]
     others = [figure for figure in figures if figure.id not in (*_COMPARED, *_ON_ITS_OWN)]
-    sections = {
-        id: title for id, title in SECTIONS.items() if id != "bracket" or brackets_of(report)
-    }
+    sections = dict(SECTIONS)
+    if not brackets_of(report):
+        del sections["bracket"]
     bodies = {
         "answer": answer(report, numbers),
         "bracket": bracket(report, numbers, [each for each in figures if each.id == "brackets"]),
