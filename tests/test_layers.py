@@ -38,10 +38,12 @@ READABLE = (
 
 OTHER_MEANINGS = {
     "uniform": {"noise/family.py", "cli/check_commands.py", "cli/measure_commands.py"},
-    "pgd": {"classifiers/training/training_settings.py", "options.py"},
+    **dict.fromkeys(
+        ("gaussian", "pgd"), {"classifiers/training/training_settings.py", "options.py"}
+    ),
     **{metric.value: None for metric in (Metric.BOUND, Metric.STRESS)},
 }
-"""Names of sources outside `sources/`: the noise of the floor and the default of two options, a method
+"""Names of sources outside `sources/`: the noise of the floor and the default of two options, methods
 of training, and two that are names of metrics too, which may occur anywhere.
 """
 

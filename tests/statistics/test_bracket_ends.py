@@ -22,7 +22,7 @@ def tally(correct: IntArray, draws: int) -> Tally[Evaluate]:
 
 def test_an_end_for_the_test_set_and_one_for_the_population() -> None:
     known = tally(np.array([20, 18, 5, 11]), 20)
-    here, everywhere = upper_ends(known, 0.9)
+    everywhere, here = upper_ends(known, 0.9)
     exact = clopper_pearson(np.array([54]), 80, 0.9)[:, 0]
     assert (here.low, here.high) == pytest.approx(tuple(exact))
     assert (everywhere.low, everywhere.high) == tuple(vars(betting(known.rates, 0.9)).values())
@@ -52,6 +52,6 @@ def test_upper_ends_below_the_truth_are_as_rare_as_half_of_the_error() -> None:
     rng, repeats, missed = np.random.default_rng(0), 600, np.zeros(2)
     for seed in range(repeats):
         p = 1 - rng.beta(0.5, 3, 60)
-        here, everywhere = upper_ends(tally(rng.binomial(10, p), 10), 0.8, 1, seed)
+        everywhere, here = upper_ends(tally(rng.binomial(10, p), 10), 0.8, 1, seed)
         missed += here.high < p.mean(), everywhere.high < 1 - 0.5 / 3.5
     assert missed.max() / repeats <= 0.1 + 3 * math.sqrt(0.09 / repeats)

@@ -270,9 +270,11 @@ def bound(options: BoundOptions) -> None:
 
 
 @command("""
-    nppr train digits-cnn --method gaussian --sigma 0.25 --out noisy.safetensors
-    nppr bracket --weights noisy.safetensors --eps 0.25 --sigma 0.25 --radii 0.125
-        at least and at most, under Gaussian noise with any offset up to R = sigma
+    nppr bracket --eps 0.25 --sigma 0.25 --weights noisy.safetensors
+        at least and at most, under Gaussian noise with any offset up to 0.25,
+        of a network trained with nppr train --method gaussian --sigma 0.25
+    nppr bracket --eps 0.25 --sigma 0.25 --radii 0.0625,0.125,0.5 --figures png
+        the same for shorter and longer offsets, and the picture
 """)
 def bracket(options: BracketOptions) -> None:
     """Bracket robustness under Gaussian noise of sigma plus any offset of l2 length up to R.

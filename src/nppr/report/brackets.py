@@ -82,7 +82,7 @@ def brackets_of(report: ReportRecord) -> list[Bracket]:
             for claim, ends in claims.items()
             if {Metric.BOUND, Metric.NPPR} <= ends.keys()
         }
-        if both:
+        if Claim.TEST_SET in both:
             brackets.append(Bracket(float(sigmas.get(source) or 1.0), steps, both))
     return sorted(brackets, key=lambda each: each.steps)
 
@@ -98,16 +98,16 @@ def quoted_bracket(report: ReportRecord) -> Bracket | None:
 
 def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) -> str:
     """The bracket of each claim in one sentence, with everything needed to quote it."""
-    texts = [
-        kind("{} for {}").format(ends.text(numbers, kind), claim.value)
-        for claim, ends in bracket.ends.items()
-    ]
+    texts = {claim: ends.text(numbers, kind) for claim, ends in bracket.ends.items()}
+    other = texts.get(Claim.POPULATION)
     row = next(iter(bracket.ends.values())).at_least
     return kind(
-        "{} of the draws are classified correctly under {}. {} clean-correct inputs, {} draws each;"
-        " both ends of the brackets of all radii hold together for each claim, with {} % confidence."
+        "{} of the draws are classified correctly on this test set{}, under {}: {} clean-correct"
+        " inputs, {} draws each; both ends of the brackets of all radii hold together for each claim,"
+        " with {} % confidence."
     ).format(
-        kind(", ").join(texts), bracket.noise, numbers.of(row, "inputs"), numbers.of(row, "draws"),
+        texts[Claim.TEST_SET], kind(" ({} in the population)").format(other) if other else "",
+        bracket.noise, numbers.of(row, "inputs"), numbers.of(row, "draws"),
         numbers.of(row, "confidence"),
     )  # fmt: skip
 
@@ -122,10 +122,10 @@ def bracket_table(report: ReportRecord) -> Table:
         Column("radius", "R", number=True),
         Column("steps", "R / sigma", number=True),
         *(
-            Column(name, f"{claim.value}, %", number=True, interval=True)
+            Column(name, f"{claim.value}:\n[at least, at most] %", number=True, interval=True)
             for claim, name in _CLAIMS.items()
         ),
-        Column("observed", "worst offset found, %", number=True),
+        Column("observed", "observed %", number=True),
         Column("calls", "calls", number=True, terminal=None),
     )
     rows = []
@@ -145,4 +145,4 @@ def bracket_table(report: ReportRecord) -> Table:
 
 def _ends_cell(numbers: Numbers, ends: Ends) -> Cell:
     low, high = numbers.of(ends.at_least), numbers.of(ends.at_most, "high")
-    return Cell.made_of((ends.low, ends.high), "at least ", low, ", at most ", high)
+    return Cell.made_of((ends.low, ends.high), "[", low, ", ", high, "]")

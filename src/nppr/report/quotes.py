@@ -73,6 +73,8 @@ def _noise(report: ReportRecord, row: Result) -> str:
     """The noise that a result is of; of learned noise also the admissible set that was searched."""
     if row.metric is Metric.BOUND:
         return f"all noise {noise_words(row)}"
+    if row.bounded is not None:
+        return f"noise {noise_words(row)}"
     if row.source == MERGED:
         return "all attacks and noise together"
     if row.dependency is None:

@@ -119,7 +119,8 @@ class OffsetNoise(_Gaussian):
             replace(row, confidence=confidence, reference=self.reference)
             for row in together(OwnDraws(tally, seed), self.noise_sets, sure)
         ]
-        return [*rows, *probabilistic(tally, confidence, Metric.PR, seed)]
+        known = probabilistic(tally, confidence, Metric.PR, seed)
+        return [*rows, *(row for row in known if row.method in ("betting", "hoeffding"))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +220,7 @@ class OffsetSearch(_Gaussian):
     def read(
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
-        """The upper ends, with half of the error for all brackets: test set, then population."""
+        """The upper ends, with half of the error for all brackets: population, then test set."""
         from nppr.statistics.bracket_ends import upper_ends  # not before PyTorch is needed
 
         rows = upper_ends(tally, confidence, self.brackets, seed)

@@ -16,12 +16,12 @@ from nppr.tally import Claim, Direction, Estimate, Evaluate, Metric, Tally
 def upper_ends(
     tally: Tally[Evaluate], confidence: float, brackets: int = 1, seed: int = 0
 ) -> list[Estimate]:
-    """The mean over clean-correct inputs under the noise found, for the test set and the population.
+    """The mean over clean-correct inputs under the noise found, for the population and the test set.
 
     Half of the error `1 - confidence` is for the upper ends of all brackets of one claim together, the
     other half for their lower ends. So each interval here misses with `1 / brackets` of the error, half
-    of it at each end. The first is the exact binomial one of the pooled draws (`pooled_upper`, of
-    failures and of correct draws), the second is the betting interval over inputs.
+    of it at each end. The first is the betting interval over inputs, the second the exact binomial one
+    of the pooled draws (`pooled_upper`, of failures and of correct draws).
     """
     rates = tally.headline_rates
     require_readable(tally, confidence, rates)
@@ -30,8 +30,8 @@ def upper_ends(
     low = 1 - pooled_upper(draws - correct, draws, 1 - error / 2)
     high = pooled_upper(correct, draws, 1 - error / 2)
     ends = (
-        (Claim.TEST_SET, "exact", Interval(low, high)),
         (Claim.POPULATION, "betting", betting(rates, 1 - error, seed)),
+        (Claim.TEST_SET, "exact", Interval(low, high)),
     )
     return [
         make_estimate(

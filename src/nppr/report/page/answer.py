@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from nppr.report.at_least_line import at_least_line, noise_words, stated_bound
+from nppr.report.brackets import bracket_sentence, quoted_bracket
 from nppr.report.findings import (
     GUARANTEED,
     attacked,
@@ -39,11 +40,13 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     clean = report.headline(CLEAN, Metric.ACCURACY)
     used = interval_of(report, row) if row else None
     bound = row if metric is Metric.BOUND else stated_bound(report)
+    bracket = quoted_bracket(report) if row and row.noise_set else None
     return rendered(
         "answer.html.j2",
         n=numbers,
         report=report,
-        kind=metric.value if metric else "",
+        kind="bracket" if bracket else metric.value if metric else "",
+        bracket=bracket_sentence(numbers, bracket, Markup) if bracket else None,
         row=row,
         table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
         rung=next((each for each in report.ladder if row and each.name == row.noise), None),
@@ -112,7 +115,9 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
         floors = {row.floor for row in learned}
         ends = min(floors, key=lambda x: x or 0.0), max(floors, key=lambda x: x or 0.0)
         learned = [row for row in learned if row.floor in ends]
-    learned.sort(key=lambda row: row.dependency.depth if row.dependency else 0)
+    learned.sort(
+        key=lambda row: (row.dependency.depth if row.dependency else 0, row.size or 0.0)
+    )  # fmt: skip
     noise = [row for row in rows if row.metric is Metric.PR]
     fixed = [row for row in noise if is_fixed(report, row)]
     others = [row for row in noise if not is_fixed(report, row)]

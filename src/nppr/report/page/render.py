@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "answer": "The answer",
-    "bracket": "The bracket",
     "ladder": "The ladder",
     "admissible": "The admissible set",
     "comparison": "Comparison of all sources",
@@ -39,7 +38,7 @@ SECTIONS = {
     "measured": "How it was measured",
     "cite": "How to cite",
 }
-"""Ids and headings, in this order; only runs that have one show a bracket."""
+"""Ids and headings, in this order; a run that has a bracket shows it after the answer."""
 
 _COMPARED = ("radii", "rates")
 """Figures of all sources: they are below the comparison."""
@@ -58,9 +57,9 @@ def render(
     numbers = Numbers(report)
     compared = [figure for figure in figures if figure.id in _COMPARED]
     others = [figure for figure in figures if figure.id not in (*_COMPARED, *_ON_ITS_OWN)]
-    sections = dict(SECTIONS)
-    if not brackets_of(report):
-        del sections["bracket"]
+    sections = {"answer": SECTIONS["answer"]}
+    sections |= {"bracket": "The bracket"} if brackets_of(report) else {}
+    sections |= SECTIONS
     bodies = {
         "answer": answer(report, numbers),
         "bracket": bracket(report, numbers, [each for each in figures if each.id == "brackets"]),

@@ -27,6 +27,7 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     return rendered(
         "admissible.html.j2",
         n=numbers,
+        bracket=None if asked or report.distributions else quoted_bracket(report),
         report=report,
         family=next((search.family for search in searches if search), None),
         asked=asked.family.dependency if asked else None,
