@@ -36,11 +36,10 @@ READABLE = (
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""
 
+TRAINING = {"classifiers/training/training_settings.py", "options.py"}
 OTHER_MEANINGS = {
     "uniform": {"noise/family.py", "cli/check_commands.py", "cli/measure_commands.py"},
-    **dict.fromkeys(
-        ("gaussian", "pgd"), {"classifiers/training/training_settings.py", "options.py"}
-    ),
+    **dict.fromkeys(("gaussian", "pgd"), TRAINING),
     **{metric.value: None for metric in (Metric.BOUND, Metric.STRESS)},
 }
 """Names of sources outside `sources/`: the noise of the floor and the default of two options, methods

@@ -68,6 +68,8 @@ class Noise(Source, ABC):
         from nppr.statistics.at_least import OwnDraws, together  # not before PyTorch is needed
 
         rows = super().read(tally, clean, confidence, seed)
+        if self.metric is not Metric.PR:
+            return rows
         bounds = together(OwnDraws(tally, seed), STATED, confidence, infima=False)
         return [*rows, *(replace(row, reference=self.name) for row in bounds)]
 
