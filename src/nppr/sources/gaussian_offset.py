@@ -36,7 +36,7 @@ CALLS = 40
 """Forward and backward passes per input of a search, unless others are asked for."""
 
 PASSES_PER_CALL = 3
-STEP_DRAWS = 4
+STEP_DRAWS = 2
 CHOICE_DRAWS = 8
 """Draws over which a gradient is averaged, and by which the offset found is compared with 0."""
 
