@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from nppr.noise_sets import Contaminated
+from nppr.statistics.at_least import lower_population, lower_test_set, pooled_upper
 from nppr.statistics.betting import betting, betting_lower
-from nppr.statistics.density_ratio import lower_mean_clipped, lower_population, pooled_upper
 from nppr.statistics.intervals import (
     Interval,
     bootstrap,
@@ -124,13 +125,19 @@ def at_least(rng: np.random.Generator, repeats: int) -> list[Row]:
             case = f"failure {mean}, c = {c:g}"
             truth = np.maximum(0, 1 - c * p).mean(1)
             low = np.array(
-                [lower_mean_clipped(k, DRAWS, c, CONFIDENCE, s) for s, k in enumerate(wrong)]
+                [
+                    lower_test_set(k, DRAWS, Contaminated(c), CONFIDENCE, s)
+                    for s, k in enumerate(wrong)
+                ]
             )
             gap = float((truth - low).mean())
             rows.append(row("at least", "lower-mean-clipped", case, low <= truth, gap))
             aim = float(np.maximum(0, 1 - c * sample).mean())
             low = np.array(
-                [lower_population(k, DRAWS, c, CONFIDENCE, s) for s, k in enumerate(wrong)]
+                [
+                    lower_population(k, DRAWS, Contaminated(c), CONFIDENCE, s)
+                    for s, k in enumerate(wrong)
+                ]
             )
             gap = float((aim - low).mean())
             rows.append(row("at least", "lower-population", case, low <= aim, gap))

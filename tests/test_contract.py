@@ -24,6 +24,7 @@ from nppr.noise.distribution import Distribution
 from nppr.random_draws import DrawBlock
 from nppr.sources import JPEG, SOURCES, Brightness, Clean, Source, parse_sources
 from nppr.sources.custom import CustomAttack, CustomNoise
+from nppr.sources.gaussian_offset import bracket
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInput
 from nppr.tally import FrozenModel
@@ -50,7 +51,7 @@ def all_sources() -> list[Source]:
     noises = [learned(each, BUDGETS[0]) for each in FAMILIES]
     noises.append(learned(Dependency.JOINT, BUDGETS[1]))
     own = [PerInput(noise, calls=6) for noise in noises[-2:]]
-    return [*named, *more, *custom, *noises, *own]
+    return [*named, *more, *custom, *noises, *own, *bracket(0.25, [0.25], calls=12)]
 
 
 def jump(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

@@ -15,23 +15,27 @@ import torch
 from nppr.errors import RecordError, RunFolderError
 from nppr.ranks import first, world
 from nppr.records import one_line, read_record, write_record
-from nppr.tally import FloatArray, IntArray
+from nppr.tally import ByteArray, FloatArray, IntArray
 
 SUFFIX = ".safetensors"
 COUNTS = ("correct", "finished", "calls")
+OBSERVED = {"sums": -np.inf, "outcomes": 0}
+"""What only some sources keep, and its value before anything is measured."""
 
 
 @dataclass(eq=False)
 class Blocks:
     """How far a measurement is: per input the correct draws, finished draw blocks and calls.
 
-    `sums` `(N, M)` are logarithms of what was added up from the logits; M = 0 for most sources.
+    `sums` `(N, M)` are logarithms of what was added up from the logits, `outcomes` `(N, draws / 8)` a
+    bit for each draw, 1 if correct; most sources have neither.
     """
 
     correct: IntArray
     finished: IntArray
     calls: IntArray
     sums: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    outcomes: ByteArray = field(default_factory=lambda: np.empty((0, 0), np.uint8))
 
     @classmethod
     def none(cls, inputs: int) -> Blocks:
@@ -44,13 +48,40 @@ class Blocks:
         """Of every input what is furthest: its numbers depend on how far it is and on nothing else."""
         furthest = np.stack([each.finished for each in parts]).argmax(0)
         inputs = np.arange(len(furthest))
-        width = max(each.sums.shape[1] for each in parts)
-        nothing = np.full((len(inputs), width), -np.inf)
-        sums = np.stack([each.sums if each.sums.size else nothing for each in parts])
-        correct, finished, calls = (
-            np.stack([getattr(each, name) for each in parts])[furthest, inputs] for name in COUNTS
+        merged = cls(
+            *(
+                np.stack([getattr(each, name) for each in parts])[furthest, inputs]
+                for name in COUNTS
+            )
         )
-        return cls(correct, finished, calls, sums[furthest, inputs] if width else np.empty((0, 0)))
+        for name, nothing in OBSERVED.items():
+            widest = max((getattr(each, name) for each in parts), key=lambda each: each.size)
+            if widest.size:
+                empty = np.full_like(widest, nothing)
+                arrays = [getattr(each, name) for each in parts]
+                full = np.stack([each if each.size else empty for each in arrays])
+                setattr(merged, name, full[furthest, inputs])
+        return merged
+
+    def of(self, rows: IntArray) -> Blocks:
+        """Those of some inputs."""
+        found = Blocks(*(getattr(self, name)[rows] for name in COUNTS))
+        for name in OBSERVED:
+            if getattr(self, name).size:
+                setattr(found, name, getattr(self, name)[rows])
+        return found
+
+    def put(self, rows: IntArray, blocks: Blocks) -> None:
+        """Replace those of some inputs."""
+        for name in COUNTS:
+            getattr(self, name)[rows] = getattr(blocks, name)
+        for name, nothing in OBSERVED.items():
+            given = getattr(blocks, name)
+            if given.size:
+                if not getattr(self, name).size:
+                    shape = (len(self.correct), given.shape[1])
+                    setattr(self, name, np.full(shape, nothing, given.dtype))
+                getattr(self, name)[rows] = given
 
 
 class Store(Protocol):
@@ -88,8 +119,9 @@ class FileStore:
         if not now and time.monotonic() - self._saved < self.seconds:
             return
         tensors = {name: torch.from_numpy(getattr(blocks, name)) for name in COUNTS}
-        if blocks.sums.size:
-            tensors["sums"] = torch.from_numpy(blocks.sums)
+        for name in OBSERVED:
+            if getattr(blocks, name).size:
+                tensors[name] = torch.from_numpy(getattr(blocks, name))
         write_record(self.own, tensors, {"identity": self.identity})
         self._saved = time.monotonic()
 
@@ -132,7 +164,7 @@ class FileStore:
             tensors, record = read_record(path)
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
             correct, finished, calls = (arrays[name] for name in COUNTS)
-            sums, identity = arrays.get("sums", np.empty((0, 0))), record["identity"]
+            found, identity = Blocks(correct, finished, calls), record["identity"]
         except (RecordError, KeyError, TypeError) as error:
             raise RunFolderError(
                 f"`resume` must find complete files, got {path}, which cannot be read:"
@@ -142,12 +174,16 @@ class FileStore:
             each.shape == (inputs,) and each.dtype == np.int64 and bool((each >= 0).all())
             for each in (correct, finished, calls)
         )
-        if sums.size:
-            sound &= sums.shape[:1] == (inputs,) and sums.ndim == 2 and sums.dtype == np.float64
-            sound &= not (np.isnan(sums) | np.isposinf(sums)).any()
+        for name in OBSERVED:
+            if name in arrays:
+                kept = arrays[name]
+                sound &= kept.shape[:1] == (inputs,) and kept.ndim == 2
+                sound &= kept.dtype == getattr(found, name).dtype
+                sound &= not (np.isnan(kept) | np.isposinf(kept)).any()
+                setattr(found, name, kept)
         if not sound or identity != self.identity:
             raise RunFolderError(
                 f"`resume` must find blocks of this run, {path} is of another one."
                 " Delete it to measure that source again."
             )
-        return Blocks(correct, finished, calls, sums)
+        return found

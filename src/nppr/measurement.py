@@ -100,6 +100,7 @@ def measure(
         calls=int(blocks.calls.sum()),
         micro_batch=micro_batch,
         sums=blocks.sums if blocks.sums.size else None,
+        outcomes=blocks.outcomes if blocks.outcomes.size else None,
     )
 
 
@@ -252,7 +253,7 @@ def _run_own(
             try:
                 for done in _chunk(job, models, chunk, blocks):
                     committing = True
-                    _commit(blocks, done)
+                    _commit(job, blocks, done)
                     committing = False
                     report(blocks)
                     if store:
@@ -278,7 +279,8 @@ class _Done:
 
     positions: IntArray
     block: int
-    correct: IntArray
+    correct: BoolArray
+    """Which draws are classified correctly, `(B, S)`."""
     calls: int
     sums: FloatArray | None = None
 
@@ -299,9 +301,9 @@ def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> I
             yield _Done(chunk[todo], block, correct, models.fast.calls - before, sums)
 
 
-def _commit(blocks: Blocks, done: _Done) -> None:
+def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
     """Add a finished block. Its calls are divided over its inputs; observed sums are logarithms."""
-    blocks.correct[done.positions] += done.correct
+    blocks.correct[done.positions] += done.correct.sum(1)
     each, more = divmod(done.calls, len(done.positions))
     blocks.calls[done.positions] += each
     blocks.calls[done.positions[:more]] += 1
@@ -309,13 +311,19 @@ def _commit(blocks: Blocks, done: _Done) -> None:
         if not blocks.sums.size:
             blocks.sums = np.full((len(blocks.correct), done.sums.shape[1]), -np.inf)
         blocks.sums[done.positions] = np.logaddexp(blocks.sums[done.positions], done.sums)
+    if job.source.keeps_outcomes:
+        if not blocks.outcomes.size:
+            blocks.outcomes = np.zeros((len(blocks.correct), -(-job.draws // 8)), np.uint8)
+        bits = np.packbits(done.correct, axis=1)
+        start = done.block * job.capacity // 8
+        blocks.outcomes[done.positions, start : start + bits.shape[1]] = bits
     blocks.finished[done.positions] = done.block + 1
 
 
 def _judge(
     job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
-) -> tuple[IntArray, FloatArray | None]:
-    """How many draws of each input are classified correctly, `(B,)`, and what the source observed."""
+) -> tuple[BoolArray, FloatArray | None]:
+    """Which draws of each input are classified correctly, `(B, S)`, and what the source observed."""
     delta = job.source.perturb(models.fast, x, y, draws)
     _check_perturbations(job.source, delta, (len(x), draws.size, *x.shape[1:]))
     moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise).flatten(0, 1)
@@ -329,8 +337,8 @@ def _judge(
         logits = torch.cat([found for _, found in judged])
         correct = _correct(models, logits, moved, y.repeat_interleave(draws.size))
         sums = job.source.observe(logits.view(len(x), draws.size, -1), y)
-    counts: IntArray = correct.view(len(x), draws.size).sum(1).cpu().numpy()
-    return counts, None if sums is None else sums.double().cpu().numpy()
+    found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
+    return found, None if sums is None else sums.double().cpu().numpy()
 
 
 def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ groups below. Nothing here imports PyTorch, so a wrong value is reported at once
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from enum import StrEnum
@@ -42,7 +43,15 @@ from nppr.search.search_settings import (
     default_settings,
     paper_settings,
 )
-from nppr.sources import SOURCES, default_sources, option_defaults, parse_sources, split_search
+from nppr.sources import (
+    SOURCES,
+    Source,
+    default_sources,
+    option_defaults,
+    parse_sources,
+    split_search,
+)
+from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS, bracket
 from nppr.tally import RARE_ACCURACY
 
 RARE_CALLS = 1_000_000
@@ -106,6 +115,15 @@ def require_sources(text: str | None) -> None:
     others = split_search(text)[1] if text else None
     if others:
         parse_sources(others, Budget.linf(0.1))
+
+
+def require_sigma(sigma: float | None, where: str) -> float:
+    """The standard deviation of Gaussian noise; raise `SpecError` unless it is a number > 0."""
+    if sigma is None:
+        raise SpecError(f"`sigma` must be given {where}. Example: --sigma 0.25")
+    if not 0 < sigma < math.inf:
+        raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
+    return sigma
 
 
 def figure_formats(text: str | None) -> tuple[str, ...]:
@@ -524,10 +542,62 @@ class SourcesOptions(MeasureOptions, FeatureModelOptions):
         return self
 
 
+class BracketOptions(MeasureOptions):
+    """Options of `nppr bracket`."""
+
+    norm: str = option("l2", "Norm of the offset: l2, the norm that belongs to Gaussian noise.")
+    eps: str | None = option(None, "Longest offset R, in the l2 norm, such as 0.25.")
+    sigma: float | None = option(
+        None, "Standard deviation of the Gaussian noise per pixel, such as 0.25."
+    )
+    radii: str | None = option(None, "Brackets at these R too, separated by commas: 0.05,0.1.")
+    draws: int | None = option(
+        500, "Noise drawn per input, without an offset and under the worst one found."
+    )
+    search_calls: int = option(
+        CALLS,
+        "Forward and backward passes per input of the search for the worst offset, at least"
+        f" {FEWEST_CALLS}.",
+        Panel.SEARCH,
+    )
+
+    @model_validator(mode="after")
+    def _require_bracket(self) -> Self:
+        if self.norm != "l2":
+            raise SpecError(
+                f"`norm` must be l2 for a bracket, got {self.norm!r}: Gaussian noise of sigma bounds"
+                " offsets by their l2 length. Example: --norm l2 --eps 0.25 --sigma 0.25"
+            )
+        require_sigma(self.sigma, "for a bracket: the standard deviation per pixel")
+        if self.precision is not None:
+            raise SpecError(
+                "`precision` must be left out here: the bounds hold for a number of draws that was"
+                " fixed beforehand. Example: --draws 2000"
+            )
+        if self.confidence < 0.5:
+            raise SpecError(
+                f"`confidence` must be at least 0.5 here, got {self.confidence:g}. Example: 0.95"
+            )
+        self.sources()
+        return self
+
+    def run_settings(self, **changed: Any) -> RunSettings:
+        """The settings of the run; each radius has sources of its own."""
+        return replace(super().run_settings(**changed), radii=())
+
+    def sources(self) -> list[Source]:
+        """The noise without an offset, and the search for the worst one at each radius."""
+        radii = {parse_radius(text) for text in (self.eps or "", *super().run_settings().radii)}
+        return [*bracket(self.sigma or 0.0, sorted(radii), self.search_calls)]
+
+
 class TrainOptions(Options):
     """A training; what is left out is the network's default (docs/training.md)."""
 
-    method: str = option("standard", "standard, or pgd: adversarial training by PGD.")
+    method: str = option(
+        "standard",
+        "standard, gaussian (images with Gaussian noise), or pgd: adversarial training by PGD.",
+    )
     epochs: int | None = option(None, "Passes over the training images.")
     batch_size: int | None = option(None, "Images per step.")
     optimiser: str | None = option(None, "sgd, or adam (with decoupled weight decay, AdamW).")
@@ -548,22 +618,30 @@ class TrainOptions(Options):
     attack_step: float | None = option(
         None, "Size of a step relative to the radius. Default: 0.25."
     )
-    seed: int = option(0, "Seed of subsets, initial weights, order, crops, flips and attacks.")
+    sigma: float | None = option(
+        None, "Standard deviation per pixel of the noise of gaussian, such as 0.25."
+    )
+    seed: int = option(
+        0, "Seed of subsets, initial weights, order, crops, flips, noise and attacks."
+    )
 
     @model_validator(mode="after")
-    def _require_attack(self) -> Self:
-        require_one_of("method", self.method, ("standard", "pgd"))
+    def _require_method(self) -> Self:
+        require_one_of("method", self.method, ("standard", "gaussian", "pgd"))
         if self.optimiser is not None:
             require_one_of("optimiser", self.optimiser, ("adam", "sgd"))
         if self.method == "pgd":
             if self.eps is None:
                 raise BudgetError("`eps` must be given with --method pgd. Example: --eps 8/255")
             Budget.parse(self.norm or "linf", self.eps)
-            return self
-        for name in ("norm", "eps", "attack_steps", "attack_step"):
-            if getattr(self, name) is not None:
+        if self.method == "gaussian":
+            require_sigma(self.sigma, "with --method gaussian")
+        attack = dict.fromkeys(("norm", "eps", "attack_steps", "attack_step"), "pgd")
+        for name, method in {**attack, "sigma": "gaussian"}.items():
+            if getattr(self, name) is not None and self.method != method:
                 raise SpecError(
-                    f"`{name.replace('_', '-')}` must be left out with --method standard, got"
-                    f" {getattr(self, name)!r}. Add --method pgd to train against attacks."
+                    f"`{name.replace('_', '-')}` must be left out with --method {self.method}, got"
+                    f" {getattr(self, name)!r}. Add --method {method} to train against"
+                    f" {'attacks' if method == 'pgd' else 'noise'}."
                 )
         return self

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 BoolArray = NDArray[np.bool_]
+ByteArray = NDArray[np.uint8]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -96,7 +97,8 @@ class Tally(Generic[S]):
 
     All inputs of the split are kept, with a `clean_correct` mask, so that every reading comes from one
     measurement. Arrays have one entry per input, in the order of the split. `micro_batch` is the one
-    the measurement ended with; `sums` `(N, M)` is what the source observed, as logarithms.
+    the measurement ended with; `sums` `(N, M)` is what the source observed, as logarithms. `outcomes`
+    `(N, draws / 8)` has a bit for every draw, 1 if correct, for sources that keep them.
     """
 
     kind: type[S]
@@ -108,6 +110,7 @@ class Tally(Generic[S]):
     calls: int
     micro_batch: int
     sums: FloatArray | None = None
+    outcomes: ByteArray | None = None
 
     @property
     def rates(self) -> FloatArray:
@@ -139,8 +142,8 @@ def require_evaluate(tally: Tally[Evaluate]) -> None:
 class Estimate:
     """A number with everything needed to quote it.
 
-    `gamma` is that of `prob_acc`, `density_ratio` and `reference` those of a bound, `order` is the q of
-    stress.
+    `gamma` is that of `prob_acc`, `order` the q of stress. Of a bound: the kind and size of its set of
+    noise (`nppr.noise_sets`), whether that noise may see the input, and the reference noise.
     """
 
     metric: Metric
@@ -157,7 +160,10 @@ class Estimate:
     split: str = Evaluate.name
     flags: tuple[str, ...] = ()
     gamma: float | None = None
+    noise_set: str | None = None
     density_ratio: float | None = None
+    size: float | None = None
+    sees_input: bool | None = None
     reference: str | None = None
     order: float | None = None
 

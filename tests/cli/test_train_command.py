@@ -46,6 +46,12 @@ def test_adversarial_training() -> None:
     assert chosen.items() <= settings.items()
 
 
+def test_training_with_noise() -> None:
+    assert run([*QUICK, "--method", "gaussian", "--sigma", "0.25"]) == 0
+    settings = json.loads(Path("w.json").read_text())["settings"]
+    assert {"method": "gaussian", "sigma": 0.25}.items() <= settings.items()
+
+
 def test_nothing_to_resume_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*QUICK, "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().err
@@ -77,6 +83,12 @@ BAD = {
     "digits-cnn --method pgd --eps 0.1 --attack-step 0": "`attack-step`",
     "digits-cnn --eps 0.1": "`eps` must be left out with --method standard, got '0.1'",
     "digits-cnn --attack-steps 3": "`attack-steps` must be left out with --method standard",
+    "digits-cnn --method gaussian": "`sigma` must be given with --method gaussian. Example:",
+    "digits-cnn --method gaussian --sigma 0": "`sigma` must be a number > 0, got 0. Example:",
+    "digits-cnn --method gaussian --sigma nan": "`sigma` must be a number > 0, got nan",
+    "digits-cnn --method gaussian --sigma 0.1 --eps 0.1": "`eps` must be left out with --method g",
+    "digits-cnn --sigma 0.1": "`sigma` must be left out with --method standard, got 0.1. Add",
+    "digits-cnn --method pgd --eps 0.1 --sigma 0.1": "`sigma` must be left out with --method pgd",
     "digits-cnn --out notes.txt/w.safetensors": "`out` must be a file that can be written",
     "digits-cnn --out .": "`out` must be a file, got '.', which is a folder",
     "digits-cnn --inputs 0": "`inputs`",

@@ -11,13 +11,13 @@ import pytest
 from nppr import console
 from nppr.noise import Dependency
 from nppr.report import Report
+from nppr.report.bounds_table import bounds_table
 from nppr.report.findings import guaranteed, interval_of, table_rows
 from nppr.report.model import PrecisionRecord, Width
 from nppr.report.numbers import percent
 from nppr.report.results_table import (
     RESULT_COLUMNS,
     as_text,
-    bounds_table,
     notes_of,
     spectrum_table,
     table_of,

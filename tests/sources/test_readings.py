@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nppr.budget import Budget
+from nppr.noise_sets import STATED
 from nppr.sources import JPEG, PGD, Source, Uniform, WeakAdversary
+from nppr.statistics.at_least import OwnDraws, together
 from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
-from nppr.tally import Direction, Estimate, Evaluate, Metric, Tally
+from nppr.tally import Claim, Direction, Estimate, Evaluate, Metric, Tally
 
 BUDGET = Budget.linf(0.1)
 
@@ -56,9 +60,32 @@ def test_noise_has_pr_with_five_intervals(source: Source) -> None:
     rows = read(source, OFTEN)
     assert rows[:5] == probabilistic(OFTEN, 0.9)
     assert rows[5] == normalised(OFTEN, 0.9)
-    assert [(row.metric, row.gamma) for row in rows[6:]] == [
+    assert [(row.metric, row.gamma) for row in rows[6:10]] == [
         (Metric.PROB_ACC, gamma) for gamma in GAMMAS
     ]
+    assert [row.metric for row in rows[10:]] == [Metric.BOUND] * (8 if source.is_fixed_noise else 0)
+
+
+def test_fixed_noise_is_read_as_bounds_that_hold_together() -> None:
+    bounds = read(Uniform(BUDGET), OFTEN)[10:]
+    assert bounds == [
+        replace(row, reference="uniform")
+        for row in together(OwnDraws(OFTEN), STATED, 0.9, infima=False)
+    ]
+    assert [row.claim for row in bounds] == [Claim.TEST_SET, Claim.POPULATION] * 4
+    sets = [(row.noise_set, row.density_ratio, row.size) for row in bounds[::2]]
+    expected = (
+        ("ratio", 2, None),
+        ("ratio", 10, None),
+        ("contaminated", 2, 0.01),
+        ("tv", None, 0.05),
+    )
+    assert sets == list(expected)
+    assert all(row.sees_input for row in bounds)
+
+
+def test_bounds_are_read_at_any_confidence() -> None:
+    assert len(Uniform(BUDGET).read(OFTEN, OFTEN, 0.1, 0)) == 18
 
 
 def test_learned_noise_has_nppr_which_is_an_upper_bound() -> None:

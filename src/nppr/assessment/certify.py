@@ -20,6 +20,7 @@ from nppr.data import Split
 from nppr.doctor.flags import ATTACK_TOO_WEAK, SEVERITY, Severity
 from nppr.errors import SpecError
 from nppr.measurement import measure
+from nppr.noise_sets import NoiseSet
 from nppr.random_draws import key
 from nppr.report.model import Flag
 from nppr.sources import Clean, Source
@@ -30,6 +31,9 @@ AT_ONCE = 64
 """Inputs of a block."""
 
 CALLS = 100_000
+_LEAST_FAILURE = 1e-9
+"""A smaller failure probability cannot be shown by draws."""
+
 METRICS = (Metric.PR, Metric.NPPR, Metric.AR, Metric.CORRUPTION)
 
 
@@ -106,6 +110,7 @@ def certify(
     quantise: bool = False,
     class_names: Sequence[str] | None = None,
     flags: Sequence[Flag] = (),
+    noise: NoiseSet | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Certificate:
     """Draw inputs and perturbations until the test decides or `calls` images are classified.
@@ -113,6 +118,11 @@ def certify(
     Only clean-correct inputs count. With `class_names` every class gets a verdict too, at a confidence
     at which all of them hold together (Bonferroni). `flags` are those known of the source: a warning
     on the search for learned noise turns HOLDS into UNDECIDED, as worse noise may be easy to find.
+
+    With `noise` the question is about all noise of that set around the source, whether it sees the
+    input or not. Let p be the mean failure probability of the source. As h is concave, the mean of h
+    over inputs is at most h(p), and at least `h(0) + (1 - h(0)) p`, whatever the inputs' own ones are:
+    HOLDS is tested where the first, VIOLATED where the second reaches `1 - at_least`.
     """
     if calls < 1:
         raise SpecError(f"`calls` must be a whole number >= 1, got {calls}.")
@@ -125,10 +135,11 @@ def certify(
         raise SpecError(
             f"`source` must not be {source.kind}, which is fitted on other inputs first."
         )
-    test = BernoulliTest(at_least, confidence)
+    edges = _edges(source, noise, at_least)
+    test = BernoulliTest(edges[0], confidence, edges[1])
     names = class_names or ()
     share = 1 - (1 - confidence) / max(1, len(names))
-    tests = [BernoulliTest(at_least, share) for _ in names]
+    tests = [BernoulliTest(edges[0], share, edges[1]) for _ in names]
     inputs: set[int] = set()
     each_once = about is Claim.POPULATION
     used, why = 0, "every input was used once" if each_once else "no input is clean-correct"
@@ -149,12 +160,14 @@ def certify(
         if used >= calls:
             why = f"{used:,} calls were used"
             break
-    doubts = _doubts(source, flags)
+    doubts = () if noise else _doubts(source, flags)
 
     def trusted(verdict: Verdict) -> Verdict:
         return Verdict.UNDECIDED if doubts and verdict is Verdict.HOLDS else verdict
 
     low, high = _bounds(test)
+    if noise is not None:
+        low, high = 1 - float(noise.h(np.array(1 - low))), high * (1 - float(noise.h(np.zeros(()))))
     verdict = trusted(test.verdict)
     doubted = doubts if verdict is not test.verdict else ()
     return Certificate(
@@ -165,7 +178,13 @@ def certify(
         about=about,
         verdict=verdict,
         statement=statement(
-            source.metric, verdict, at_least, confidence, about, doubted=bool(doubted)
+            source.metric,
+            verdict,
+            at_least,
+            confidence,
+            about,
+            doubted=bool(doubted),
+            noise=noise.words(f"{source.name} noise") if noise else None,
         ),
         why=why,
         correct=test.correct,
@@ -181,6 +200,24 @@ def certify(
         ),
         doubts=doubted,
     )
+
+
+def _edges(source: Source, noise: NoiseSet | None, at_least: float) -> tuple[float, float]:
+    """The probability of a correct answer above which it holds, and that below which it is violated."""
+    if noise is None:
+        return at_least, at_least
+    if source.fixed_draws is not None or source.metric not in (Metric.PR, Metric.NPPR):
+        raise SpecError(
+            f"`source` must be noise where a set of noise around it is given, got {source.name!r}."
+        )
+    best = 1 - float(noise.h(np.zeros(())))
+    p = noise.largest_p(at_least)
+    if p is None or p < _LEAST_FAILURE:
+        raise SpecError(
+            f"`at-least` must be below {best:g} for noise {noise.words()}, got {at_least:g}: it cannot"
+            " hold even where the source never fails. Give a smaller set or a lower value."
+        )
+    return 1 - p, at_least / best
 
 
 def _bounds(test: BernoulliTest) -> tuple[float, float]:
@@ -215,8 +252,9 @@ def statement(
     about: Claim,
     *,
     doubted: bool = False,
+    noise: str | None = None,
 ) -> str:
-    """What may be quoted.
+    """What may be quoted; `noise` is a set of noise in words.
 
     Under learned noise or an attack, VIOLATED applies to the worst admissible noise, which can only be
     worse; HOLDS applies only to what was found, and is no verdict where the search is doubted.
@@ -231,12 +269,14 @@ def statement(
             f" correct {sure}, but its search is flagged: worse noise may be easy to find"
         )
     if verdict is Verdict.UNDECIDED:
-        return f"undecided: nothing is shown about {level} {sure}"
+        scope = f" under all noise {noise}" if noise else ""
+        return f"undecided: nothing is shown about {level}{scope} {sure}"
     if verdict is Verdict.VIOLATED:
         under = "the worst admissible noise" if searched else "this noise"
+        under = f"the worst noise {noise}" if noise else under
         return f"violated: under {under} fewer than {level} of the answers are correct {sure}"
-    under = found.get(metric, "this noise")
-    only = "; worse noise may exist in the admissible set" if searched else ""
+    under = f"all noise {noise}" if noise else found.get(metric, "this noise")
+    only = "; worse noise may exist in the admissible set" if searched and not noise else ""
     return f"holds: under {under} at least {level} of the answers are correct {sure}{only}"
 
 

@@ -155,11 +155,7 @@ class GrowingStore:
 
     def load(self, inputs: int) -> Blocks | None:
         held = self.held = self.file.load(self.inputs) if self.file else self.held
-        if held is None:
-            return None
-        rows, sums = self.rows, held.sums
-        sums = sums[rows] if sums.size else sums
-        return Blocks(held.correct[rows], held.finished[rows], held.calls[rows], sums)
+        return held.of(self.rows) if held is not None else None
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         held = self._with(blocks)
@@ -173,13 +169,7 @@ class GrowingStore:
 
     def _with(self, blocks: Blocks) -> Blocks:
         held = self.held = self.held or Blocks.none(self.inputs)
-        held.correct[self.rows] = blocks.correct
-        held.finished[self.rows] = blocks.finished
-        held.calls[self.rows] = blocks.calls
-        if blocks.sums.size:
-            if not held.sums.size:
-                held.sums = np.full((self.inputs, blocks.sums.shape[1]), -np.inf)
-            held.sums[self.rows] = blocks.sums
+        held.put(self.rows, blocks)
         return held
 
 
@@ -276,7 +266,7 @@ class Growth:
 
 def grow(session: Session, sources: Sequence[Source]) -> Growth:
     """Leave the session with as many inputs and draws as its precision takes."""
-    drawn = [source for source in sources if source.metric in DRAWN]
+    drawn = [each for each in sources if each.metric in DRAWN and each.fixed_draws is None]
     growth = Growth(session)
     continues = True
     while continues:

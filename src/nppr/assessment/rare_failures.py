@@ -16,6 +16,7 @@ import scipy
 
 from nppr.assessment.session import Session, result_of
 from nppr.data import stratified_order
+from nppr.noise_sets import Contaminated
 from nppr.ranks import first, gathered, span, together, world
 from nppr.rare import (
     Combined,
@@ -106,9 +107,10 @@ def _rows(
     z = float(scipy.special.ndtri((1 + confidence) / 2))
     bound, searched = source.metric is Metric.BOUND, source.metric is Metric.NPPR
     rows = []
-    for c in source.density_ratios:
-        correct = np.maximum(0.0, 1 - c * p)
-        error = float(np.sqrt(np.square(c * errors * (correct > 0)).sum())) / len(correct)
+    for noise in source.noise_sets or (Contaminated(),):
+        correct = 1 - noise.h(p)
+        slopes = noise.slope(np.clip(p, 1e-12, 1 - 1e-12))
+        error = float(np.sqrt(np.square(slopes * errors).sum())) / len(correct)
         value = float(correct.mean())
         estimate = Estimate(
             metric=Metric.INFIMUM if bound else source.metric,
@@ -122,7 +124,7 @@ def _rows(
             inputs=len(correct),
             draws=tally.draws,
             calls=tally.calls + _spent(seen.rare),
-            density_ratio=c if bound else None,
+            **({**noise.facts, "sees_input": True} if bound else {}),
         )
         rows.append(result_of(source, estimate))
     return rows

@@ -91,8 +91,10 @@ class Session:
         )
 
     def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Result]:
-        """The rows of a source."""
+        """The rows of a source; bounds beside PR need a size that does not depend on the results."""
         found = source.read(tally, clean, self.settings.confidence, self.settings.seed)
+        if self.stopped is not None and source.metric is not Metric.BOUND:
+            found = [row for row in found if row.metric is not Metric.BOUND]
         return [result_of(source, estimate) for estimate in self.after_stopping(found, tally)]
 
     def after_stopping(

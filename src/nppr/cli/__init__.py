@@ -50,12 +50,12 @@ INTERRUPTED = 130
 """What the framework returns for a Ctrl-C: 128 plus the number of the signal."""
 
 COMMANDS = (
-    "assess", "fit", "evaluate", "spectrum", "bound", "certify", "doctor", "report", "compare",
-    "study", "train",
+    "assess", "fit", "evaluate", "spectrum", "bound", "bracket", "certify", "doctor", "report",
+    "compare", "study", "train",
 )  # fmt: skip
 """In the order of `nppr --help`."""
 
-DIVIDED = ("assess", "fit", "evaluate", "spectrum", "bound")
+DIVIDED = ("assess", "fit", "evaluate", "spectrum", "bound", "bracket")
 """Commands that torchrun can divide among processes."""
 
 CONTINUED_BY = {

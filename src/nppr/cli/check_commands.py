@@ -12,6 +12,7 @@ import typer
 from nppr import console
 from nppr.cli.app import command
 from nppr.errors import SpecError
+from nppr.noise_sets import NoiseSet, parse_spec
 from nppr.options import (
     DISTRIBUTION_OPTION,
     JSON_OPTION,
@@ -38,6 +39,13 @@ class CertifyOptions(NoisyRunOptions, FeatureModelOptions):
         "uniform", "One source, as in --sources of assess; nppr with --distribution."
     )
     at_least: float = option(0.9, "Robustness to test for.")
+    noise_set: str | None = option(
+        None,
+        "Test it for all noise of a set around the source, KIND:SIZE, such as tv:0.05, ratio:2,"
+        " contaminated:0.01 (with --density-ratio), chi2:0.1, kl:0.1 or hellinger:0.01.",
+        flag="--set",
+    )
+    density_ratio: float | None = option(None, "c of the set contaminated. Default: 2.")
     confidence: float = option(0.95, "Confidence of the verdict.")
     about: str = option(
         "population",
@@ -54,6 +62,8 @@ class CertifyOptions(NoisyRunOptions, FeatureModelOptions):
 @command("""
     nppr certify --source uniform --at-least 0.9
         is robustness at least 90 %? Draw until that is decided
+    nppr certify --source uniform --set tv:0.05 --at-least 0.9
+        the same under all noise within 5 % of Uniform noise in total variation
     nppr certify --source nppr --distribution runs/label --at-least 0.8
         the same under noise learned by nppr fit
 """)
@@ -79,6 +89,7 @@ def certify(options: CertifyOptions) -> None:
             " Example: --distribution runs/fit"
         )
     require_sources(source)
+    noise = _one_set(options.noise_set, options.density_ratio)
 
     from nppr.assessment.certify import certify as decide
     from nppr.assessment.load import load_images, load_models
@@ -121,6 +132,7 @@ def certify(options: CertifyOptions) -> None:
             quantise=options.quantise,
             class_names=loaded.class_names if options.per_class else None,
             flags=flags,
+            noise=noise,
             progress=progress,
         )
     if options.as_json:
@@ -129,6 +141,18 @@ def certify(options: CertifyOptions) -> None:
         for line in found.lines():
             console.print_line(line)
     raise typer.Exit(CODES[found.verdict.value])
+
+
+def _one_set(text: str | None, density_ratio: float | None) -> NoiseSet | None:
+    """The set of `--set`, of one size."""
+    if text is None:
+        return None
+    if ":" not in text:
+        raise SpecError(f"`set` must be KIND:SIZE, got {text!r}. Example: --set tv:0.05")
+    (noise, *more) = parse_spec(text, None if density_ratio is None else f"{density_ratio!r}")
+    if more:
+        raise SpecError(f"`set` must have one size, got {text!r}. Example: --set tv:0.05")
+    return noise
 
 
 def _flags_of(folder: Path) -> tuple[Flag, ...]:

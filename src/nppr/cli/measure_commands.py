@@ -1,11 +1,12 @@
-"""`nppr assess`, `fit`, `evaluate`, `spectrum` and `bound`: learn, measure, print."""
+"""`nppr assess`, `fit`, `evaluate`, `spectrum`, `bound` and `bracket`: learn, measure, print."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,10 @@ import typer
 from nppr import console
 from nppr.cli.app import command
 from nppr.errors import SpecError
+from nppr.noise_sets import DEFAULT_SIZES, RATIO, split_spec
 from nppr.options import (
     FLOOR_HELP,
+    BracketOptions,
     FeatureModelOptions,
     FolderOptions,
     MeasureOptions,
@@ -31,6 +34,8 @@ from nppr.options import (
 
 if TYPE_CHECKING:
     from nppr.report import Report, Table
+    from nppr.search.learned_noise import LearnedNoise
+    from nppr.sources import Source
 
 NOT_IN_NAME = {
     "out", "resume", "overwrite", "quiet", "device", "batch_size", "page", "figures", "as_json",
@@ -176,44 +181,117 @@ def spectrum(options: SpectrumOptions) -> None:
     )  # fmt: skip
 
 
-class BoundOptions(MeasureOptions):
+class BoundOptions(MeasureOptions, FeatureModelOptions):
     """Options of `nppr bound`."""
 
+    noise_set: str = option(
+        RATIO,
+        "The set of noise, KIND or KIND:SIZE,SIZE: ratio (density at most c times the reference's),"
+        " contaminated (the same but for a fraction d of its mass), tv, chi2, kl, hellinger (distance"
+        " or divergence from the reference).",
+        flag="--set",
+    )
     reference: str = option("uniform", "The reference noise: uniform, gaussian or laplace.")
+    distribution: Path | None = option(
+        None, "Noise learned by nppr fit as the reference: its file, or a folder of such files."
+    )
     density_ratio: str = option(
-        "1,2,5,10",
-        "Values of c, separated by commas: the density is at most c times that of the reference.",
+        DEFAULT_SIZES[RATIO].replace("+", ","),
+        "Values of c, separated by commas: the density is at most c times that of the reference."
+        " Default for contaminated: 2.",
+    )
+    patterns: int = option(
+        1000,
+        "Patterns shared by all inputs, for the sharper bound on noise that does not see the input;"
+        " 0 leaves it out.",
+    )
+    at_least: float | None = option(
+        None, "Print the largest set for which at least this still holds, such as 0.95."
     )
 
 
 @command("""
     nppr bound --reference uniform --density-ratio 1,2,5,10
         lower bounds under all noise of density up to c times Uniform noise
+    nppr bound --set tv:0.01,0.05
+        the same for noise within 1 and 5 % of it in total variation
+    nppr bound --set tv --at-least 0.95
+        how far may the noise move before 95 % no longer holds?
 """)
 def bound(options: BoundOptions) -> None:
-    """Bound robustness from below under all noise of density at most c times a reference's.
+    """Bound robustness from below under all noise of a set around a reference noise.
 
-    The noise may depend on the input or not. Writes the same run folder as assess.
+    Once for noise that may see the input, once for noise that does not. Writes the same run folder as
+    assess.
     """
-    ratio, confidence = options.density_ratio, options.confidence
+    ratio, confidence, least = options.density_ratio, options.confidence, options.at_least
+    kind, sizes = split_spec(options.noise_set)
     if ":" in ratio:
         raise SpecError(f"`density-ratio` must hold numbers, got {ratio!r}. Example: 1,2,5")
     if confidence < 0.75:
         raise SpecError(f"`confidence` must be at least 0.75 here, got {confidence}. Example: 0.95")
-    source = f"bound:reference={options.reference}:ratio={ratio.replace(' ', '').replace(',', '+')}"
-    require_sources(source)
-    report, path = _measure(options, source)
+    if least is not None and not 0 < least < 1:
+        raise SpecError(f"`at-least` must lie in (0, 1), got {least:g}. Example: 0.95")
+    if kind == RATIO and sizes is not None:
+        ratio, sizes = sizes, None
+    facts = {
+        "set": kind,
+        "ratio": ratio.replace(" ", "").replace(",", "+"),
+        **({} if sizes is None else {"size": sizes}),
+        **({} if least is None else {"least": least}),
+    }
+    spec = ":".join(
+        [f"bound:reference={options.reference}", *(f"{k}={v}" for k, v in facts.items())]
+    )
+    shared = [f"{spec}:patterns={options.patterns}"] if options.patterns else []
+    sources = ",".join([spec, *shared])
+    require_sources(sources)
+
+    def around(learned: LearnedNoise) -> list[Source]:
+        """The bounds around learned noise."""
+        from nppr.sources import Bound
+
+        noise, reference = learned.source, learned.source.name
+        own = Bound(noise.budget, reference, given=noise, **facts)  # type: ignore[arg-type]
+        if options.patterns and own.sees_nothing:
+            return [own, replace(own, patterns=options.patterns)]
+        if options.patterns and not options.quiet:
+            console.note(f"{reference} sees the input: no bound for noise that does not see it")
+        return [own]
+
+    report, path = _measure(options, sources, distribution=options.distribution, around=around)
     for row in report.results:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
-    from nppr.report.results_table import bounds_table
+    from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 
-    _show(
-        options, report, path, bounds_table(report),
-        "Robustness under any noise, input-dependent or not, whose density is at most c times that of"
-        f" {options.reference} noise; the bounds of a column hold together, {100 * confidence:g} %"
-        " confidence.",
-    )  # fmt: skip
+    table = sizes_table(report) if least else bounds_table(report)
+    _show(options, report, path, table, bounds_note(report))
+
+
+@command("""
+    nppr bracket --eps 0.25 --sigma 0.25 --weights noisy.safetensors
+        at least and at most, under Gaussian noise with any offset up to 0.25,
+        of a network trained with nppr train --method gaussian --sigma 0.25
+    nppr bracket --eps 0.25 --sigma 0.25 --radii 0.0625,0.125,0.5 --figures png
+        the same for shorter and longer offsets, and the picture
+""")
+def bracket(options: BracketOptions) -> None:
+    """Bracket robustness under Gaussian noise of sigma plus any offset of l2 length up to R.
+
+    The lower end holds for every such offset, input-dependent or not, by Neyman and Pearson; the upper
+    end is that of the worst offset found for each input. Writes the same run folder as assess.
+    """
+    report, path = _measure(options, [*options.sources()])
+    for row in report.results:
+        if row.error:
+            console.show_error(f"source {row.name!r} failed: {row.error}")
+    from nppr.report.brackets import bracket_sentence, bracket_table, quoted_bracket
+    from nppr.report.numbers import Numbers as ReportNumbers
+
+    found = quoted_bracket(report)
+    note = bracket_sentence(ReportNumbers(report), found) if found else ""
+    _show(options, report, path, bracket_table(report), note)
 
 
 def _default_folder(options: NoisyRunOptions, *more: object) -> Path:
@@ -232,11 +310,15 @@ def named_folder(first: str, second: str, settings: object) -> Path:
 
 def _measure(
     options: MeasureOptions,
-    sources: str | None,
+    sources: str | list[str | Source] | None,
     search: SearchOptions | None = None,
     distribution: Path | None = None,
+    around: Callable[[LearnedNoise], list[Source]] | None = None,
 ) -> tuple[Report, Path]:
-    """Measure these sources and write the run folder: the report, and its path."""
+    """Measure these sources and write the run folder: the report, and its path.
+
+    `around` makes the sources from the learned noise of the widest set, where a distribution is given.
+    """
     settings = options.run_settings()
     folder = options.out or _default_folder(options, sources)
 
@@ -249,12 +331,16 @@ def _measure(
     classifier, feature_model = load_models(options, loaded, other)
     budget = options.budget()
     known = load_learned(distribution, budget, feature_model) if distribution is not None else []
+    chosen = sources
+    if known and around is not None:
+        known = [min(known, key=lambda each: each.width)]
+        chosen = [*around(known[0])]
     with console.progress_bars(quiet=options.quiet) as (progress, on_search):
         report = assess_model(
             classifier,
             loaded,
             budget=budget or (known[0].source.budget if known else None),
-            sources=sources,
+            sources=chosen,
             search=search.search_settings(len(loaded.fit)) if search else None,
             distributions=known,
             feature_model=feature_model,

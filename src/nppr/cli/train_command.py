@@ -35,6 +35,8 @@ class TrainCommandOptions(TrainOptions, DataOptions):
         train the demo's network from scratch
     nppr train resnet18 --data cifar-10-batches-py --method pgd --eps 8/255
         adversarial training
+    nppr train digits-cnn --method gaussian --sigma 0.25 --out noisy.safetensors
+        training with Gaussian noise, for nppr bracket
 """)
 def train(options: TrainCommandOptions) -> None:
     """Train a network of the zoo from scratch and write its weights as safetensors.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from nppr.errors import RunFolderError
-from nppr.noise.family import Dependency
+from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.per_input import PerInput
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
@@ -36,7 +36,7 @@ SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 CLEAN_CORRECT = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics over the clean-correct inputs: those classified correctly without noise."""
 
-GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein")
+GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein", "exact")
 """Methods whose intervals hold at any sample size, the one to print first."""
 
 Key = tuple[Metric, str]
@@ -60,7 +60,12 @@ def table_rows(report: ReportRecord) -> list[Result]:
 
     Learned noise with the reference noises is left out where it repeats the learned noise alone.
     """
-    rows = headlines(report, ORDER).values()
+    bounds = bounds_of(report)
+    rows = [
+        row
+        for row in headlines(report, ORDER).values()
+        if row.metric is not Metric.BOUND or row.value is None or row in bounds
+    ]
     alone = {row.tally for row in rows if row.metric is Metric.NPPR and not row.with_references}
 
     def place(row: Result) -> tuple[float, ...]:
@@ -100,9 +105,17 @@ def interval_of(report: ReportRecord, row: Result) -> Result:
 
 
 def bounds_of(report: ReportRecord) -> list[Result]:
-    """What holds for all noise of bounded density ratio: one result per value of c."""
-    rows = headlines(report, (Metric.BOUND,)).values()
-    return [row for row in rows if row.value is not None]
+    """What holds for all noise of stated sets: one result per set, those asked for first.
+
+    Every fixed noise is read as bounds too; of these only the bounds around Uniform noise, or where it
+    was not measured around the first noise, are returned.
+    """
+    rows = [row for row in headlines(report, (Metric.BOUND,)).values() if row.value is not None]
+    read = [row for row in rows if is_fixed(report, row)]
+    references = [row.source for row in read]
+    chosen = FLOOR_NOISE if FLOOR_NOISE in references else next(iter(references), None)
+    asked = [row for row in rows if row not in read]
+    return [*asked, *(row for row in read if row.source == chosen)]
 
 
 def population_bound(report: ReportRecord, row: Result) -> Result | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nppr.noise.family import Dependency
+from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import attacked, by_width, headline_of, is_fixed, table_rows
 from nppr.report.model import ReportRecord, Result, Rung
 from nppr.report.numbers import Numbers
@@ -17,6 +18,7 @@ from nppr.report.tables import Cell, Column, Table
 from nppr.tally import Metric
 
 _EMPTY = Cell(None, "")
+AT_LEAST = "at least"
 
 _ENDS = {
     Metric.PR: "known noise: fixed beforehand, the worst of those measured",
@@ -94,9 +96,12 @@ def ladder_table(report: ReportRecord) -> Table:
 
 
 def threat_table(report: ReportRecord) -> Table:
-    """The sentences on the rungs, for terminals that have no room for them beside the numbers."""
+    """The sentences on the rungs, for terminals that have no room beside the numbers, and the bound."""
     columns = (Column("rung", ""), Column("threat", ""))
-    rows = ((Cell.of(step.name), Cell.of(step.threat)) for step in steps_of(report))
+    rows = [(Cell.of(step.name), Cell.of(step.threat)) for step in steps_of(report)]
+    if (bound := stated_bound(report)) is not None:
+        line = at_least_line(Numbers(report), bound).removeprefix(f"{AT_LEAST} ")
+        rows.append((Cell.of(AT_LEAST), Cell.of(line)))
     return Table("", columns, tuple(rows))
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nppr.noise.family import Dependency
+from nppr.noise_sets import NoiseSet, make_set
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
 from nppr.tally import Claim, Direction, Metric
@@ -59,8 +60,14 @@ class Result(Record):
     """The lowest source of the set on the select split: the learned noise or a reference noise."""
     reference: str | None = None
     """Of a bound: the reference noise."""
+    noise_set: str | None = None
+    """Of a bound: the kind of its set of noise around the reference, such as `ratio` or `tv`."""
     density_ratio: float | None = None
-    """Of a bound: c."""
+    """Of the sets `ratio` and `contaminated`: c."""
+    size: float | None = None
+    """Of the other sets: d or e."""
+    sees_input: bool | None = None
+    """Of a bound: whether the noise of its set may see the input."""
     order: float | None = None
     """Of stress: q."""
     gamma: float | None = None
@@ -84,6 +91,13 @@ class Result(Record):
         return self.noise + (" (lowest of the set)" if self.with_references else "")
 
     @property
+    def bounded(self) -> NoiseSet | None:
+        """Of a bound: its set of noise."""
+        if self.noise_set is None:
+            return None
+        return make_set(self.noise_set, self.size, self.density_ratio)
+
+    @property
     def noise(self) -> str:
         """The name of the noise alone, with or without the reference noises."""
         parts = [self.source, *([self.dependency.value] if self.dependency else [])]
@@ -91,8 +105,8 @@ class Result(Record):
             parts.append(f"floor={self.floor:g}")
         if self.fit_seed is not None:
             parts.append(f"fit-seed={self.fit_seed}")
-        if self.density_ratio is not None:
-            parts.append(f"c={self.density_ratio:.15g}")
+        if self.bounded is not None:
+            parts.append(self.bounded.label)
         if self.order is not None:
             parts.append(f"q={self.order:.15g}")
         return ":".join(parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nppr.report.at_least_line import noise_words
 from nppr.report.findings import interval_of, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import LOSSES, Numbers
@@ -71,8 +72,9 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
 def _noise(report: ReportRecord, row: Result) -> str:
     """The noise that a result is of; of learned noise also the admissible set that was searched."""
     if row.metric is Metric.BOUND:
-        of = f"that of {row.reference} noise" if row.reference else "the reference's"
-        return f"all noise whose density is at most {row.density_ratio:.15g} times {of}"
+        return f"all noise {noise_words(row)}"
+    if row.bounded is not None:
+        return f"noise {noise_words(row)}"
     if row.source == MERGED:
         return "all attacks and noise together"
     if row.dependency is None:

@@ -10,12 +10,14 @@ from markupsafe import Markup
 from rich.console import Console
 
 from nppr.budget import parse_radius
+from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import (
     CLEAN_CORRECT,
     bounds_of,
     guaranteed,
     headline_of,
     interval_of,
+    is_fixed,
     not_followed,
     table_rows,
 )
@@ -30,7 +32,7 @@ from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers, claim_text, percent
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import RARE_ACCURACY, Claim, Direction, Metric
+from nppr.tally import RARE_ACCURACY, Direction, Metric
 
 _EMPTY = Cell(None, "")
 _BAR = 20
@@ -43,7 +45,7 @@ _LEGEND = {
     Metric.NPPR: "PR under the worst noise found in the admissible set: an upper bound",
     Metric.AR: "fraction of clean-correct inputs that nothing broke: an upper bound",
     Metric.CORRUPTION: "fraction of clean-correct inputs that stay correct; no budget",
-    Metric.BOUND: "lower bound, density up to c times {reference}; test set",
+    Metric.BOUND: "lower bound: all noise of a set around {reference}; test set",
     Metric.STRESS: "loss (E l^q)^(1/q) under Uniform noise; / clean: over the clean loss",
 }
 
@@ -192,7 +194,8 @@ def as_text(report: ReportRecord, width: int) -> str:
 
 def terminal_tables(report: ReportRecord) -> list[Table]:
     """The ladder and how well it was searched, then the rows that are not on it."""
-    results, steps = table_of(report), steps_of(report)
+    read = [row for row in bounds_of(report) if is_fixed(report, row)]  # one line states them
+    results, steps = table_of(report, read), steps_of(report)
     if not steps:
         return [results]
     rungs = [row for step in steps for row in step.results.values() if row.metric is Metric.NPPR]
@@ -202,7 +205,7 @@ def terminal_tables(report: ReportRecord) -> list[Table]:
         replace(ladder, caption=f"{results.caption}\n\n{ladder.caption}"),
         threat_table(report),
         *searched,
-        replace(table_of(report, rungs), caption="All other results"),
+        replace(table_of(report, [*rungs, *read]), caption="All other results"),
     ]
 
 
@@ -237,44 +240,13 @@ def spectrum_table(report: ReportRecord) -> Table:
     return Table("", columns, tuple(rows))
 
 
-def bounds_table(report: ReportRecord) -> Table:
-    """The lower bounds for each density ratio; its JSON is that of `nppr bound`."""
-    headings = {
-        "test_set": "this test set, at least %",
-        "population": "the population, at least %",
-        "estimate": "estimate %",
-        "estimate_with_splitting": "estimate with rare failures %",
-    }
-    found: dict[float, dict[str, Cell]] = {}
-    for row in report.results:
-        if row.density_ratio is not None and row.value is not None:
-            ratio = Cell(row.density_ratio, f"{row.density_ratio:g}")
-            cells = found.setdefault(
-                row.density_ratio, {"ratio": ratio, "draws": Cell.of(row.draws)}
-            )
-            cells[_bound_column(row)] = Cell(row.value, percent(row.value))
-    shown = [name for name in headings if any(name in cells for cells in found.values())]
-    columns = (
-        Column("density_ratio", "c", number=True),
-        Column("draws", "draws", number=True, terminal=None),
-        *(Column(name, headings[name], number=True) for name in shown),
-    )
-    names = ("ratio", "draws", *shown)
-    rows = tuple(tuple(cells.get(name, _EMPTY) for name in names) for cells in found.values())
-    return Table("", columns, rows)
-
-
-def _bound_column(row: Result) -> str:
-    if row.metric is Metric.INFIMUM:
-        return "estimate_with_splitting" if row.method == SPLITTING else "estimate"
-    return "test_set" if row.claim is Claim.TEST_SET else "population"
-
-
 def notes_of(report: ReportRecord) -> str:
     """What the rows and marks of the table mean, and what else was found."""
     legend = legend_of(report)
     legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
     legend |= SEARCH_WORDS if report.ladder else {}
+    bound = None if steps_of(report) else stated_bound(report)
+    legend |= {"at least": at_least_line(Numbers(report), bound)} if bound else {}
     width = max(len(name) for name in legend)
     return "\n".join(
         [
@@ -291,9 +263,10 @@ def notes_of(report: ReportRecord) -> str:
 
 def legend_of(report: ReportRecord) -> dict[str, str]:
     """What the metrics of a report mean, by their names in a table."""
-    present = {row.metric for row in report.results}
+    asked = [row for row in report.results if not (row.noise_set and is_fixed(report, row))]
+    present = {row.metric for row in asked}
     named = " or ".join(dict.fromkeys(row.reference for row in bounds_of(report) if row.reference))
-    reference = f"that of {named} noise" if named else "the reference's"
+    reference = f"{named} noise" if named else "the reference noise"
     legend = {
         _NAMES[metric]: words.format(reference=reference)
         for metric, words in _LEGEND.items()

@@ -23,7 +23,7 @@ from nppr.sources.attacks import CW, PGD, WeakAdversary
 from nppr.sources.autoattack import AutoAttack
 from nppr.sources.universal import Universal  # isort: split
 
-from nppr.sources.density_bound import Bound  # isort: split
+from nppr.sources.noise_bound import Bound  # isort: split
 
 from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
 from nppr.sources.stress import Stress

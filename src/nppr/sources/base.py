@@ -24,6 +24,7 @@ import numpy as np
 
 from nppr.errors import SpecError, unknown
 from nppr.noise.family import Dependency
+from nppr.noise_sets import NoiseSet
 from nppr.tally import Estimate, Evaluate, Metric, Progress, Tally
 
 if TYPE_CHECKING:
@@ -91,7 +92,10 @@ class Source(ABC):
     dependency: Dependency | None = None
     floor: float | None = None
     fit_seed: int | None = None
-    density_ratios: tuple[float, ...] = (1.0,)
+    noise_sets: tuple[NoiseSet, ...] = ()
+    """The sets of noise around it that its tally is read as bounds for."""
+    keeps_outcomes: bool = False
+    """Whether its tally keeps whether each single draw was classified correctly."""
 
     def __init_subclass__(cls, kind: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nppr.budget import Budget
 from nppr.errors import SpecError
 from nppr.noise.family import Dependency
+from nppr.noise_sets import STATED
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source
 from nppr.sources.losses import log_loss
@@ -59,6 +60,18 @@ class Noise(Source, ABC):
     @property
     def moved_by_splitting(self) -> Source:
         return self
+
+    def read(
+        self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
+    ) -> list[Estimate]:
+        """PR, and bounds for all noise of a few sets around it, which take no further draws."""
+        from nppr.statistics.at_least import OwnDraws, together  # not before PyTorch is needed
+
+        rows = super().read(tally, clean, confidence, seed)
+        if self.metric is not Metric.PR:
+            return rows
+        bounds = together(OwnDraws(tally, seed), STATED, confidence, infima=False)
+        return [*rows, *(replace(row, reference=self.name) for row in bounds)]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 
 from nppr.errors import SpecError
+from nppr.noise_sets import kl, largest
 from nppr.tally import BoolArray, FloatArray, IntArray
 
 RESAMPLES = 2000
@@ -151,6 +152,16 @@ def hoeffding(mean: float, draws: int, confidence: float) -> Interval:
     """
     half = math.sqrt(math.log(2 / (1 - confidence)) / (2 * draws))
     return _clip(mean - half, mean + half)
+
+
+def chernoff_upper(mean: float, n: int, error: float) -> float:
+    """Upper bound of the expectation of the mean of n independent numbers in [0, 1].
+
+    Guaranteed with probability at least `1 - error`, for any distributions: the largest m with
+    `kl(mean, m) <= log(1 / error) / n`. Reference: Hoeffding, JASA, 1963, Theorem 1.
+    """
+    observed, most = np.array(mean), math.log(1 / error) / n
+    return float(largest(lambda m: kl(observed, m) <= most, observed))
 
 
 def bootstrap(x: FloatArray, confidence: float, seed: int = 0) -> Interval:

@@ -122,18 +122,21 @@ class BernoulliTest:
 
     Guaranteed, at all looks together: if the probability is below `at_least`, the verdict is ever HOLDS
     with probability at most `1 - confidence`; if it is at least `at_least`, the same applies to
-    VIOLATED. A verdict is final, and `bound` is the bound that it was given for. The evidence is
-    `one_sided_evidence` on either side.
+    VIOLATED, or with `violated_below` where it is at least that. A verdict is final, and `bound` is the
+    bound that it was given for. The evidence is `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
     >>> print(test.update(10, draws=10), test.update(90, draws=90))
     undecided holds
     """
 
-    def __init__(self, at_least: float, confidence: float) -> None:
+    def __init__(
+        self, at_least: float, confidence: float, violated_below: float | None = None
+    ) -> None:
         if not 0 < at_least < 1:
             raise SpecError(f"`at_least` must lie in (0, 1), got {at_least}. Example: 0.9")
         self.at_least = at_least
+        self.violated_below = at_least if violated_below is None else violated_below
         self.confidence = confidence
         self.needed = math.log(1 / check_confidence(confidence)) + _MARGIN
         self.verdict = Verdict.UNDECIDED
@@ -148,9 +151,13 @@ class BernoulliTest:
         self.correct += successes
         self.draws += draws
         if self.verdict is Verdict.UNDECIDED:
-            counts = self.correct, self.draws - self.correct, self.at_least
-            for above, verdict in ((True, Verdict.HOLDS), (False, Verdict.VIOLATED)):
-                if one_sided_evidence(*counts, above=above) >= self.needed:
+            counts = self.correct, self.draws - self.correct
+            for above, edge, verdict in (
+                (True, self.at_least, Verdict.HOLDS),
+                (False, self.violated_below, Verdict.VIOLATED),
+            ):
+                shown = edge > 0 and one_sided_evidence(*counts, edge, above=above) >= self.needed
+                if shown:
                     self.verdict = verdict
-                    self.bound = one_sided_bound(*counts[:2], self.confidence, above=above)
+                    self.bound = one_sided_bound(*counts, self.confidence, above=above)
         return self.verdict

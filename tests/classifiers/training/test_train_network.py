@@ -31,6 +31,7 @@ from nppr.classifiers.training import (
 from nppr.classifiers.training.train_network import (
     adversarial,
     build_optimiser,
+    noisy,
     relative_rate,
     set_rate,
     start_draws,
@@ -56,6 +57,7 @@ METHODS = {
     "adam": QUICK,
     "sgd": replace(QUICK, optimiser=Optimiser.SGD, learning_rate=0.05),
     "pgd": replace(QUICK, adversary=Adversary(Budget.linf(0.1), steps=2)),
+    "gaussian": replace(QUICK, sigma=0.25),
     "pgd-l2": replace(QUICK, adversary=Adversary(Budget.l2(0.5), steps=2)),
 }
 
@@ -340,6 +342,17 @@ def test_the_start_depends_on_seed_epoch_and_image() -> None:
 
     assert torch.equal(start(1, [3, 4])[1], start(1, [4])[0])
     assert not torch.equal(start(1, [4]), start(2, [4]))
+
+
+def test_noise_has_the_deviation_asked_for_and_is_clipped_as_in_measuring() -> None:
+    grey = torch.full((64, 1, SIDE, SIDE), 0.5)
+    draws = start_draws(0, 1, np.arange(64), grey)
+    moved = noisy(grey, 0.05, draws) - grey
+    assert float(moved.std()) == pytest.approx(0.05, rel=0.05)
+    assert float(moved.mean()) == pytest.approx(0, abs=0.003)
+    wide = noisy(grey, 2.0, draws)
+    assert (float(wide.min()), float(wide.max())) == (0, 1)
+    assert torch.allclose(wide, (grey + 40 * moved).clamp(0, 1), atol=1e-4), "the same draws"
 
 
 @pytest.mark.parametrize(

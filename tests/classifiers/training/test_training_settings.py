@@ -19,6 +19,8 @@ BAD: list[tuple[str, Any]] = [
     ("momentum", 1.0),
     ("warm_up", 1.0),
     ("label_smoothing", -0.1),
+    ("sigma", 0.0),
+    ("sigma", float("inf")),
 ]
 
 
@@ -36,11 +38,18 @@ def test_a_bad_attack_is_named() -> None:
         Adversary(Budget.linf(0.1), step=0.0)
 
 
+def test_noise_and_an_attack_exclude_each_other() -> None:
+    with pytest.raises(SpecError, match="`sigma` must be given without an adversary"):
+        TrainSettings(sigma=0.25, adversary=Adversary(Budget.linf(0.1)))
+
+
 def test_every_choice_is_described() -> None:
     plain = TrainSettings().described()
     assert plain["method"] == Method.STANDARD
     assert plain["momentum"] == 0.9
-    assert "eps" not in plain
+    assert not {"eps", "sigma"} & plain.keys()
+    noisy = TrainSettings(sigma=0.25).described()
+    assert (noisy["method"], noisy["sigma"]) == (Method.GAUSSIAN, 0.25)
     attacked = TrainSettings(
         optimiser=Optimiser.ADAM, adversary=Adversary(Budget.l2(0.5))
     ).described()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from nppr.noise import Dependency, Family, Rule
+from nppr.noise_sets import parse_sets
 from nppr.report.evidence import Evidence, Worst, write_evidence
 from nppr.report.model import (
     DataRecord,
@@ -38,7 +39,7 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
-from nppr.statistics.density_ratio import at_least_together
+from nppr.statistics.at_least import OwnDraws, together
 from nppr.statistics.estimates import (
     accuracy,
     adversarial,
@@ -131,8 +132,8 @@ def made_report(
         rows += results_of([ar], "merged", tally=None)
     if only in ("all", "bound"):
         tallies[BOUND] = tally_of(0.97, inputs, classes, 20, seed=4)
-        for ratio, bounds in at_least_together(tallies[BOUND], (1.0, 10.0), 0.95, 0).items():
-            rows += results_of(bounds, BOUND, density_ratio=ratio, reference="laplace")
+        bounds = together(OwnDraws(tallies[BOUND]), parse_sets("ratio", ratios="1+10"), 0.95)
+        rows += results_of(bounds, BOUND, reference="laplace")
     if only == "all":
         rows += _learned_rows(tallies, inputs, classes)
     if only == "failed":

@@ -203,6 +203,8 @@ class _Training:
         if settings.adversary is not None:
             draws = start_draws(settings.seed, epoch, positions, x)
             x = adversarial(self.classifier, x, y, settings.adversary, draws)
+        elif settings.sigma is not None:
+            x = noisy(x, settings.sigma, start_draws(settings.seed, epoch, positions, x))
         done, steps = (epoch - 1) * self.steps + step, settings.epochs * self.steps
         set_rate(self.optimiser, settings, done, steps)
         logits = self._forward(x)
@@ -275,6 +277,8 @@ class _Training:
             metadata["stem"] = settings.stem
         if settings.adversary is not None:
             metadata["budget"] = str(settings.adversary.budget)
+        if settings.sigma is not None:
+            metadata["sigma"] = repr(settings.sigma)
         return metadata
 
     def log(self, reached: float) -> dict[str, Any]:
@@ -314,6 +318,12 @@ def adversarial(
             ascent = adversary.step * budget.radius * budget.norm.steepest(gradient)
             point = perturbed(x, budget.clip(point - x + ascent))
     return point
+
+
+def noisy(x: Tensor, sigma: float, draws: DrawBlock) -> Tensor:
+    """`x + N(0, sigma^2)` per pixel, clipped to [0, 1] as in measuring, `(B, C, H, W)`."""
+    noise = draws.normal("gaussian-training", tuple(x.shape[1:]))[:, 0]
+    return perturbed(x, noise.mul_(sigma))
 
 
 def start_draws(seed: int, epoch: int, positions: IntArray, x: Tensor) -> DrawBlock:

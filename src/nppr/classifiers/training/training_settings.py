@@ -19,9 +19,10 @@ def _require(holds: bool, name: str, expected: str, value: object, fix: str = ""
 
 
 class Method(StrEnum):
-    """What the network is trained on: clean images, or images perturbed by PGD."""
+    """What the network is trained on: clean images, or images with Gaussian noise or a PGD attack."""
 
     STANDARD = "standard"
+    GAUSSIAN = "gaussian"
     PGD = "pgd"
 
 
@@ -55,7 +56,8 @@ class TrainSettings:
 
     `warm_up` is the share of all steps in which the learning rate rises. `crop` is the largest shift
     in pixels, `flip` mirrors every second image on average. `momentum` belongs to SGD alone. With an
-    `adversary`, perturbed images take the place of the clean ones. `threads` is the number of CPU
+    `adversary`, perturbed images take the place of the clean ones; with `sigma`, images with Gaussian
+    noise of that standard deviation per pixel do, clipped to [0, 1]. `threads` is the number of CPU
     threads, None for PyTorch's choice; it changes the order of sums and so the last digits.
     """
 
@@ -70,6 +72,7 @@ class TrainSettings:
     crop: int = 0
     flip: bool = False
     adversary: Adversary | None = None
+    sigma: float | None = None
     stem: str | None = None
     threads: int | None = None
     seed: int = 0
@@ -84,11 +87,20 @@ class TrainSettings:
         for name in ("momentum", "warm_up", "label_smoothing"):
             share = getattr(self, name)
             _require(0 <= share < 1, name, "a number >= 0 and < 1", share)
+        sigma = self.sigma
+        _require(
+            sigma is None or 0 < sigma < math.inf, "sigma", "a number > 0", sigma, " Example: 0.25"
+        )
+        _require(
+            sigma is None or self.adversary is None, "sigma", "given without an adversary", sigma
+        )
 
     @property
     def method(self) -> Method:
-        """Standard training, or PGD training where there is an adversary."""
-        return Method.STANDARD if self.adversary is None else Method.PGD
+        """Standard training unless there is an adversary or noise."""
+        if self.adversary is not None:
+            return Method.PGD
+        return Method.STANDARD if self.sigma is None else Method.GAUSSIAN
 
     def described(self) -> dict[str, Value]:
         """All choices by the name of their option, as JSON can hold them.
@@ -102,6 +114,8 @@ class TrainSettings:
                 named[field.name.replace("_", "-")] = getattr(self, field.name)
         if self.optimiser is not Optimiser.SGD:
             del named["momentum"]
+        if self.sigma is None:
+            del named["sigma"]
         if self.adversary is not None:
             named["norm"] = self.adversary.budget.norm.name
             named["eps"] = self.adversary.budget.radius

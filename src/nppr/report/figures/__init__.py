@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from nppr.report.evidence import Evidence
+from nppr.report.figures.bracket_figure import brackets
 from nppr.report.figures.figure_style import Drawn, Subject, save, settle, styled
 from nppr.report.figures.noise_figures import (
     bands,
@@ -21,7 +22,7 @@ __all__ = ["FIGURES", "Drawn", "figures_of", "save"]
 
 FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
     contours, tsne, inputs, bands, means, covariances, weights, history, ladder, radii, floors,
-    rates,
+    rates, brackets,
 )  # fmt: skip
 """In the order of the paper."""
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from nppr.report.at_least_line import at_least_line, noise_words, stated_bound
+from nppr.report.brackets import bracket_sentence, quoted_bracket
 from nppr.report.findings import (
     GUARANTEED,
     attacked,
@@ -37,12 +39,14 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     metric = row.metric if row else None
     clean = report.headline(CLEAN, Metric.ACCURACY)
     used = interval_of(report, row) if row else None
-    bound = row if metric is Metric.BOUND else next(iter(bounds_of(report)[-1:]), None)
+    bound = row if metric is Metric.BOUND else stated_bound(report)
+    bracket = quoted_bracket(report) if row and row.noise_set else None
     return rendered(
         "answer.html.j2",
         n=numbers,
         report=report,
-        kind=metric.value if metric else "",
+        kind="bracket" if bracket else metric.value if metric else "",
+        bracket=bracket_sentence(numbers, bracket, Markup) if bracket else None,
         row=row,
         table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
         rung=next((each for each in report.ladder if row and each.name == row.noise), None),
@@ -54,16 +58,9 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         guaranteed=guaranteed(report, row) if row else None,
         clean=clean if clean and clean.value is not None else None,
         attack=attacked(report) if metric in (Metric.PR, Metric.BOUND) else None,
-        bound=bound,
-        noise=_bounded_noise(bound, "times") if bound else "",
-        population=population_bound(report, bound) if bound else None,
+        bound=at_least_line(numbers, bound, Markup) if bound else None,
+        noise=noise_words(bound) if bound else "",
     )
-
-
-def _bounded_noise(bound: Result, times: str) -> str:
-    """The density ratio and the reference noise of a bound."""
-    of = f"that of {bound.reference} noise" if bound.reference else "the reference's"
-    return f"{bound.density_ratio:.15g} {times} {of}"
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,9 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
         floors = {row.floor for row in learned}
         ends = min(floors, key=lambda x: x or 0.0), max(floors, key=lambda x: x or 0.0)
         learned = [row for row in learned if row.floor in ends]
-    learned.sort(key=lambda row: row.dependency.depth if row.dependency else 0)
+    learned.sort(
+        key=lambda row: (row.dependency.depth if row.dependency else 0, row.size or 0.0)
+    )  # fmt: skip
     noise = [row for row in rows if row.metric is Metric.PR]
     fixed = [row for row in noise if is_fixed(report, row)]
     others = [row for row in noise if not is_fixed(report, row)]
@@ -134,7 +133,7 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
         Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words
     ]
     for row in bounds_of(report)[:_MOST_LANES]:
-        what = f"all noise of density up to {_bounded_noise(row, 'x')}"
+        what = f"all noise {noise_words(row)}"
         lanes.append(Lane("at least", what, row, row, "bound", population_bound(report, row)))
     return lanes
 

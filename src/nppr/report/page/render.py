@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nppr.report.brackets import brackets_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import Numbers
@@ -12,6 +13,7 @@ from nppr.report.page.answer import answer, citation, ladder
 from nppr.report.page.input_sections import by_class, worst_inputs
 from nppr.report.page.run_sections import (
     admissible_set,
+    bracket,
     comparison,
     flags_and_grade,
     learned_noise,
@@ -36,13 +38,13 @@ SECTIONS = {
     "measured": "How it was measured",
     "cite": "How to cite",
 }
-"""Ids and headings, in this order."""
+"""Ids and headings, in this order; a run that has a bracket shows it after the answer."""
 
 _COMPARED = ("radii", "rates")
 """Figures of all sources: they are below the comparison."""
 
-_ON_ITS_OWN = ("ladder",)
-"""Figures for files: the page shows the same with its own means."""
+_ON_ITS_OWN = ("ladder", "brackets")
+"""Figures for files or for a section of their own: the page shows a ladder with its own means."""
 
 
 def render(
@@ -55,8 +57,12 @@ def render(
     numbers = Numbers(report)
     compared = [figure for figure in figures if figure.id in _COMPARED]
     others = [figure for figure in figures if figure.id not in (*_COMPARED, *_ON_ITS_OWN)]
+    sections = {"answer": SECTIONS["answer"]}
+    sections |= {"bracket": "The bracket"} if brackets_of(report) else {}
+    sections |= SECTIONS
     bodies = {
         "answer": answer(report, numbers),
+        "bracket": bracket(report, numbers, [each for each in figures if each.id == "brackets"]),
         "ladder": ladder(report, numbers),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),
@@ -67,7 +73,7 @@ def render(
         "measured": measured(report, numbers),
         "cite": citation(report, numbers),
     }
-    body = rendered("page.html.j2", report=report, n=numbers, sections=SECTIONS, bodies=bodies)
+    body = rendered("page.html.j2", report=report, n=numbers, sections=sections, bodies=bodies)
     return page_shell(f"Robustness of {report.classifier.name} on {report.data.name}", body)
 
 

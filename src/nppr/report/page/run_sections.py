@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from nppr.report.brackets import bracket_table, quoted_bracket
 from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers
@@ -26,9 +27,25 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     return rendered(
         "admissible.html.j2",
         n=numbers,
+        bracket=None if asked or report.distributions else quoted_bracket(report),
         report=report,
         family=next((search.family for search in searches if search), None),
         asked=asked.family.dependency if asked else None,
+    )
+
+
+def bracket(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
+    """The section's body; empty for a run without brackets."""
+    found = quoted_bracket(report)
+    if found is None:
+        return Markup("")
+    return rendered(
+        "bracket.html.j2",
+        n=numbers,
+        sigma=found.sigma,
+        row=next(iter(found.ends.values())).at_least,
+        table=bracket_table(report).to_html("Brackets", "bracket-table"),
+        figures=figures,
     )
 
 

@@ -13,16 +13,38 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from nppr.errors import SpecError, SplitError
-from nppr.statistics.density_ratio import (
+from nppr.noise_sets import (
+    ChiSquare,
+    Contaminated,
+    Hellinger,
+    KullbackLeibler,
+    NoiseSet,
+    Offset,
+    make_set,
+)
+from nppr.statistics.at_least import (
+    OwnDraws,
     at_least,
-    at_least_together,
     conservative_scores,
-    lower_mean_clipped,
+    largest_sets,
     lower_population,
+    lower_test_set,
     pooled_upper,
+    tangent_scores,
+    together,
 )
 from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
-from nppr.tally import Claim, Direction, Evaluate, Fit, FloatArray, IntArray, Metric, Tally
+from nppr.tally import (
+    Claim,
+    Direction,
+    Estimate,
+    Evaluate,
+    Fit,
+    FloatArray,
+    IntArray,
+    Metric,
+    Tally,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +66,17 @@ def tally(wrong: IntArray, draws: int) -> Tally[Evaluate]:
     )
 
 
+def read(
+    counted: Tally[Evaluate], noise: NoiseSet, confidence: float, seed: int = 0
+) -> list[Estimate]:
+    return at_least(OwnDraws(counted, seed), noise, confidence)
+
+
 KNOWN = tally(np.array([0, 0, 1, 4, 20]), 20)
 
 
 def test_there_are_two_lower_bounds_and_an_estimate() -> None:
-    here, everywhere, estimate = at_least(KNOWN, 2, 0.9)
+    here, everywhere, estimate = read(KNOWN, Contaminated(2), 0.9)
     assert (here.claim, everywhere.claim) == (Claim.TEST_SET, Claim.POPULATION)
     assert (here.method, everywhere.method) == ("exact", "betting")
     for row in (here, everywhere):
@@ -69,16 +97,16 @@ def test_there_are_two_lower_bounds_and_an_estimate() -> None:
     [(1, (1 + 1 + 0.95 + 0.8 + 0) / 5), (2, (1 + 1 + 0.9 + 0.6) / 5), (10, (1 + 1 + 0.5) / 5)],
 )
 def test_the_estimate_by_hand(c: float, value: float) -> None:
-    assert at_least(KNOWN, c, 0.95)[-1].value == pytest.approx(value)
+    assert read(KNOWN, Contaminated(c), 0.95)[-1].value == pytest.approx(value)
 
 
 def test_a_ratio_of_1_is_the_exact_bound_of_all_draws_together() -> None:
-    here, *_ = at_least(KNOWN, 1, 0.95)
+    here, *_ = read(KNOWN, Contaminated(1), 0.95)
     assert here.value == 1 - float(clopper_pearson_upper(np.array([25]), 100, 0.95)[0])
 
 
 def test_without_failures_the_bound_has_a_closed_form() -> None:
-    here, *_ = at_least(tally(np.zeros(50, np.int64), 20), 5, 0.95)
+    here, *_ = read(tally(np.zeros(50, np.int64), 20), Contaminated(5), 0.95)
     assert here.value == pytest.approx(1 - 5 * (1 - (0.05 / 3) ** (1 / 1000)))
 
 
@@ -86,13 +114,15 @@ def test_the_estimate_is_too_high_on_average() -> None:
     """The infimum is convex in p: summed exactly over the counts of 10 draws."""
     p, draws, c = 0.15, 10, 5.0
     wrong = np.arange(draws + 1)
-    values = [at_least(tally(np.array([k]), draws), c, 0.95)[-1].value for k in wrong]
+    values = [read(tally(np.array([k]), draws), Contaminated(c), 0.95)[-1].value for k in wrong]
     expected = float((stats.binom.pmf(wrong, draws, p) * values).sum())
     assert expected > 1 - c * p + 0.03
 
 
 def test_the_estimate_falls_with_the_ratio() -> None:
-    values = [at_least(KNOWN, c, 0.95)[-1].value for c in (1, 1.01, 1.5, 2, 5, 10, 20, 1e9)]
+    values = [
+        read(KNOWN, Contaminated(c), 0.95)[-1].value for c in (1, 1.01, 1.5, 2, 5, 10, 20, 1e9)
+    ]
     assert values == sorted(values, reverse=True)
     assert values[-1] == pytest.approx(2 / 5)
 
@@ -110,12 +140,13 @@ COUNTS = {
 def test_bounds_fall_with_the_ratio(claim: int, counts: str) -> None:
     """What holds for all noise of a larger ratio holds for all noise of a smaller one."""
     found = tally(COUNTS[counts], 100)
-    rows = at_least_together(found, RATIOS, 0.95)
-    values = [rows[c][claim].value for c in RATIOS]
+    sets = [Contaminated(c) for c in RATIOS]
+    rows = together(OwnDraws(found), sets, 0.95)
+    values = [row.value for row in rows[claim::3]]
     assert values == sorted(values, reverse=True)
-    alone = [at_least(found, c, 1 - 0.05 / len(RATIOS))[claim].value for c in RATIOS]
+    alone = [read(found, Contaminated(c), 1 - 0.05 / len(RATIOS))[claim].value for c in RATIOS]
     assert all(value >= each for value, each in zip(values, alone, strict=True))
-    assert {row.confidence for each in rows.values() for row in each} == {0.95}
+    assert {row.confidence for row in rows} == {0.95}
 
 
 @settings(deadline=None, max_examples=30)
@@ -124,7 +155,7 @@ def test_bounds_are_shares_below_the_estimate(
     inputs: int, draws: int, c: float, data: st.DataObject
 ) -> None:
     wrong = data.draw(st.lists(st.integers(0, draws), min_size=inputs, max_size=inputs))
-    here, everywhere, estimate = at_least(tally(np.array(wrong), draws), c, 0.95)
+    here, everywhere, estimate = read(tally(np.array(wrong), draws), Contaminated(c), 0.95)
     for row in (here, everywhere):
         assert 0 <= row.value <= estimate.value + 1e-9
     assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
@@ -162,13 +193,15 @@ def test_bounds_above_the_truth_are_rare(law: Law, c: float) -> None:
     for seed in range(repeats):
         inputs, draws = int(rng.integers(200, 501)), int(rng.integers(16, 101))
         p = law(rng, inputs)
-        here, everywhere, _ = at_least(tally(rng.binomial(draws, p), draws), c, 0.95, seed)
+        here, everywhere, _ = read(
+            tally(rng.binomial(draws, p), draws), Contaminated(c), 0.95, seed
+        )
         missed += here.value > np.maximum(0, 1 - c * p).mean(), everywhere.value > TRUTHS[law](c)
     assert max(missed) / repeats <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / repeats)
 
 
 def test_the_seed_resamples() -> None:
-    first, again, other = (at_least(KNOWN, 2, 0.95, seed)[-1] for seed in (0, 0, 1))
+    first, again, other = (read(KNOWN, Contaminated(2), 0.95, seed)[-1] for seed in (0, 0, 1))
     assert first == again
     assert (first.low, first.high) != (other.low, other.high)
 
@@ -176,29 +209,29 @@ def test_the_seed_resamples() -> None:
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1.0, 2.0, math.nan])
 def test_bad_confidence_is_named(confidence: float) -> None:
     with pytest.raises(SpecError, match="`confidence` must lie in"):
-        at_least(KNOWN, 2, confidence)
+        read(KNOWN, Contaminated(2), confidence)
 
 
 @pytest.mark.parametrize("c", [1.0, 2.0])
 def test_a_confidence_that_is_too_small_is_named_as_it_was_given(c: float) -> None:
     with pytest.raises(SpecError, match=r"`confidence` must be at least .*, got 0.2\."):
-        at_least(KNOWN, c, 0.2)
+        read(KNOWN, Contaminated(c), 0.2)
 
 
 @pytest.mark.parametrize("c", [0.5, -1.0, math.nan])
 def test_bad_ratios_are_named(c: float) -> None:
-    with pytest.raises(SpecError, match="`c` must be a number of at least 1"):
-        at_least(KNOWN, c, 0.95)
+    with pytest.raises(SpecError, match="`density-ratio` must be a number from 1"):
+        read(KNOWN, Contaminated(c), 0.95)
 
 
 def test_no_clean_correct_input_is_named() -> None:
     with pytest.raises(SpecError, match="at least one clean-correct input"):
-        at_least(replace(KNOWN, clean_correct=np.zeros(5, bool)), 2, 0.95)
+        read(replace(KNOWN, clean_correct=np.zeros(5, bool)), Contaminated(2), 0.95)
 
 
 def test_tallies_of_other_splits_cannot_be_reported() -> None:
     with pytest.raises(SplitError, match="'fit'"):
-        at_least(replace(KNOWN, kind=Fit), 2, 0.95)  # type: ignore[arg-type]
+        read(replace(KNOWN, kind=Fit), Contaminated(2), 0.95)  # type: ignore[arg-type]
 
 
 def mostly_robust(rng: np.random.Generator, n: int, fragile: float) -> FloatArray:
@@ -248,7 +281,7 @@ def test_pooled_is_clopper_pearson_of_the_sum() -> None:
     wrong = np.array([0, 3, 1])
     exact = float(clopper_pearson_upper(np.array([4]), 60, 0.95)[0])
     assert pooled_upper(wrong, 20, 0.95) == exact
-    assert lower_mean_clipped(wrong, 20, 1, 0.95) == 1 - exact
+    assert lower_test_set(wrong, 20, Contaminated(1), 0.95) == 1 - exact
 
 
 @pytest.mark.parametrize("c", [1.0, 2.0, 10.0])
@@ -258,7 +291,10 @@ def test_lower_bounds_of_this_test_set_hold(c: float, fragile: float, draws: int
     rng = np.random.default_rng(4)
     p = mostly_robust(rng, 100, fragile)
     truth, repeats = clipped(p, c), 300
-    found = [lower_mean_clipped(rng.binomial(draws, p), draws, c, 0.9, s) for s in range(repeats)]
+    found = [
+        lower_test_set(rng.binomial(draws, p), draws, Contaminated(c), 0.9, s)
+        for s in range(repeats)
+    ]
     assert np.mean(np.array(found) > truth) <= 0.1 + 3 * math.sqrt(0.09 / repeats)
     assert min(found) >= 0
 
@@ -270,22 +306,22 @@ def test_lower_bounds_hold_where_each_part_is_stressed() -> None:
     wrong = rng.binomial(20, p)
     cheating = (1 - 10 * wrong[wrong == 0].mean()) * (wrong == 0).mean()
     assert cheating > 0.05 > clipped(p, 10) == pytest.approx(0, abs=1e-9)
-    found = [lower_mean_clipped(rng.binomial(20, p), 20, 10, 0.9, s) for s in range(500)]
+    found = [lower_test_set(rng.binomial(20, p), 20, Contaminated(10), 0.9, s) for s in range(500)]
     assert np.mean(np.array(found) > 1e-9) <= 0.1 + 3 * math.sqrt(0.09 / 500)
 
 
 def test_each_of_the_three_is_the_largest_somewhere() -> None:
     """Alike inputs: pooled. Few inputs of many draws: one by one. Some inputs fragile: a group."""
     alike = np.full(500, 1)
-    assert lower_mean_clipped(alike, 200, 2, 0.95) == pytest.approx(
+    assert lower_test_set(alike, 200, Contaminated(2), 0.95) == pytest.approx(
         1 - 2 * float(exact_upper(np.array([500]), 100_000, 0.05 / 3)[0])
     )
     few = np.array([0, 3000, 10_000])
     singles = np.maximum(0, 1 - 2 * exact_upper(few, 10_000, 0.05 / 9)).mean()
-    assert lower_mean_clipped(few, 10_000, 2, 0.95) == pytest.approx(singles)
+    assert lower_test_set(few, 10_000, Contaminated(2), 0.95) == pytest.approx(singles)
     some = np.repeat([0, 50], [900, 100])
     group = 1 - 10 * float(exact_upper(np.array([0]), 900 * 25, 0.05 / 3)[0])
-    assert lower_mean_clipped(some, 50, 10, 0.95) == pytest.approx(0.9 * group)
+    assert lower_test_set(some, 50, Contaminated(10), 0.95) == pytest.approx(0.9 * group)
     assert group > 0.98
 
 
@@ -294,11 +330,11 @@ def test_no_failures_bound_best_and_failures_only_lower_it(draws: int, c: float,
     rng = np.random.default_rng(seed)
     none = np.zeros(20, np.int64)
     wrong = rng.integers(0, draws + 1, 20)
-    for method in (lower_mean_clipped, lower_population):
-        best = method(none, draws, c, 0.95)
-        assert 0 <= method(wrong, draws, c, 0.95) <= best <= 1
-        assert method(np.full(20, draws), draws, c, 0.95) == 0
-        assert method(none, draws, c, 0.99) <= best
+    for method in (lower_test_set, lower_population):
+        best = method(none, draws, Contaminated(c), 0.95)
+        assert 0 <= method(wrong, draws, Contaminated(c), 0.95) <= best <= 1
+        assert method(np.full(20, draws), draws, Contaminated(c), 0.95) == 0
+        assert method(none, draws, Contaminated(c), 0.99) <= best
 
 
 @pytest.mark.parametrize(("draws", "c"), [(1, 3.0), (2, 2.0), (16, 1.0), (16, 10.0), (100, 2.5)])
@@ -328,7 +364,9 @@ def test_lower_bounds_of_the_population_hold(c: float, fragile: float) -> None:
     truth = clipped(mostly_robust(rng, 10**6, fragile), c)
     repeats = 400
     found = [
-        lower_population(rng.binomial(16, mostly_robust(rng, 100, fragile)), 16, c, 0.9, s)
+        lower_population(
+            rng.binomial(16, mostly_robust(rng, 100, fragile)), 16, Contaminated(c), 0.9, s
+        )
         for s in range(repeats)
     ]
     assert np.mean(np.array(found) > truth) <= 0.1 + 3 * math.sqrt(0.09 / repeats)
@@ -337,17 +375,144 @@ def test_lower_bounds_of_the_population_hold(c: float, fragile: float) -> None:
 def test_population_bounds_are_of_use() -> None:
     """Where some inputs always fail, far above 1 - c U."""
     wrong = np.repeat([0, 100], [900, 100])
-    assert lower_population(wrong, 100, 10, 0.95) > 0.85
+    assert lower_population(wrong, 100, Contaminated(10), 0.95) > 0.85
     assert 1 - 10 * pooled_upper(wrong, 100, 0.95) < 0
 
 
 @pytest.mark.parametrize("c", [0.5, math.inf, math.nan])
 def test_bad_factors_are_named(c: float) -> None:
-    for method in (lower_mean_clipped, lower_population):
-        with pytest.raises(SpecError, match="`c`"):
-            method(np.array([1]), 10, c, 0.95)
+    for method in (lower_test_set, lower_population):
+        with pytest.raises(SpecError, match="`density-ratio`"):
+            method(np.array([1]), 10, Contaminated(c), 0.95)
 
 
 def test_small_confidence_is_refused_where_pooling_needs_more() -> None:
     with pytest.raises(SpecError, match=r"at least 0\.75"):
         pooled_upper(np.array([1]), 10, 0.7)
+
+
+CURVED: list[NoiseSet] = [
+    Contaminated(2, 0.01),
+    Contaminated(1, 0.05, "tv"),
+    ChiSquare(1.0),
+    KullbackLeibler(0.3),
+    Hellinger(0.02),
+    Offset(0.5),
+]
+
+
+@pytest.mark.parametrize("noise", CURVED, ids=lambda each: each.label)
+def test_bounds_of_every_set_hold_for_both_claims(noise: NoiseSet) -> None:
+    """`benchmarks/bound.py` in small: some inputs fragile, the others nearly robust."""
+    rng, repeats, missed = np.random.default_rng(8), 100, np.zeros(2)
+    expected = float((1 - noise.h(mostly_robust(rng, 10**6, 0.1))).mean())
+    for seed in range(repeats):
+        inputs, draws = int(rng.integers(50, 300)), int(rng.choice([16, 100]))
+        p = mostly_robust(rng, inputs, 0.1)
+        wrong = rng.binomial(draws, p)
+        here = lower_test_set(wrong, draws, noise, 0.9, seed)
+        everywhere = lower_population(wrong, draws, noise, 0.9, seed)
+        missed += here > (1 - noise.h(p)).mean(), everywhere > expected
+        assert here > 0.3
+    assert max(missed) / repeats <= 0.1 + 2 * math.sqrt(0.09 / repeats)
+
+
+def test_a_set_inside_another_has_no_lower_bound_than_it() -> None:
+    inside, outside = Contaminated(2, kind="ratio"), Contaminated(2, 0.01)
+    rows = together(OwnDraws(tally(COUNTS["alike"], 100)), [outside, inside], 0.95, infima=False)
+    assert [row.size for row in rows] == [0.01, 0.01, None, None]
+    for claim in (0, 1):
+        assert rows[2 + claim].value >= rows[claim].value
+
+
+def test_the_largest_set_is_the_last_before_the_first_that_fails() -> None:
+    found = OwnDraws(tally(COUNTS["alike"], 100))
+    family = [make_set("ratio", None, c) for c in (1, 2, 5, 10, 20)]
+    here, everywhere = largest_sets(found, [family], 0.8, 0.95)
+    for row, claim in ((here, Claim.TEST_SET), (everywhere, Claim.POPULATION)):
+        assert (row.claim, row.value, row.low) == (claim, 0.8, 0.8)
+        bounds = [found.lower(claim, noise, 0.95) for noise in family]
+        last = next(i for i, bound in enumerate(bounds) if bound < 0.8) - 1
+        assert row.density_ratio == family[last].size
+    assert here.density_ratio == 5
+
+
+def test_where_even_the_smallest_set_fails_its_own_bound_is_stated() -> None:
+    found = OwnDraws(tally(COUNTS["fragile or robust"], 100))
+    here, _ = largest_sets(found, [[Contaminated(c, kind="ratio") for c in (1.0, 2.0)]], 0.8, 0.95)
+    assert here.density_ratio == 1
+    assert here.value == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_largest_size_is_too_large_as_rarely_as_stated() -> None:
+    """All inputs fail with probability 0.02, so c = 5 is the largest for which 90 % hold."""
+    rng, repeats = np.random.default_rng(9), 200
+    family = [Contaminated(c, kind="ratio") for c in (1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 5.5, 6.0, 8.0)]
+    answers = []
+    for seed in range(repeats):
+        draws = OwnDraws(tally(rng.binomial(16, np.full(50, 0.02)), 16), seed)
+        answers.append(largest_sets(draws, [family], 0.9, 0.9)[0].density_ratio)
+    assert np.mean(np.array(answers) > 5) <= 0.1 + 2 * math.sqrt(0.09 / repeats)
+
+
+SMOOTH: list[NoiseSet] = [
+    Offset(0.5),
+    Offset(1.0),
+    Offset(2.0),
+    ChiSquare(1.0),
+    KullbackLeibler(0.5),
+]
+
+
+@pytest.mark.parametrize("noise", [*SMOOTH, Hellinger(0.05)], ids=str)
+@pytest.mark.parametrize("draws", [1, 2, 9, 100])
+def test_tangent_scores_are_conservative_for_every_probability(draws: int, noise: NoiseSet) -> None:
+    """Their expectation, summed exactly, is at most 1 - h(p), and near it with many draws."""
+    g = tangent_scores(draws, noise)
+    p = np.linspace(0, 1, 201)
+    weights = stats.binom.pmf(np.arange(draws + 1)[:, None], draws, p)
+    excess = g @ weights - (1 - noise.h(p))
+    assert excess.max() <= 1e-9
+    if draws == 100:
+        assert excess[p >= 0.02].min() > -0.04
+
+
+def test_tangent_scores_by_splitting() -> None:
+    """Against random divisions of 16 draws, of which 5 failed, into 14 and 2."""
+    rng, noise = np.random.default_rng(6), Offset(1.0)
+    draws = rng.permuted(np.tile(np.arange(16) < 5, (40_000, 1)), axis=1)
+    c, d = noise.tangents((draws[:, :14].sum(1) + 0.5) / 15)
+    values = 1 - d - c * draws[:, 14:].mean(1)
+    assert tangent_scores(16, noise)[5] == pytest.approx(values.mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("noise", SMOOTH, ids=str)
+@pytest.mark.parametrize("draws", [2, 30, 300])
+def test_bounds_of_curved_sets_above_the_truth_are_rare(noise: NoiseSet, draws: int) -> None:
+    """Many kinds of inputs, where groups and tangents are chosen, and inputs that are all alike."""
+    rng = np.random.default_rng(7)
+    repeats, missed = 150, np.zeros((2, 2))
+    for seed in range(repeats):
+        for law, p in enumerate((skewed(rng, 120), np.full(120, 0.03))):
+            wrong = rng.binomial(draws, p)
+            expected = 1 - float(noise.h(p).mean()) if law else SKEWED[noise]
+            here = lower_test_set(wrong, draws, noise, 0.9, seed)
+            everywhere = lower_population(wrong, draws, noise, 0.9, seed)
+            missed[law] += here > (1 - noise.h(p)).mean(), everywhere > expected
+    assert missed.max() / repeats <= 0.1 + 3 * math.sqrt(0.1 * 0.9 / repeats)
+
+
+_LAW = stats.beta(0.5, 5).ppf((np.arange(100_000) + 0.5) / 100_000)
+SKEWED = {noise: 1 - float(noise.h(_LAW).mean()) for noise in SMOOTH}
+"""The expectation of 1 - h(p) over inputs of the law `skewed`."""
+
+
+def test_where_inputs_differ_the_bounds_of_an_offset_are_near_the_truth() -> None:
+    """Jensen over all inputs alone would lose 6 points here."""
+    rng, noise = np.random.default_rng(8), Offset(1.0)
+    p = skewed(rng, 600)
+    wrong, exact = rng.binomial(500, p), 1 - float(noise.h(p).mean())
+    jensen = 1 - float(noise.h(np.array(pooled_upper(wrong, 500, 0.95))))
+    assert jensen < exact - 0.06
+    assert exact - 0.025 < lower_test_set(wrong, 500, noise, 0.95) < exact
+    assert exact - 0.045 < lower_population(wrong, 500, noise, 0.95)

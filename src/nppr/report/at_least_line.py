@@ -1,0 +1,85 @@
+"""The line that states what holds at least: the bound, the noise it covers, and how little that may be.
+
+A density ratio of 10 is little in many dimensions: it is 10^(1/D) per coordinate. So the line also
+states the smallest box (or l2 ball) whose uniform noise is covered.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nppr.noise.family import FLOOR_NOISE
+from nppr.noise_sets import RATIO, NoiseSet
+from nppr.report.findings import bounds_of, population_bound
+from nppr.report.model import ReportRecord, Result
+from nppr.report.numbers import Numbers
+
+
+def stated_bound(report: ReportRecord) -> Result | None:
+    """The bound of the line: the largest density ratio for which something is shown, else the first.
+
+    Noise of its set may see the input, where there is such a bound.
+    """
+    rows = sorted(bounds_of(report), key=lambda row: not row.sees_input)
+    shown = [row for row in rows if row.noise_set == RATIO and row.sees_input and row.value]
+    largest = max(shown, key=lambda row: row.density_ratio or 0.0, default=None)
+    return largest or next(iter(rows), None)
+
+
+def at_least_line(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
+    """The bound in plain words, for whom it holds, and what it covers; `kind` is Markup on a page."""
+    report = numbers.report
+    population = population_bound(report, row)
+    text = kind("{} under all noise {}; it holds for {}").format(
+        numbers.claim(row, kind=kind), noise_words(row), row.claim.value if row.claim else ""
+    )
+    if population is not None:
+        text += kind(" (the population: at least {} %)").format(numbers.of(population))
+    shared = next((other for other in bounds_of(report) if _same_set(row, other)), None)
+    if shared is not None:
+        text += kind(". If the noise does not see the input: at least {} %").format(
+            numbers.of(shared)
+        )
+    return text + "." + "".join(f" {each}" for each in [coverage(report, row)] if each)
+
+
+def noise_words(row: Result) -> str:
+    """The noise that a bound holds for, to follow "all noise"."""
+    assert row.bounded is not None
+    around = f"{row.reference} noise" if row.reference else "the reference noise"
+    sight = "that does not see the input and " if row.sees_input is False else ""
+    return sight + row.bounded.words(around)
+
+
+def coverage(report: ReportRecord, row: Result) -> str:
+    """What a density ratio means in so many dimensions; empty for other sets."""
+    c, dimensions = row.density_ratio, math.prod(report.data.shape)
+    if c is None or c <= 1:
+        return ""
+    each = math.log(c) / dimensions
+    per = f"{_near_1(math.exp(each))} times per coordinate"
+    text = f"In {dimensions:,} dimensions {c:.15g} times is {per}"
+    if row.reference != FLOOR_NOISE:
+        return f"{text}."
+    shape = "ball" if report.budget.norm == "l2" else "box"
+    return (
+        f"{text}: uniform noise in a {shape} of {_near_1(math.exp(-each))} of the radius is covered, in"
+        " a smaller one it is not, and clipped Gaussian noise never is."
+    )
+
+
+def _near_1(x: float) -> str:
+    """A number with the digits that tell it from 1.
+
+    >>> _near_1(0.99925), _near_1(1.0366)
+    ('0.99925', '1.037')
+    """
+    digits = max(3, 1 - math.floor(math.log10(max(abs(x - 1), 1e-15))))
+    return f"{x:.{digits}f}"
+
+
+def _same_set(row: Result, other: Result) -> bool:
+    """Whether the other is the bound of the same set for noise that does not see the input."""
+    sets: tuple[NoiseSet | None, NoiseSet | None] = (row.bounded, other.bounded)
+    blind = other.sees_input is False and row.sees_input is not False
+    return blind and sets[0] == sets[1] and row.reference == other.reference

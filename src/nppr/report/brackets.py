@@ -1,0 +1,148 @@
+"""Brackets: what holds at least, and at most, under Gaussian noise with any offset up to R.
+
+The lower end is a bound (`Metric.BOUND`), the upper end what the worst offset found allows to claim
+(`Metric.NPPR`). Both are rows of the report, of the same set of noise and the same claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nppr.noise_sets import Offset
+from nppr.report.model import ReportRecord, Result
+from nppr.report.numbers import Numbers
+from nppr.report.tables import Cell, Column, Table
+from nppr.tally import Claim, Metric
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Both ends for one claim."""
+
+    at_least: Result
+    at_most: Result
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return self.at_least.value or 0.0
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return 1.0 if self.at_most.high is None else self.at_most.high
+
+    def text(self, numbers: Numbers, kind: type[str] = str) -> str:
+        """The bracket as it is printed; `kind` is Markup on a page.
+
+        "[at least 61.3 %, at most 74.0 %]"
+        """
+        form = "[at least {} %, at most {} %]"
+        form = form if kind is str else form.replace(" %", "&nbsp;%")
+        ends = numbers.of(self.at_least), numbers.of(self.at_most, "high")
+        return kind(form).format(*ends)
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The brackets of one radius: offsets up to `steps` standard deviations `sigma`."""
+
+    sigma: float
+    steps: float
+    ends: Mapping[Claim, Ends]
+
+    @property
+    def radius(self) -> str:
+        """The longest offset, as people write it."""
+        return f"{self.steps * self.sigma:.6g}"
+
+    @property
+    def noise(self) -> str:
+        """The noise in words, for whatever it may see."""
+        return (
+            f"Gaussian noise of standard deviation {self.sigma:g} per pixel plus any offset of l2"
+            f" length up to {self.radius} ({self.steps:.4g} sigma), whether it depends on the input"
+            " or not"
+        )
+
+
+def brackets_of(report: ReportRecord) -> list[Bracket]:
+    """All brackets that have both ends, shortest offset first."""
+    sigmas = {row.name: row.options.get("sigma") for row in report.settings.sources}
+    found: dict[tuple[str, float], dict[Claim, dict[Metric, Result]]] = {}
+    for row in report.results:
+        if isinstance(row.bounded, Offset) and row.value is not None and row.claim is not None:
+            ends = found.setdefault((row.source, row.bounded.size), {})
+            ends.setdefault(row.claim, {}).setdefault(row.metric, row)
+    brackets = []
+    for (source, steps), claims in found.items():
+        both = {
+            claim: Ends(ends[Metric.BOUND], ends[Metric.NPPR])
+            for claim, ends in claims.items()
+            if {Metric.BOUND, Metric.NPPR} <= ends.keys()
+        }
+        if Claim.TEST_SET in both:
+            brackets.append(Bracket(float(sigmas.get(source) or 1.0), steps, both))
+    return sorted(brackets, key=lambda each: each.steps)
+
+
+def quoted_bracket(report: ReportRecord) -> Bracket | None:
+    """The bracket at the radius of the budget, else that of the longest offset."""
+    found = brackets_of(report)
+    near = [
+        each for each in found if abs(each.steps * each.sigma - report.budget.radius) < 1e-9
+    ]  # fmt: skip
+    return next(iter(near or found[-1:]), None)
+
+
+def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) -> str:
+    """The bracket of each claim in one sentence, with everything needed to quote it."""
+    texts = {claim: ends.text(numbers, kind) for claim, ends in bracket.ends.items()}
+    other = texts.get(Claim.POPULATION)
+    row = next(iter(bracket.ends.values())).at_least
+    return kind(
+        "{} of the draws are classified correctly on this test set{}, under {}: {} clean-correct"
+        " inputs, {} draws each; both ends of the brackets of all radii hold together for each claim,"
+        " with {} % confidence."
+    ).format(
+        texts[Claim.TEST_SET], kind(" ({} in the population)").format(other) if other else "",
+        bracket.noise, numbers.of(row, "inputs"), numbers.of(row, "draws"),
+        numbers.of(row, "confidence"),
+    )  # fmt: skip
+
+
+_CLAIMS = {Claim.TEST_SET: "test_set", Claim.POPULATION: "population"}
+
+
+def bracket_table(report: ReportRecord) -> Table:
+    """Both ends by radius, smallest first; its JSON is that of `nppr bracket`."""
+    numbers = Numbers(report)
+    columns = (
+        Column("radius", "R", number=True),
+        Column("steps", "R / sigma", number=True),
+        *(
+            Column(name, f"{claim.value}:\n[at least, at most] %", number=True, interval=True)
+            for claim, name in _CLAIMS.items()
+        ),
+        Column("observed", "observed %", number=True),
+        Column("calls", "calls", number=True, terminal=None),
+    )
+    rows = []
+    for each in brackets_of(report):
+        first = next(iter(each.ends.values())).at_most
+        cells = [
+            Cell(each.steps * each.sigma, each.radius),
+            Cell(each.steps, f"{each.steps:.4g}"),
+        ]
+        for claim in _CLAIMS:
+            ends = each.ends.get(claim)
+            cells.append(_ends_cell(numbers, ends) if ends else Cell(None, ""))
+        observed = Cell.made_of(first.value, numbers.of(first))
+        rows.append((*cells, observed, Cell.made_of(first.calls, numbers.of(first, "calls"))))
+    return Table("", columns, tuple(rows))
+
+
+def _ends_cell(numbers: Numbers, ends: Ends) -> Cell:
+    low, high = numbers.of(ends.at_least), numbers.of(ends.at_most, "high")
+    return Cell.made_of((ends.low, ends.high), "[", low, ", ", high, "]")

@@ -1,0 +1,104 @@
+"""The bound that states "at least": all noise of a set around a reference noise (`nppr.noise_sets`).
+
+With draws of its own for every input it holds for noise that may see the input. With `patterns`, which
+all inputs share, it holds for noise that does not, and is much sharper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from nppr.budget import Budget
+from nppr.errors import SpecError, unknown
+from nppr.noise.family import Dependency
+from nppr.noise_sets import DEFAULT_SIZES, RATIO, growing_sets, parse_sets
+from nppr.random_draws import DrawBlock
+from nppr.sources.base import Source, references
+from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Bound(Source, kind="bound"):
+    """The draws of a reference noise, read as bounds for the sets of a kind.
+
+    `ratio` lists values of c and `size` those of d or e, with `+` between them. The reference is fixed
+    noise by its name, or the noise that is `given`, under the name `reference`.
+    """
+
+    metric = Metric.BOUND
+
+    budget: Budget
+    reference: str = "uniform"
+    set: str = RATIO
+    ratio: str = DEFAULT_SIZES[RATIO]
+    size: str = ""
+    patterns: int = 0
+    least: float = 0.0
+    given: Source | None = field(default=None, repr=False, compare=False)
+    noise: Source = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = {noise.kind: noise for noise in references(self.budget)}
+        if self.given is None and self.reference not in known:
+            raise unknown("reference", self.reference, known)
+        object.__setattr__(self, "noise", self.given or known[self.reference])
+        if self.noise.fixed_draws is not None:
+            raise SpecError(f"`reference` must be noise that is drawn, got {self.noise.name!r}.")
+        ratios = None if self.ratio == DEFAULT_SIZES[RATIO] else self.ratio
+        object.__setattr__(self, "noise_sets", parse_sets(self.set, self.size or None, ratios))
+        if not 0 <= self.least < 1:
+            raise SpecError(f"`at-least` must lie in [0, 1), got {self.least:g}. Example: 0.95")
+        if self.patterns < 0:
+            raise SpecError(f"`patterns` must be a whole number >= 0, got {self.patterns}.")
+        if self.patterns:
+            if not self.sees_nothing:
+                raise SpecError(
+                    "`patterns` must be 0 where the reference noise sees the input, got"
+                    f" {self.patterns} with {self.reference!r}."
+                )
+            object.__setattr__(self, "fixed_draws", self.patterns)
+            object.__setattr__(self, "keeps_outcomes", True)
+
+    @property
+    def sees_nothing(self) -> bool:
+        """Whether the reference noise is the same law for all inputs, so that they can share it."""
+        return (self.noise.dependency or self.noise.sees) is Dependency.INDEPENDENT
+
+    def at(self, budget: Budget) -> Bound:
+        return replace(self, budget=budget, given=self.given and self.given.at(budget))
+
+    @property
+    def moved_by_splitting(self) -> Source | None:
+        return None if self.patterns else self.noise
+
+    def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+        """The draws of the reference, `(B, S, C, H, W)`; patterns are the same for all inputs."""
+        if not self.patterns:
+            return self.noise.perturb(model, x, y, draws)
+        shared = replace(draws, split=f"{draws.split}/shared", indices=(0,))
+        found = self.noise.perturb(model, x[:1], y[:1], shared)
+        return found.expand(len(x), *found.shape[1:])
+
+    def read(
+        self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
+    ) -> list[Estimate]:
+        """Two bounds and an estimate for every set; the bounds of all sets hold together.
+
+        With `least`, a row for each claim: the largest set for which at least that is shown.
+        """
+        from nppr.statistics.at_least import OwnDraws, largest_sets, together  # after PyTorch
+        from nppr.statistics.shared_patterns import SharedPatterns
+
+        draws = SharedPatterns(tally, seed) if self.patterns else OwnDraws(tally, seed)
+        if self.least:
+            ratios = dict.fromkeys(noise.facts["density_ratio"] for noise in self.noise_sets)
+            cs = [None] if self.set == RATIO else list(ratios)
+            families = [growing_sets(self.set, c) for c in cs]
+            rows = largest_sets(draws, families, self.least, confidence)
+        else:
+            rows = together(draws, self.noise_sets, confidence)
+        return [replace(row, reference=self.reference) for row in rows]

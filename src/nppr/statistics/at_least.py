@@ -1,0 +1,332 @@
+"""From the tally of a reference noise to what holds at least for all noise of a stated set.
+
+An input that fails with probability p under the reference is classified correctly with probability at
+least `1 - h(p)` under all noise of the set (`nppr.noise_sets`), whether it sees the input or not. The
+mean over inputs of this infimum is bounded from below here.
+
+`wrong` counts the failures of each input among its draws; draws of different inputs are independent.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import scipy
+
+from nppr.errors import SpecError
+from nppr.noise_sets import Contaminated, NoiseSet
+from nppr.statistics.betting import betting_lower
+from nppr.statistics.estimates import make_estimate, require_readable
+from nppr.statistics.intervals import Interval, bootstrap, check_confidence, exact_upper
+from nppr.tally import Claim, Direction, Estimate, Evaluate, FloatArray, IntArray, Metric, Tally
+
+LEAST_CONFIDENCE = 0.75
+"""Below it, failures of unequal inputs may not be pooled."""
+
+CLAIMS = (Claim.TEST_SET, Claim.POPULATION)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws(ABC):
+    """Draws of a reference noise that can be read as bounds."""
+
+    sees_input: ClassVar[bool]
+    """Whether the bounds hold for noise that may see the input."""
+    methods: ClassVar[Mapping[Claim, str]]
+
+    tally: Tally[Evaluate]
+    seed: int = 0
+
+    @abstractmethod
+    def lower(self, claim: Claim, noise: NoiseSet, confidence: float) -> float:
+        """Lower bound of what is classified correctly under all noise of the set."""
+
+    @abstractmethod
+    def infimum(self, noise: NoiseSet, confidence: float) -> tuple[float, Interval]:
+        """An estimate of it, and its spread."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnDraws(Draws):
+    """Draws of its own for every input: the mean over clean-correct inputs of the infimum `1 - h(p)`.
+
+    For *this test set* only draws are random; the population is the one that inputs were drawn from.
+    The estimate puts the observed shares for p; the infimum is convex in p, so on average it is too
+    high.
+    """
+
+    sees_input = True
+    methods: ClassVar = {Claim.TEST_SET: "exact", Claim.POPULATION: "betting"}
+
+    @property
+    def wrong(self) -> IntArray:
+        """Failures among the draws of the clean-correct inputs."""
+        return self.tally.draws - self.tally.correct[self.tally.clean_correct]
+
+    def lower(self, claim: Claim, noise: NoiseSet, confidence: float) -> float:
+        bound = lower_test_set if claim is Claim.TEST_SET else lower_population
+        return bound(self.wrong, self.tally.draws, noise, confidence, self.seed)
+
+    def infimum(self, noise: NoiseSet, confidence: float) -> tuple[float, Interval]:
+        x = 1 - noise.h(self.wrong / self.tally.draws)
+        return float(x.mean()), bootstrap(x, confidence, self.seed)
+
+
+def at_least(
+    draws: Draws, noise: NoiseSet, confidence: float, *, infimum: bool = True
+) -> list[Estimate]:
+    """What holds for all noise of one set: a bound for each claim, and an estimate of the infimum.
+
+    A bound holds with probability at least `confidence`.
+    """
+    tally = draws.tally
+    require_readable(tally, confidence, tally.headline_rates)
+    if confidence < LEAST_CONFIDENCE:
+        raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
+    rows = [
+        bound_row(draws, noise, draws.lower(claim, noise, confidence), confidence, claim)
+        for claim in CLAIMS
+    ]
+    return [*rows, *([_infimum_row(draws, noise, confidence)] if infimum else [])]
+
+
+def bound_row(
+    draws: Draws, noise: NoiseSet, bound: float, confidence: float, claim: Claim
+) -> Estimate:
+    """A lower bound as an estimate."""
+    row = make_estimate(
+        draws.tally, Metric.BOUND, bound, Interval(bound, 1.0), draws.methods[claim], confidence,
+        int(draws.tally.clean_correct.sum()), claim=claim, direction=Direction.LOWER_BOUND,
+    )  # fmt: skip
+    return replace(row, sees_input=draws.sees_input, **noise.facts)
+
+
+def _infimum_row(draws: Draws, noise: NoiseSet, confidence: float) -> Estimate:
+    value, spread = draws.infimum(noise, confidence)
+    row = make_estimate(
+        draws.tally, Metric.INFIMUM, value, spread, "bootstrap", confidence,
+        int(draws.tally.clean_correct.sum()),
+    )  # fmt: skip
+    return replace(row, sees_input=draws.sees_input, **noise.facts)
+
+
+def together(
+    draws: Draws, sets: Sequence[NoiseSet], confidence: float, *, infima: bool = True
+) -> list[Estimate]:
+    """The readings of several sets, whose bounds of one claim all hold together with this confidence.
+
+    Each set gets an equal share of the error. What holds for a set holds for those it contains, so a
+    bound is never below that of a larger set. Without `infima` there are bounds only.
+    """
+    share = 1 - (1 - confidence) / len(sets)
+    found = [at_least(draws, each, share, infimum=False) for each in sets]
+    rows = []
+    for each in sets:
+        larger = [bounds for other, bounds in zip(sets, found, strict=True) if other.contains(each)]
+        for number, claim in enumerate(CLAIMS):
+            best = max(bounds[number].value for bounds in larger)
+            rows.append(bound_row(draws, each, best, confidence, claim))
+        if infima:
+            rows.append(_infimum_row(draws, each, confidence))
+    return rows
+
+
+def largest_sets(
+    draws: Draws, families: Sequence[Sequence[NoiseSet]], least: float, confidence: float
+) -> list[Estimate]:
+    """Of each family of growing sets the largest one for which at least `least` still is shown.
+
+    The sets must be fixed beforehand: they are tried one by one up to the first that fails. If the
+    truth falls below `least` beyond a set, an answer beyond it needs the bound of the next set to be
+    wrong, which is as rare as stated. Where even the smallest set fails, it is returned with its bound.
+    """
+    share = 1 - (1 - confidence) / len(families)
+    rows = []
+    for family in families:
+        at_least(draws, family[0], share, infimum=False)
+        for claim in CLAIMS:
+            found, bound = family[0], least
+            for number, noise in enumerate(family):
+                lower = draws.lower(claim, noise, share)
+                if lower < least:
+                    bound = least if number else lower
+                    break
+                found = noise
+            rows.append(bound_row(draws, found, bound, confidence, claim))
+    return rows
+
+
+def pooled_upper(wrong: IntArray, draws: int, confidence: float) -> float:
+    """Upper bound of the mean failure probability of *these* inputs; only the draws are random.
+
+    Guaranteed for any failure probabilities p_1 ... p_N, each input having the same number of draws,
+    and a confidence of at least 0.75: with probability at least `confidence` it is at least their
+    mean. It is the exact binomial bound of the pooled counts, or 1 where that exceeds `1 - 1/n`, n all
+    draws.
+
+    Why counts of unequal probabilities may be pooled: S, the sum of n independent Bernoulli draws of
+    mean probability u, satisfies P(S <= s) <= P(Binomial(n, u) <= s) for s <= n u - 1 (Hoeffding,
+    Annals of Mathematical Statistics, 1956, Theorem 4). The bound misses when S <= s for the largest s
+    with P(Binomial(n, u) <= s) < a. This s is at most n u - 1 if u <= 1 - 1/n, as P(Binomial(n, u) <=
+    n u) > 1/4 >= a (Greenberg and Mohri, Statistics and Probability Letters, 2014). If u > 1 - 1/n the
+    bound misses only when it is at most 1 - 1/n, which is rarer still than for u = 1 - 1/n.
+    """
+    return _pooled(int(wrong.sum()), len(wrong) * draws, check_confidence(confidence))
+
+
+def lower_test_set(
+    wrong: IntArray, draws: int, noise: NoiseSet, confidence: float, seed: int = 0
+) -> float:
+    """Lower bound of the mean over *these* inputs of `1 - h(p)`.
+
+    Guaranteed with probability at least `confidence`, only the draws being random. Where h(p) = p it
+    is `1 - pooled_upper`. Otherwise it is the largest of three, with a third of the error each:
+
+    1. `1 - h(U)`, U the pooled upper bound of the mean of p; h is concave (Jensen);
+    2. the mean of `1 - h(u)`, u the simultaneous upper bounds;
+    3. the draws of each input are split at random in two; the first part chooses a group of inputs
+       that seem robust, the second bounds its mean failure by V: `(1 - h(V)) * group / all`. Valid as
+       inputs outside the group count at least 0, and the second part does not depend on the choice.
+       Where h is curved, the first part sorts all inputs into groups of similar failures, each with a
+       share of the error, and the mean of their `1 - h(V)` counts: Jensen costs little inside a group.
+
+    The guarantee includes the draw of `seed`, which the third needs; choose it before looking. With
+    one draw per input the third is left out and the others have half of the error each.
+    """
+    if noise == Contaminated(1.0, 0.0):
+        return 1 - pooled_upper(wrong, draws, confidence)
+    error = check_confidence(confidence) / (3 if draws > 1 else 2)
+    n = len(wrong)
+    bounds = [
+        _infimum(noise, _pooled(int(wrong.sum()), n * draws, error)),
+        float((1 - noise.h(exact_upper(wrong, draws, error / n))).mean()),
+    ]
+    if draws > 1:
+        by_group = _chosen_group if isinstance(noise, Contaminated) else _similar_groups
+        bounds.append(by_group(wrong, draws, noise, error, seed))
+    return max(bounds)
+
+
+def lower_population(
+    wrong: IntArray, draws: int, noise: NoiseSet, confidence: float, seed: int = 0
+) -> float:
+    """Lower bound of the expectation over inputs of `1 - h(p)`.
+
+    Guaranteed with probability at least `confidence` for inputs drawn independently from the
+    population: the betting bound of the mean of a conservative score of the failures k of an input.
+    For `h(p) = min(1, c p + d)` that is `(1 - d) g(k)`, g for the ratio c / (1 - d), as `1 - h(p) =
+    (1 - d) max(0, 1 - c p / (1 - d))`. Any other h has the `tangent_scores`.
+    """
+    if isinstance(noise, Contaminated):
+        return _betting_score(_scores(draws, noise.c, noise.d), wrong, confidence, seed)
+    return _betting_score(tangent_scores(draws, noise), wrong, confidence, seed)
+
+
+def tangent_scores(draws: int, noise: NoiseSet) -> FloatArray:
+    """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `1 - h(p)`, h concave.
+
+    Divide the n draws of an input into a first group of r, about 7/8 of them, and a second. The j
+    failures of the first choose the tangent `c p + d` of h that touches at t = (j + 1/2) / (r + 1); q
+    is the share of failures in the second. Given p they are independent, and no tangent is below h, so
+    the expectation of `1 - d - c q` is at most `1 - h(p)`; it is near, as t is near p. Its mean over
+    all divisions is g(k), where j is hypergeometric.
+    """
+    second = max(1, draws // 8)
+    first = draws - second
+    c, d = noise.tangents((np.arange(first + 1) + 0.5) / (first + 1))
+    logs = scipy.special.gammaln(np.arange(draws + 1) + 1.0)
+    scores = np.empty(draws + 1)
+    for k in range(draws + 1):
+        j = np.arange(max(0, k - second), min(first, k) + 1)
+        ways = logs[first] - logs[j] - logs[first - j]
+        ways += logs[second] - logs[k - j] - logs[second - k + j]
+        weights = np.exp(ways + logs[k] + logs[draws - k] - logs[draws])
+        scores[k] = weights @ (1 - d[j] - c[j] * (k - j) / second)
+    return scores
+
+
+def conservative_scores(draws: int, c: float) -> FloatArray:
+    """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `max(0, 1 - c p)`, c >= 1.
+
+    Divide the n draws of an input into a first group of r = min(ceil(c) - 1, n // 2) and a second of
+    n - r. Let G be 1 if the first has no failure, else 0, and q the share of failures in the second.
+    Given p they are independent, so the expectation of `G (1 - c q)` is `(1 - p)^r (1 - c p)`: at most
+    `max(0, 1 - c p)`. Its mean over all divisions is `g(k) = C(n - r, k) / C(n, k) * (1 - c k /
+    (n - r))`, which depends on k only and has the same expectation.
+    """
+    rest = draws - min(math.ceil(c) - 1, draws // 2)
+    k = np.arange(draws + 1)
+    log = scipy.special.gammaln
+    with np.errstate(invalid="ignore"):
+        kept = log(rest + 1) - log(rest - k + 1) - log(draws + 1) + log(draws - k + 1)
+    return np.where(k <= rest, np.exp(kept), 0.0) * (1 - c * k / rest)
+
+
+def _scores(draws: int, c: float, d: float) -> FloatArray:
+    """Scores of expectation at most `max(0, 1 - c p - d)`; c is at least 1 - d, as h(1) = 1."""
+    return (1 - d) * conservative_scores(draws, max(1.0, c / (1 - d)))
+
+
+def _betting_score(scores: FloatArray, wrong: IntArray, confidence: float, seed: int) -> float:
+    """The betting bound of the mean of the scores `(draws + 1,)` of these inputs, at least 0."""
+    least, most = float(scores.min()), float(scores.max())
+    if most <= least:
+        return max(0.0, least)
+    shares = np.clip((scores[wrong] - least) / (most - least), 0, 1)
+    return max(0.0, least + (most - least) * betting_lower(shares, confidence, seed))
+
+
+def promise_of(x: FloatArray, error: float, n: int, width: float) -> float:
+    """About the bound that n further numbers like x, of this width of range, would give their mean."""
+    log = math.log(1 / error)
+    return float(x.mean()) - math.sqrt(2 * float(x.var()) * log / n) - width * log / (3 * n)
+
+
+def _chosen_group(wrong: IntArray, draws: int, noise: NoiseSet, error: float, seed: int) -> float:
+    first = draws // 2
+    chosen_on = np.random.default_rng(seed).hypergeometric(wrong, draws - wrong, first)
+    most = np.unique(chosen_on)
+    sizes = np.searchsorted(np.sort(chosen_on), most, side="right")
+    sums = np.cumsum(np.sort(chosen_on))[sizes - 1]
+    promise = (1 - noise.h(exact_upper(sums, sizes * first, error))) * sizes
+    group = chosen_on <= most[promise.argmax()]
+    left = int((wrong - chosen_on)[group].sum())
+    failure = _pooled(left, int(group.sum()) * (draws - first), error)
+    return _infimum(noise, failure) * float(group.mean())
+
+
+GROUPS = 8
+"""Of inputs that fail about as often, where h is curved."""
+
+
+def _similar_groups(wrong: IntArray, draws: int, noise: NoiseSet, error: float, seed: int) -> float:
+    first = max(1, draws // 3)
+    chosen_on = np.random.default_rng(seed).hypergeometric(wrong, draws - wrong, first)
+    edges = np.unique(np.quantile(chosen_on, np.arange(1, GROUPS) / GROUPS))
+    groups = np.searchsorted(edges, chosen_on)
+    left, total = wrong - chosen_on, 0.0
+    for inputs in (groups == each for each in range(len(edges) + 1)):
+        size = int(inputs.sum())
+        if size:
+            failures = int(left[inputs].sum())
+            failure = _pooled(failures, size * (draws - first), error / (len(edges) + 1))
+            total += size * _infimum(noise, failure)
+    return total / len(wrong)
+
+
+def _infimum(noise: NoiseSet, failure: float) -> float:
+    return 1 - float(noise.h(np.array(failure)))
+
+
+def _pooled(wrong: int, draws: int, error: float) -> float:
+    if error > 1 - LEAST_CONFIDENCE:
+        raise SpecError(
+            f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {1 - error}. Example: 0.95"
+        )
+    high = float(exact_upper(np.array(wrong), draws, error))
+    return high if high <= 1 - 1 / draws else 1.0
