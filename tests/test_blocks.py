@@ -36,6 +36,24 @@ def test_sums_are_kept_to_the_last_bit(tmp_path: Path) -> None:
     assert empty.sums.size == 0
 
 
+def test_outcomes_are_kept_merged_and_taken_apart(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks")
+    bits = np.array([[255, 1], [7, 128], [0, 3]], np.uint8)
+    counts = np.arange(3), np.array([1, 1, 0]), np.arange(3)
+    store.save(Blocks(*counts, outcomes=bits), now=True)
+    loaded = store.load(3)
+    assert loaded is not None
+    assert loaded.outcomes.dtype == np.uint8
+    assert loaded.outcomes.tolist() == bits.tolist()
+    further = Blocks(np.zeros(3, int), np.array([0, 2, 0]), np.zeros(3, int))
+    merged = Blocks.merged([loaded, further])
+    assert merged.outcomes.tolist() == [[255, 1], [0, 0], [0, 3]]
+    whole = Blocks.none(4)
+    whole.put(np.array([3, 1, 0]), loaded)
+    assert whole.outcomes.tolist() == [[0, 3], [7, 128], [0, 0], [255, 1]]
+    assert whole.of(np.array([3, 1, 0])).outcomes.tolist() == bits.tolist()
+
+
 def test_saves_now_and_then(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blocks", seconds=1000)
     store.save(Blocks.none(2), now=False)
@@ -110,6 +128,8 @@ ZEROS = torch.zeros(3, dtype=torch.int64)
         {"calls": torch.tensor(1)},
         {"sums": torch.zeros(2, 2, dtype=torch.float64)},
         {"sums": torch.zeros(3, dtype=torch.float64)},
+        {"outcomes": torch.zeros(2, 2, dtype=torch.uint8)},
+        {"outcomes": torch.zeros(3, 2, dtype=torch.int64)},
         {"sums": torch.full((3, 1), torch.nan, dtype=torch.float64)},
     ],
     ids=lambda each: str(next(iter(each.items()))).replace("\n", ""),

@@ -39,6 +39,7 @@ VARIANTS = [
     "pgd:steps=3:restarts=2",
     "weak-adversary:variance=0.001:step=1",
     "stress:q=2+7",
+    "bound:set=tv:patterns=21",
     "salt-and-pepper:severity=5",
     "jpeg:severity=5:constants=imagenet-c",
 ]
@@ -192,6 +193,9 @@ def test_counts_do_not_depend_on_the_batch_size(
     for tally in tallies[1:]:
         assert np.array_equal(tally.correct, tallies[0].correct)
         assert tally.calls == tallies[0].calls
+        if tallies[0].outcomes is not None:
+            assert tally.outcomes is not None
+            assert np.array_equal(tally.outcomes, tallies[0].outcomes)
         if tallies[0].sums is not None:
             assert tally.sums is not None
             # Another batch rounds logits otherwise, and tiny losses are all rounding.

@@ -28,6 +28,7 @@ from nppr.doctor.flags import (
 )
 from nppr.errors import SpecError
 from nppr.noise.family import Dependency, Family
+from nppr.noise_sets import Contaminated, NoiseSet
 from nppr.random_draws import DrawBlock
 from nppr.report.model import Flag
 from nppr.search.search_settings import default_settings
@@ -448,3 +449,30 @@ def test_bad_calls_and_confidence_are_named() -> None:
     for confidence in (0.0, 1.0, math.nan):
         with pytest.raises(SpecError, match="`confidence` must lie in"):
             settled(Flaky(), pixels(10), confidence=confidence)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "noise", "verdict"),
+    [
+        (0.01, Contaminated(2.0, kind="ratio"), Verdict.HOLDS),  # 1 - 2 p = 0.98
+        (0.01, Contaminated(1.0, 0.05, "tv"), Verdict.HOLDS),  # 0.94
+        (0.3, Contaminated(2.0, kind="ratio"), Verdict.VIOLATED),  # at least p fail in any case
+        (0.3, Contaminated(1.0, 0.05, "tv"), Verdict.VIOLATED),
+        (0.08, Contaminated(2.0, kind="ratio"), Verdict.UNDECIDED),  # 1 - h(p) = 0.84, 1 - p = 0.92
+    ],
+)
+def test_a_set_of_noise_gets_a_verdict(wrong: float, noise: NoiseSet, verdict: Verdict) -> None:
+    found = certify(Flaky((wrong, wrong)), ready(), pixels(1000), 0.9, noise=noise)
+    assert found.verdict is verdict
+    assert noise.words("flaky noise") in found.statement
+    if verdict is Verdict.HOLDS:
+        assert 0.9 <= found.low <= 1 - float(noise.h(np.array(wrong)))
+    if verdict is Verdict.VIOLATED:
+        assert found.high <= 0.9
+
+
+def test_a_level_that_a_set_cannot_reach_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"`at-least` must be below 0\.8 for noise that differs"):
+        certify(Uniform(BUDGET), ready(), pixels(10), 0.9, noise=Contaminated(1, 0.2, "tv"))
+    with pytest.raises(SpecError, match="`source` must be noise where a set"):
+        certify(PGD(BUDGET), ready(), pixels(10), 0.9, noise=Contaminated(2))

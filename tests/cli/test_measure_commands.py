@@ -215,8 +215,12 @@ def test_the_spectrum_ends_at_uniform_noise(capsys: pytest.CaptureFixture[str]) 
 
 
 class TestBound:
-    QUICK = ("bound", "--no-page", "--inputs", "40", "--draws", "20", "--eps", "0.3")
-    NAMES = ("density_ratio", "draws", "test_set", "population", "estimate")
+    QUICK = (
+        "bound", "--no-page", "--inputs", "40", "--draws", "20", "--eps", "0.3", "--patterns", "0",
+    )  # fmt: skip
+    NAMES = (
+        "noise_set", "density_ratio", "size", "draws", "test_set", "population", "estimate",
+    )  # fmt: skip
 
     def entries(self, words: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
         assert run([*self.QUICK, *words.split(), "--json", "--quiet"]) == 0
@@ -235,24 +239,47 @@ class TestBound:
             assert entry["draws"] == 20
             assert min(entry["test_set"], entry["population"]) >= 0
             assert max(entry["test_set"], entry["population"]) <= entry["estimate"] <= 1
-        for name in self.NAMES[2:]:
+        for name in self.NAMES[4:]:
             values = [entry[name] for entry in entries]
             assert values == sorted(values, reverse=True)
         assert entries[0]["estimate"] > entries[-1]["estimate"]
         rows = [row for row in rows_of("b") if row.source != "clean"]
         assert [row.density_ratio for row in rows] == [c for c in (1, 2, 5, 10) for _ in range(3)]
         assert [row.direction for row in rows] == ["lower bound", "lower bound", "estimate"] * 4
-        shown = [entry[name] for entry in entries for name in self.NAMES[2:]]
+        shown = [entry[name] for entry in entries for name in self.NAMES[4:]]
         assert [row.value for row in rows] == shown
         assert run([*self.QUICK, "--out", "b"]) == 0
         printed = capsys.readouterr().out
         lines = [line.split() for line in printed.splitlines()]
         for entry in entries:
-            shares = [f"{100 * entry[name]:.1f}" for name in self.NAMES[2:]]
+            shares = [f"{100 * entry[name]:.1f}" for name in self.NAMES[4:]]
             assert [f"{entry['density_ratio']:g}", *shares] in lines
         text = " ".join(printed.split())
         assert "of uniform noise; the bounds of a column hold together, 95 % confidence" in text
+        assert "In 64 dimensions 10 times is 1.037 times per coordinate" in text
         assert printed.splitlines()[-1] == "b/report.json"
+
+    def test_shared_patterns_and_other_sets_are_beside_it(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (entry,) = self.entries("--set tv:0.05 --patterns 64 --out b", capsys)
+        assert (entry["noise_set"], entry["density_ratio"], entry["size"]) == ("tv", None, 0.05)
+        assert (entry["draws"], entry["patterns"]) == (20, 64)
+        assert entry["shared_population"] < entry["shared_test_set"] < entry["shared_estimate"]
+        rows = [row for row in rows_of("b") if row.source != "clean"]
+        assert [row.sees_input for row in rows] == [True] * 3 + [False] * 3
+        words = [*self.QUICK, "--set", "tv:0.05", "--patterns", "64", "--out", "b", "--resume"]
+        assert run(words) == 0
+        assert "does not see it" in capsys.readouterr().out
+
+    def test_the_largest_set_for_a_level(self, capsys: pytest.CaptureFixture[str]) -> None:
+        found = self.entries("--set tv --at-least 0.6 --patterns 64 --out b", capsys)
+        assert [(each["sees_input"], each["claim"]) for each in found] == [
+            (sees, claim) for sees in (True, False) for claim in ("this test set", "the population")
+        ]
+        assert all(each["at_least"] == 0.6 and 0 < each["size"] < 0.4 for each in found[::2])
+        (again,) = self.entries(f"--set tv:{found[0]['size']} --out c", capsys)
+        assert again["test_set"] >= 0.6
 
     def test_a_ratio_of_1_is_pr_under_the_reference(
         self, capsys: pytest.CaptureFixture[str]
@@ -358,12 +385,17 @@ REFUSED = {
     "evaluate --distribution nowhere": "`distribution` must",
     "bound --reference unifrm": "`reference` must be one of gaussian, laplace, uniform",
     "bound --reference pgd": "`reference` must be one of gaussian, laplace, uniform",
-    "bound --density-ratio 2,0.9": "`density-ratio` must hold numbers from 1",
-    "bound --density-ratio 2,2.0": "`density-ratio` must name every ratio once",
-    "bound --density-ratio two": "`density-ratio` must hold numbers from 1",
-    "bound --density-ratio 1,,2": "`density-ratio` must hold numbers from 1",
+    "bound --density-ratio 2,0.9": "`density-ratio` must be a number from 1 to 1e+09, got 0.9",
+    "bound --density-ratio 2,2.0": "`density-ratio` must name every number once",
+    "bound --density-ratio two": "`density-ratio` must be one or more numbers, got 'two'",
+    "bound --density-ratio 1,,2": "`density-ratio` must be one or more numbers",
     "bound --density-ratio 1:2": "`density-ratio` must hold numbers",
-    "bound --density-ratio inf": "`density-ratio` must hold numbers from 1",
+    "bound --density-ratio inf": "`density-ratio` must be a number from 1",
+    "bound --set tvv": "Did you mean 'tv'",
+    "bound --set tv:1": "`size of tv` must be a number >= 0 and < 1, got 1. Example: 0.05",
+    "bound --set kl:-1": "`size of kl` must be a number from 0",
+    "bound --set tv --at-least 1.5": "`at-least` must lie in (0, 1), got 1.5",
+    "bound --patterns -1": "`patterns` must be a whole number >= 0, got -1",
     "bound --confidence 0.5": "`confidence` must be at least 0.75",
     "bound --sources uniform": "No such option: --sources",
 }

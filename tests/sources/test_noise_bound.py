@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from nppr.errors import SpecError
 from nppr.measurement import measure
 from nppr.noise_sets import Contaminated
 from nppr.random_draws import DrawBlock
-from nppr.sources import Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
+from nppr.sources import PGD, Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
 from nppr.statistics.at_least import OwnDraws, at_least
 from nppr.tally import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
@@ -218,3 +219,67 @@ def test_a_ratio_is_named_once(ratio: str) -> None:
 def test_a_reference_is_noise(reference: str) -> None:
     with pytest.raises(SpecError, match="`reference` must be one of gaussian, laplace, uniform"):
         Bound(BUDGET, reference=reference)
+
+
+def test_patterns_are_shared_by_all_inputs() -> None:
+    source = Bound(BUDGET, patterns=21)
+    classifier, x = one_pixel()
+    seen: list[Tensor] = []
+
+    class Watched(Bound):
+        def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+            seen.append(super().perturb(model, x, y, draws))
+            return seen[-1]
+
+    part = evaluate_part(x, [0] * len(x))
+    tally = measure(Watched(BUDGET, patterns=21), classifier, part, classes=2, draws=5)
+    patterns = torch.cat(seen, 1)
+    assert patterns.shape[:2] == (len(x), 21)
+    assert bool((patterns == patterns[:1]).all())
+    assert len(patterns[0].unique()) == 21
+    assert tally.draws == 21
+    assert tally.outcomes is not None
+    bits = np.unpackbits(tally.outcomes, axis=1, count=21)
+    assert np.array_equal(bits.sum(1), tally.correct)
+    moved = (x[:, None] + patterns).flatten(2).squeeze(2).clip(0, 1)
+    assert np.array_equal(bits.astype(bool), (moved > EDGE).numpy())
+    assert source.fixed_draws == 21
+    assert counted(Bound(BUDGET), 5).outcomes is None
+
+
+def test_noise_that_does_not_see_the_input_is_bounded_by_its_worst_patterns() -> None:
+    """Every input fails at the lowest noise, so for c = 2 the worst patterns are the lower half."""
+    source = Bound(BUDGET, ratio="2", patterns=4000)
+    rows = source.read(counted(source, 1), counted(source, 1), 0.95, 0)
+    truth = 1 - float(np.minimum(1, 2 * FAILURES).mean())
+    here, everywhere, estimate = rows
+    assert truth - 0.03 < here.value < truth
+    assert everywhere.value < here.value
+    assert estimate.value == pytest.approx(truth, abs=0.03)
+    assert {row.sees_input for row in rows} == {False}
+
+
+def test_with_a_level_the_largest_set_is_read() -> None:
+    source = Bound(BUDGET, set="tv", least=0.5)
+    here, everywhere = source.read(counted(source, 500), counted(source, 1), 0.95, 0)
+    assert here.value == 0.5
+    assert everywhere.size == 0  # seven inputs show less than that about the population
+    assert everywhere.value < 0.5
+    assert here.noise_set == "tv"
+    assert here.size is not None
+    low, high = (
+        at_least(OwnDraws(counted(source, 500)), Contaminated(1, size), 0.95)[0].value
+        for size in (here.size, here.size + 0.02)
+    )
+    assert low >= 0.5 > high
+
+
+@pytest.mark.parametrize("made", [{"patterns": -1}, {"least": 1.0}, {"set": "tv", "size": "2"}])
+def test_bad_options_are_named(made: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="must"):
+        Bound(BUDGET, **made)
+
+
+def test_a_given_reference_must_be_drawn() -> None:
+    with pytest.raises(SpecError, match="`reference` must be noise that is drawn, got 'pgd'"):
+        Bound(BUDGET, "pgd", given=PGD(BUDGET))

@@ -150,5 +150,5 @@ def test_bounds_above_the_truth_are_rare(noise: Contaminated, claim: int) -> Non
         else:
             found = lower_shared_population(failures, 100, noise, 0.9, seed)
             truth = 1 - noise.d - weights @ z
-        missed += found > truth + 1e-9
+        missed += int(found > truth + 1e-9)
     assert missed / repeats <= 0.1 + 2 * math.sqrt(0.09 / repeats)

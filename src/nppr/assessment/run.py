@@ -98,7 +98,7 @@ def complete_run(
         flags.append(flag(FITTED_ON, f"{count:,} of the evaluated inputs", name))
     run.results = [
         row.model_copy(update={"claim": Claim.TEST_SET})
-        if row.tally in reused and row.claim is Claim.POPULATION
+        if (row.tally in reused or row.reference in reused) and row.claim is Claim.POPULATION
         else row
         for row in run.results
     ]

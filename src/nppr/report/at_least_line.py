@@ -30,14 +30,14 @@ def at_least_line(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     """The bound in plain words, for whom it holds, and what it covers; `kind` is Markup on a page."""
     report = numbers.report
     population = population_bound(report, row)
-    text = kind("{} under all noise {}; it holds for {}").format(
+    text = kind("{} under all noise {}, for {}").format(
         numbers.claim(row, kind=kind), noise_words(row), row.claim.value if row.claim else ""
     )
     if population is not None:
-        text += kind(" (the population: at least {} %)").format(numbers.of(population))
+        text += kind("; for the population: at least {} %").format(numbers.of(population))
     shared = next((other for other in bounds_of(report) if _same_set(row, other)), None)
     if shared is not None:
-        text += kind(". If the noise does not see the input: at least {} %").format(
+        text += kind("; if the noise does not see the input: at least {} %").format(
             numbers.of(shared)
         )
     return text + "." + "".join(f" {each}" for each in [coverage(report, row)] if each)

@@ -87,11 +87,17 @@ def bounds_note(report: ReportRecord) -> str:
     level = f"{100 * row.confidence:g} % confidence"
     words = row.bounded.words(f"{row.reference} noise")
     stated = stated_bound(report)
-    more = coverage(report, stated) if stated is not None else ""
-    return (
+    meaning = (
         f"Fraction of draws classified correctly under all noise of a set, such as noise {words};"
-        f" the bounds of a column hold together, {level}. {more}"
-    ).rstrip()
+        f" the bounds of a column hold together, {level}."
+    )
+    parts = [meaning]
+    parts += [coverage(report, stated)] if stated is not None else []
+    if any(row.sees_input is False for row in rows):
+        parts.append(
+            "Where noise that does not see the input has the lower bound, more --patterns raise it."
+        )
+    return " ".join(each for each in parts if each)
 
 
 def _bound_rows(report: ReportRecord) -> list[Result]:

@@ -102,7 +102,7 @@ def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
     assert expected in words(report)
     assert expected in words(report, "ladder")
     assert "at most 10 times that of laplace noise" in words(report)
-    assert "all noise of density up to 10 x that of laplace noise" in words(report, "ladder")
+    assert "all noise whose density is at most 10 times that of laplace" in words(report, "ladder")
     assert "laplace" in words(report, "comparison")
     assert "laplace" in as_text(report, 120)
     assert ("There is no NPPR in this run" in words(report)) == (only == "bound")
