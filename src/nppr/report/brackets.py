@@ -111,8 +111,8 @@ def bracket_scope(numbers: Numbers, bracket: Bracket, kind: type[str] = str) -> 
     """What else is needed to quote it: inputs, draws, and how sure it is."""
     row = bracket.ends[Claim.TEST_SET].at_least
     return kind(
-        "{} clean-correct inputs, {} draws each; both ends of the brackets of all radii hold together for"
-        " each claim, with {} % confidence."
+        "{} clean-correct inputs, {} draws each; both ends of the brackets of all radii hold together"
+        " for each claim, with {} % confidence."
     ).format(*(numbers.of(row, name) for name in ("inputs", "draws", "confidence")))
 
 
