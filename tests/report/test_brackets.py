@@ -13,7 +13,13 @@ from helpers import Linear
 from nppr import Budget, assess
 from nppr.data import from_arrays
 from nppr.report import Report
-from nppr.report.brackets import bracket_sentence, bracket_table, brackets_of, quoted_bracket
+from nppr.report.brackets import (
+    bracket_scope,
+    bracket_sentence,
+    bracket_table,
+    brackets_of,
+    quoted_bracket,
+)
 from nppr.report.figures import figures_of
 from nppr.report.numbers import Numbers
 from nppr.report.page import page_of
@@ -68,8 +74,9 @@ def test_the_quoted_bracket_is_that_of_the_budget() -> None:
     start = f"[at least {100 * ends.low:.1f} %, at most {100 * ends.high:.1f} %] of the draws are"
     assert text.startswith(start)
     assert "plus any offset of l2 length up to 0.02 (1 sigma)" in text
-    assert "60 clean-correct inputs, 400 draws each" in text
-    assert "95 % confidence" in text
+    scope = bracket_scope(Numbers(measured()), found)
+    assert scope.startswith("60 clean-correct inputs, 400 draws each")
+    assert "95 % confidence" in scope
 
 
 def test_the_table_has_the_numbers_of_the_rows() -> None:

@@ -286,12 +286,12 @@ def bracket(options: BracketOptions) -> None:
     for row in report.results:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
-    from nppr.report.brackets import bracket_sentence, bracket_table, quoted_bracket
+    from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
     from nppr.report.numbers import Numbers as ReportNumbers
 
-    found = quoted_bracket(report)
-    note = bracket_sentence(ReportNumbers(report), found) if found else ""
-    _show(options, report, path, bracket_table(report), note)
+    found, numbers = quoted_bracket(report), ReportNumbers(report)
+    words = [each(numbers, found) for each in (bracket_sentence, bracket_scope) if found]
+    _show(options, report, path, bracket_table(report), " ".join(words))
 
 
 def _default_folder(options: NoisyRunOptions, *more: object) -> Path:

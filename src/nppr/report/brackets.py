@@ -97,19 +97,23 @@ def quoted_bracket(report: ReportRecord) -> Bracket | None:
 
 
 def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) -> str:
-    """The bracket of each claim in one sentence, with everything needed to quote it."""
+    """The bracket of each claim, and the noise that it is for, in one sentence."""
     texts = {claim: ends.text(numbers, kind) for claim, ends in bracket.ends.items()}
     other = texts.get(Claim.POPULATION)
-    row = next(iter(bracket.ends.values())).at_least
+    return kind("{} of the draws are classified correctly on this test set{}, under {}.").format(
+        texts[Claim.TEST_SET],
+        kind(" ({} in the population)").format(other) if other else "",
+        bracket.noise,
+    )
+
+
+def bracket_scope(numbers: Numbers, bracket: Bracket, kind: type[str] = str) -> str:
+    """What else is needed to quote it: inputs, draws, and how sure it is."""
+    row = bracket.ends[Claim.TEST_SET].at_least
     return kind(
-        "{} of the draws are classified correctly on this test set{}, under {}: {} clean-correct"
-        " inputs, {} draws each; both ends of the brackets of all radii hold together for each claim,"
-        " with {} % confidence."
-    ).format(
-        texts[Claim.TEST_SET], kind(" ({} in the population)").format(other) if other else "",
-        bracket.noise, numbers.of(row, "inputs"), numbers.of(row, "draws"),
-        numbers.of(row, "confidence"),
-    )  # fmt: skip
+        "{} clean-correct inputs, {} draws each; both ends of the brackets of all radii hold together"
+        " for each claim, with {} % confidence."
+    ).format(*(numbers.of(row, name) for name in ("inputs", "draws", "confidence")))
 
 
 _CLAIMS = {Claim.TEST_SET: "test_set", Claim.POPULATION: "population"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from nppr.report.at_least_line import at_least_line, noise_words, stated_bound
-from nppr.report.brackets import bracket_sentence, quoted_bracket
+from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
 from nppr.report.findings import (
     GUARANTEED,
     attacked,
@@ -47,6 +47,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         report=report,
         kind="bracket" if bracket else metric.value if metric else "",
         bracket=bracket_sentence(numbers, bracket, Markup) if bracket else None,
+        scope=bracket_scope(numbers, bracket, Markup) if bracket else None,
         row=row,
         table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
         rung=next((each for each in report.ladder if row and each.name == row.noise), None),
