@@ -244,7 +244,9 @@ DRAWS_OPTION = option(
     f" --precision, {PRECISION_DRAWS} to start"
     " with.",
 )
-CONFIDENCE_OPTION = option(RunSettings.confidence, "Confidence of the intervals.", Panel.STATISTICS)
+CONFIDENCE_OPTION = option(
+    RunSettings.confidence, "Confidence of the intervals and bounds.", Panel.STATISTICS
+)
 SEED_OPTION = option(0, "Seed of subsets, draws and resampling.")
 DEVICE_OPTION = option(
     None, "Device, such as cpu or cuda:0. Default: the accelerator, if there is one."
@@ -359,7 +361,7 @@ class FamilyOptions(Options):
     )
     hidden_dim: int | None = option(
         None,
-        "Width of the network that sees the features. Default: 128;"
+        f"Width of the network that sees the features. Default: {Family.hidden_dim};"
         f" {PAPER_HIDDEN_DIM} with --preset paper.",
         Panel.SEARCH,
     )
@@ -447,7 +449,7 @@ class SearchOptions(FamilyOptions):
     loss: str = option(Recipe.loss, f"Loss of the search: {' or '.join(LOSSES)}.", Panel.SEARCH)
     fit_calls: int | None = option(
         None,
-        "Budget of a search: forward and backward passes of one image. Each further floor takes more."
+        "Budget of a search: forward and backward passes of one image. Further floors take more."
         " Fewer passes leave NPPR higher, not the classifier safer."
         f" Default: {SearchSettings.calls:,}; 50 epochs with --preset paper.",
         Panel.SEARCH,

@@ -34,7 +34,7 @@ def test_what_a_ratio_covers_is_stated_per_coordinate() -> None:
     text = coverage(report, bound())
     assert f"In {dimensions:,} dimensions 10 times is {10 ** (1 / dimensions):.3f} times" in text
     assert f"a box of {0.1 ** (1 / dimensions):.3f} of the radius is covered" in text
-    assert "clipped Gaussian noise never is" in text
+    assert "Gaussian noise, clipped at the edge of the budget, never is" in text
     assert "radius" not in coverage(report, bound(reference="laplace"))
     assert coverage(report, bound(None, noise_set="tv", size=0.05)) == ""
     assert coverage(report, bound(1.0)) == ""

@@ -215,7 +215,7 @@ def _edges(source: Source, noise: NoiseSet | None, at_least: float) -> tuple[flo
     if p is None or p < _LEAST_FAILURE:
         raise SpecError(
             f"`at-least` must be below {best:g} for noise {noise.words()}, got {at_least:g}: it cannot"
-            " hold even where the source never fails. Give a smaller set or a lower value."
+            " be shown even where the source never fails. Give a smaller set or a lower value."
         )
     return 1 - p, at_least / best
 
@@ -273,10 +273,14 @@ def statement(
         return f"undecided: nothing is shown about {level}{scope} {sure}"
     if verdict is Verdict.VIOLATED:
         under = "the worst admissible noise" if searched else "this noise"
-        under = f"the worst noise {noise}" if noise else under
+        under = f"the worst noise {noise} (it may see the input)" if noise else under
         return f"violated: under {under} fewer than {level} of the answers are correct {sure}"
     under = f"all noise {noise}" if noise else found.get(metric, "this noise")
-    only = "; worse noise may exist in the admissible set" if searched and not noise else ""
+    worse = {
+        Metric.NPPR: "; worse noise may exist in the admissible set",
+        Metric.AR: "; worse perturbations may exist in the budget",
+    }
+    only = "" if noise else worse.get(metric, "")
     return f"holds: under {under} at least {level} of the answers are correct {sure}{only}"
 
 

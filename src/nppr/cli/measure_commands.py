@@ -206,7 +206,7 @@ class BoundOptions(MeasureOptions, FeatureModelOptions):
         " 0 leaves it out.",
     )
     at_least: float | None = option(
-        None, "Print the largest set for which at least this still holds, such as 0.95."
+        None, "Print the largest set for which at least this is still shown to hold, such as 0.95."
     )
 
 
@@ -216,7 +216,7 @@ class BoundOptions(MeasureOptions, FeatureModelOptions):
     nppr bound --set tv:0.01,0.05
         the same for noise within 1 and 5 % of it in total variation
     nppr bound --set tv --at-least 0.95
-        how far may the noise move before 95 % no longer holds?
+        how far may the noise move while 95 % is still shown to hold?
 """)
 def bound(options: BoundOptions) -> None:
     """Bound robustness from below under all noise of a set around a reference noise.
@@ -266,21 +266,22 @@ def bound(options: BoundOptions) -> None:
     from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 
     table = sizes_table(report) if least else bounds_table(report)
-    _show(options, report, path, table, bounds_note(report))
+    _show(options, report, path, table, bounds_note(report, sizes=least is not None))
 
 
 @command("""
     nppr bracket --eps 0.25 --sigma 0.25 --weights noisy.safetensors
-        at least and at most, under Gaussian noise with any offset up to 0.25,
-        of a network trained with nppr train --method gaussian --sigma 0.25
+        at least and at most, under Gaussian noise with the worst offset up to
+        0.25, of a network trained with nppr train --method gaussian --sigma 0.25
     nppr bracket --eps 0.25 --sigma 0.25 --radii 0.0625,0.125,0.5 --figures png
         the same for shorter and longer offsets, and the picture
 """)
 def bracket(options: BracketOptions) -> None:
-    """Bracket robustness under Gaussian noise of sigma plus any offset of l2 length up to R.
+    """Bracket robustness under Gaussian noise of sigma plus the worst offset of l2 length up to R.
 
     The lower end holds for every such offset, input-dependent or not, by Neyman and Pearson; the upper
-    end is that of the worst offset found for each input. Writes the same run folder as assess.
+    end is that of the worst offset found for each input on its own. Writes the same run folder as
+    assess.
     """
     report, path = _measure(options, [*options.sources()])
     for row in report.results:

@@ -91,15 +91,16 @@ STARVED = _declare("starved", _W,
     "the search is too short or was judged on too few inputs, so NPPR may be far too high; raise"
     " --fit-calls, or give more select inputs")
 STILL_FALLING = _declare("still-falling", _W,
-    "more calls would find worse noise, so NPPR may be too high; raise --fit-calls or"
+    "more calls would probably find worse noise, so NPPR may be too high; raise --fit-calls or"
     " --per-input-calls")
 SEARCH_BEHIND = _declare("search-behind", _W,
-    "a source of the same set did better than the search, so NPPR is at most that; raise --fit-calls")
+    "a source of the same set is worse noise than what the search found, so NPPR is too high; raise"
+    " --fit-calls")
 SEEDS_APART = _declare("searches-differ", _W,
     "the number depends on the random start of the search, so NPPR may be too high; raise --fit-calls"
     " or --fit-seeds")
 NPPR_ABOVE_PARENT = _declare("nppr-above-parent", _W,
-    "less noise was admitted there, so the search stopped early; read the lower number for both, or"
+    "a smaller set was searched there, so the search stopped early; read the lower number for both, or"
     " raise --fit-calls")
 HEADLINE_MISSING = _declare("headline-missing", _W,
     "it was asked for and could not be measured, so worse noise than that measured is not ruled out;"

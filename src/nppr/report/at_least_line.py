@@ -64,7 +64,7 @@ def coverage(report: ReportRecord, row: Result) -> str:
     shape = "ball" if report.budget.norm == "l2" else "box"
     return (
         f"{text}: uniform noise in a {shape} of {_near_1(math.exp(-each))} of the radius is covered, in"
-        " a smaller one it is not, and clipped Gaussian noise never is."
+        " a smaller one it is not, and Gaussian noise, clipped at the edge of the budget, never is."
     )
 
 

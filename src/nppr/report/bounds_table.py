@@ -77,8 +77,8 @@ def sizes_table(report: ReportRecord) -> Table:
     return Table("", columns, tuple(rows))
 
 
-def bounds_note(report: ReportRecord) -> str:
-    """What the numbers of both tables mean."""
+def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
+    """What the numbers of a table mean: of the bounds, or of the `sizes` for which a value holds."""
     rows = _bound_rows(report)
     if not rows:
         return ""
@@ -89,13 +89,24 @@ def bounds_note(report: ReportRecord) -> str:
     stated = stated_bound(report)
     meaning = (
         f"Fraction of draws classified correctly under all noise of a set, such as noise {words};"
-        f" the bounds of a column hold together, {level}."
     )
+    if sizes:
+        meaning += (
+            f" each line is the largest set for which the value asked for is shown, {level} for each"
+            " line by itself, or the smallest set with its own bound where it is shown for none."
+        )
+    else:
+        meaning += f" the bounds of a column hold together, {level}."
     parts = [meaning]
+    if any(row.metric is Metric.INFIMUM and row.sees_input for row in rows):
+        parts.append(
+            "An estimate is not a bound; that of noise that may see the input is too high on average."
+        )
     parts += [coverage(report, stated)] if stated is not None else []
     if any(row.sees_input is False for row in rows):
         parts.append(
-            "Where noise that does not see the input has the lower bound, more --patterns raise it."
+            "Where the bound for noise that does not see the input is the smaller one, the other holds"
+            " for it too; more --patterns usually raise it."
         )
     return " ".join(each for each in parts if each)
 

@@ -1,4 +1,4 @@
-"""Brackets: what holds at least, and at most, under Gaussian noise with any offset up to R.
+"""Brackets: what holds at least, and at most, under Gaussian noise with the worst offset up to R.
 
 The lower end is a bound (`Metric.BOUND`), the upper end what the worst offset found allows to claim
 (`Metric.NPPR`). Both are rows of the report, of the same set of noise and the same claim.
@@ -59,11 +59,10 @@ class Bracket:
 
     @property
     def noise(self) -> str:
-        """The noise in words, for whatever it may see."""
+        """The noise in words; the upper end is that of offsets that depend on the input."""
         return (
             f"Gaussian noise of standard deviation {self.sigma:g} per pixel plus any offset of l2"
-            f" length up to {self.radius} ({self.steps:.4g} sigma), whether it depends on the input"
-            " or not"
+            f" length up to {self.radius} ({self.steps:.4g} sigma), which may depend on the input"
         )
 
 
@@ -100,7 +99,10 @@ def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) 
     """The bracket of each claim, and the noise that it is for, in one sentence."""
     texts = {claim: ends.text(numbers, kind) for claim, ends in bracket.ends.items()}
     other = texts.get(Claim.POPULATION)
-    return kind("{} of the draws are classified correctly on this test set{}, under {}.").format(
+    return kind(
+        "{} of the draws are classified correctly on this test set{}, under the worst noise of this"
+        " kind: {}."
+    ).format(
         texts[Claim.TEST_SET],
         kind(" ({} in the population)").format(other) if other else "",
         bracket.noise,

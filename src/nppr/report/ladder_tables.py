@@ -169,10 +169,10 @@ def search_table(report: ReportRecord) -> Table:
 
 SEARCH_WORDS = {
     "rho": "weight of Uniform noise; over many pixels mostly a smaller radius",
-    "half, all": "observed after half and after all of the calls, where noise is chosen",
+    "half, all": "observed after half and all of the calls, on inputs used to choose",
     "spread": "between searches with other random numbers; - for a single search",
     "fit": "observed on the fit split in the last steps",
     "1-rho": "observed with the same pattern at (1 - rho) r, no Uniform noise",
-    "rival": "the lowest source of the same set that was not searched for",
+    "rival": "the lowest other source of the same set: fixed noise, universal",
 }
 """What the columns of the table of searches mean."""

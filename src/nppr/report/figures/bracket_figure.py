@@ -61,8 +61,8 @@ def brackets(subject: Subject) -> Drawn | None:
         title="At least and at most, against the offset",
         alt=f"Brackets at {len(found)} lengths of the offset. {'; '.join(said)}.",
         caption=f"Gaussian noise of standard deviation {found[0].sigma:g} plus any offset of l2 length"
-        ' up to R. No offset does worse than "at least", and one was found that does as badly as'
-        ' "at most"; between the radii measured the lines only guide the eye.',
+        ' up to R. No offset leaves less correct than "at least"; those found for each input leave'
+        ' no more than "at most"; between the radii measured the lines only guide the eye.',
         figure=figure,
     )
 
