@@ -299,7 +299,8 @@ def test_the_bound_that_is_printed_is_the_one_that_decided(wrong: float) -> None
     assert (found.low >= 0.9) == (found.verdict is Verdict.HOLDS)
     assert (found.high <= 0.9) == (found.verdict is Verdict.VIOLATED)
     line = found.lines()[1]
-    low, high = f"at least {100 * found.low:.1f} %", f"at most {100 * found.high:.1f} %"
+    low = f"at least {math.floor(1000 * found.low) / 10:.1f} %"
+    high = f"at most {math.ceil(1000 * found.high) / 10:.1f} %"
     assert (low in line) == (found.verdict is not Verdict.VIOLATED)
     assert (high in line) == (found.verdict is not Verdict.HOLDS)
     assert "with 95 % confidence at every look" in line

@@ -21,7 +21,7 @@ from nppr.report.brackets import (
     quoted_bracket,
 )
 from nppr.report.figures import figures_of
-from nppr.report.numbers import Numbers
+from nppr.report.numbers import Numbers, percent
 from nppr.report.page import page_of
 from nppr.report.quotes import sentence_of
 from nppr.sources.gaussian_offset import bracket
@@ -71,7 +71,7 @@ def test_the_quoted_bracket_is_that_of_the_budget() -> None:
     assert found.steps == 1.0
     text = bracket_sentence(Numbers(measured()), found)
     ends = found.ends[Claim.TEST_SET]
-    start = f"[at least {100 * ends.low:.1f} %, at most {100 * ends.high:.1f} %] of the draws are"
+    start = f"[at least {percent(ends.low, "at-least")} %, at most {percent(ends.high, "at-most")} %] of the draws are"
     assert text.startswith(start)
     assert "plus any offset of l2 length up to 0.02 (1 sigma)" in text
     scope = bracket_scope(Numbers(measured()), found)
@@ -105,7 +105,7 @@ def test_the_picture_describes_both_ends() -> None:
     (drawn,) = (each for each in figures_of(measured()) if each.id == "brackets")
     for each in brackets_of(measured()):
         ends = each.ends[Claim.TEST_SET]
-        words = f"at least {100 * ends.low:.1f} % and at most {100 * ends.high:.1f} % for this"
+        words = f"at least {percent(ends.low, "at-least")} % and at most {percent(ends.high, "at-most")} % for this"
         assert words in drawn.alt
     assert not any(each.id == "brackets" for each in figures_of(made_report()[0]))
 

@@ -23,6 +23,7 @@ from nppr.measurement import measure
 from nppr.noise_sets import NoiseSet
 from nppr.random_draws import key
 from nppr.report.model import Flag
+from nppr.report.numbers import percent
 from nppr.sources import Clean, Source
 from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_bound
 from nppr.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
@@ -81,7 +82,8 @@ class Certificate:
 
     def lines(self) -> list[str]:
         """The certificate in words, with a line for every class."""
-        low, high = f"at least {100 * self.low:.1f} %", f"at most {100 * self.high:.1f} %"
+        low = f"at least {percent(self.low, 'at-least')} %"
+        high = f"at most {percent(self.high, 'at-most')} %"
         both = f"{low}; {high}, each"
         shown = {Verdict.HOLDS: low, Verdict.VIOLATED: high}.get(self.verdict, both)
         evidence = (

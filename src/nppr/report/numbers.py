@@ -7,6 +7,7 @@ that a test or a reader's script can compare all of them. Numbers of results als
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from nppr.tally import Direction, Metric
 
 _FORMS: Mapping[str, Callable[[float], str]] = {
     "percent": lambda value: f"{100 * value:.1f}",
+    "at-least": lambda value: f"{math.floor(1000 * value + 1e-9) / 10:.1f}",
+    "at-most": lambda value: f"{math.ceil(1000 * value - 1e-9) / 10:.1f}",
     "level": lambda value: f"{100 * value:g}",
     "count": lambda value: f"{value:,}",
     "loss": lambda value: f"{value:.3g}",
@@ -27,21 +30,29 @@ _FORMS: Mapping[str, Callable[[float], str]] = {
     "tiny": lambda value: f"{value:.1e}",
     "plain": lambda value: f"{value:g}",
 }
-"""Ways to print a number: fractions as percent, counts with commas, losses to three digits."""
+"""Ways to print a number: fractions as percent, counts with commas, losses to three digits.
+
+What holds at least is rounded down and what holds at most up: no bound looks better than it is.
+"""
 
 LOSSES = (Metric.STRESS, Metric.NORMALISED_STRESS)
 """Metrics that are not fractions."""
 
+_BOUND_FORMS = {
+    (Direction.LOWER_BOUND, "value"): "at-least",
+    (Direction.LOWER_BOUND, "low"): "at-least",
+    (Direction.UPPER_BOUND, "high"): "at-most",
+}
 _FIELD_FORMS = {"confidence": "level", "inputs": "count", "draws": "count", "calls": "count"}
 
 
-def percent(value: float) -> str:
+def percent(value: float, form: str = "percent") -> str:
     """A fraction in percent.
 
-    >>> percent(0.12449)
-    '12.4'
+    >>> percent(0.12449), percent(0.9996, "at-least"), percent(0.12441, "at-most")
+    ('12.4', '99.9', '12.5')
     """
-    return _FORMS["percent"](value)
+    return _FORMS[form](value)
 
 
 _CLAIMS = {
@@ -133,7 +144,8 @@ class Numbers:
             "claim": row.claim.value if row.claim else "",
             "field": field,
         }
-        form = _FIELD_FORMS.get(field, "loss" if row.metric in LOSSES else "percent")
+        form = _BOUND_FORMS.get((row.direction, field), "percent")
+        form = _FIELD_FORMS.get(field, "loss" if row.metric in LOSSES else form)
         return Number(value, form, f"{self._places[id(row)]}/{field}", facts)
 
     def at(self, form: str, *keys: str | int) -> Number:

@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -227,6 +228,7 @@ def lower_population(
     return _betting_score(tangent_scores(draws, noise), wrong, confidence, seed)
 
 
+@lru_cache(maxsize=64)
 def tangent_scores(draws: int, noise: NoiseSet) -> FloatArray:
     """g(k) for k = 0 ... draws, `(draws + 1,)`: its expectation is at most `1 - h(p)`, h concave.
 
@@ -247,6 +249,7 @@ def tangent_scores(draws: int, noise: NoiseSet) -> FloatArray:
         ways += logs[second] - logs[k - j] - logs[second - k + j]
         weights = np.exp(ways + logs[k] + logs[draws - k] - logs[draws])
         scores[k] = weights @ (1 - d[j] - c[j] * (k - j) / second)
+    scores.flags.writeable = False  # it is kept
     return scores
 
 

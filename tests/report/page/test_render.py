@@ -21,7 +21,9 @@ from nppr.report.page import fragment_of, page_of, page_shell, render
 from nppr.report.page.render import SECTIONS
 from report.page.made_runs import MARKUP, made_evidence, made_report, with_ladder
 
-SCALES = {"percent": 100.0, "level": 100.0}
+SCALES = {"percent": 100.0, "level": 100.0, "at-least": 100.0, "at-most": 100.0}
+ROUNDED = {"at-least": -1, "at-most": 1}
+"""Bounds are rounded to the side on which they hold."""
 
 
 class Page(HTMLParser):
@@ -84,7 +86,11 @@ def wrong_numbers(page: Page, content: Any) -> list[str]:
         unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
         shown = float(plain) / SCALES.get(facts["data-form"], 1.0)
         slack = 0.5001 * unit / SCALES.get(facts["data-form"], 1.0)
-        if abs(shown - truth) > slack or float(facts["value"]) != truth:
+        side = ROUNDED.get(facts["data-form"])
+        off = abs(shown - truth) > slack
+        if side is not None:
+            off = not -1e-9 <= side * (shown - truth) < 2 * slack
+        if off or float(facts["value"]) != truth:
             wrong.append(facts["data-pointer"])
     return wrong
 

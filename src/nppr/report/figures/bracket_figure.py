@@ -16,10 +16,10 @@ from nppr.report.figures.figure_style import (
     Subject,
     ends_of,
     new_figure,
-    percent,
     percent_axis,
 )
 from nppr.report.model import ReportRecord, Result
+from nppr.report.numbers import percent
 from nppr.tally import Claim, Metric
 
 
@@ -51,7 +51,8 @@ def brackets(subject: Subject) -> Drawn | None:
     said = [
         f"R / sigma {each.steps:.4g}: "
         + ", ".join(
-            f"at least {percent(ends.low)} and at most {percent(ends.high)} for {claim.value}"
+            f"at least {percent(ends.low, 'at-least')} % and at most"
+            f" {percent(ends.high, 'at-most')} % for {claim.value}"
             for claim, ends in each.ends.items()
         )
         for each in found
