@@ -71,7 +71,8 @@ def test_the_quoted_bracket_is_that_of_the_budget() -> None:
     assert found.steps == 1.0
     text = bracket_sentence(Numbers(measured()), found)
     ends = found.ends[Claim.TEST_SET]
-    start = f"[at least {percent(ends.low, "at-least")} %, at most {percent(ends.high, "at-most")} %] of the draws are"
+    low, high = percent(ends.low, "at-least"), percent(ends.high, "at-most")
+    start = f"[at least {low} %, at most {high} %] of the draws are"
     assert text.startswith(start)
     assert "plus any offset of l2 length up to 0.02 (1 sigma)" in text
     scope = bracket_scope(Numbers(measured()), found)
@@ -105,7 +106,8 @@ def test_the_picture_describes_both_ends() -> None:
     (drawn,) = (each for each in figures_of(measured()) if each.id == "brackets")
     for each in brackets_of(measured()):
         ends = each.ends[Claim.TEST_SET]
-        words = f"at least {percent(ends.low, "at-least")} % and at most {percent(ends.high, "at-most")} % for this"
+        low, high = percent(ends.low, "at-least"), percent(ends.high, "at-most")
+        words = f"at least {low} % and at most {high} % for this"
         assert words in drawn.alt
     assert not any(each.id == "brackets" for each in figures_of(made_report()[0]))
 

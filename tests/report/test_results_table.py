@@ -233,9 +233,9 @@ def test_files_state_what_may_be_claimed(report: Report) -> None:
         assert used.high is not None
         if row.direction is Direction.UPPER_BOUND:
             shown = f"{percent(row.value)} % observed"
-            claim = f"at most {percent(used.high, "at-most")} % with 95 % confidence ({shown})"
+            claim = f"at most {percent(used.high, 'at-most')} % with 95 % confidence ({shown})"
         elif row.direction is Direction.LOWER_BOUND:
-            claim = f"at least {percent(row.value, "at-least")} % with 95 % confidence"
+            claim = f"at least {percent(row.value, 'at-least')} % with 95 % confidence"
         else:
             claim = f"{percent(row.value)} % ({percent(used.low or 0)}-{percent(used.high)} %"
             claim += " with 95 % confidence)"

@@ -43,7 +43,7 @@ def at_most(row: Result, interval: Result, sure: str = " with 95 % confidence") 
     """What may be claimed of an upper bound."""
     assert row.value is not None
     assert interval.high is not None
-    return f"at most {percent(interval.high, "at-most")} %{sure} ({percent(row.value)} % observed)"
+    return f"at most {percent(interval.high, 'at-most')} %{sure} ({percent(row.value)} % observed)"
 
 
 def test_an_interval_outside_its_regime_is_not_quoted() -> None:
@@ -98,7 +98,7 @@ def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
         if (row.density_ratio, row.metric) == (10, Metric.BOUND) and row.claim is Claim.POPULATION
     ]
     assert population.value is not None
-    expected = f"for the population: at least {percent(population.value, "at-least")} %"
+    expected = f"for the population: at least {percent(population.value, 'at-least')} %"
     assert expected in words(report)
     assert expected in words(report, "ladder")
     assert "at most 10 times that of laplace noise" in words(report)
