@@ -31,10 +31,8 @@ def test_it_prints_the_bracket_and_writes_the_run(capsys: pytest.CaptureFixture[
     test_set = [row for row in report.results if row.claim == "this test set" and row.size == 1]
     low = next(row.value for row in test_set if row.metric is Metric.BOUND) or 0.0
     high = next(row.high for row in test_set if row.metric is Metric.NPPR) or 0.0
-    assert (
-        f"[at least {percent(low, 'at-least')} %, at most {percent(high, 'at-most')} %] of the draws are"
-        in out
-    )
+    ends = percent(low, "at-least"), percent(high, "at-most")
+    assert "[at least {} %, at most {} %] of the draws are".format(*ends) in out
     assert "0.125 0.5 [" in out
     assert {row.error for row in report.results} == {None}
     assert Path("run/figures/brackets.svg").exists()
