@@ -38,7 +38,7 @@ What holds at least is rounded down and what holds at most up: no bound looks be
 LOSSES = (Metric.STRESS, Metric.NORMALISED_STRESS)
 """Metrics that are not fractions."""
 
-_BOUND_FORMS = {
+_BOUND_FORMS: Mapping[tuple[Direction | None, str], str] = {
     (Direction.LOWER_BOUND, "value"): "at-least",
     (Direction.LOWER_BOUND, "low"): "at-least",
     (Direction.UPPER_BOUND, "high"): "at-most",
