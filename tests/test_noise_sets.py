@@ -195,7 +195,7 @@ def test_the_largest_p_for_a_level(noise: NoiseSet, least: float) -> None:
 
 
 def test_sizes_are_written_with_plus() -> None:
-    assert parse_sets("ratio", "", "1+2") == (Contaminated(1), Contaminated(2))
+    assert parse_sets("ratio", None, "1+2") == (Contaminated(1), Contaminated(2))
     assert parse_sets("tv", "0.01+0.05") == (Contaminated(1, 0.01), Contaminated(1, 0.05))
     assert parse_sets("contaminated", "0.01", "2") == (Contaminated(2, 0.01),)
     assert parse_sets("kl", "0.5") == (KullbackLeibler(0.5),)
@@ -205,12 +205,12 @@ def test_sizes_are_written_with_plus() -> None:
 @pytest.mark.parametrize(
     ("given_", "message"),
     [
-        (("ratio", "", "0.9"), "`density-ratio` must be a number from 1 to 1e.09, got 0.9"),
-        (("ratio", "", "inf"), "`density-ratio` must be a number from 1"),
-        (("ratio", "", "nan"), "`density-ratio` must be a number from 1"),
-        (("ratio", "", "two"), "`density-ratio` must be one or more numbers, got 'two'"),
-        (("ratio", "", "1++2"), "`density-ratio` must be one or more numbers"),
-        (("ratio", "", "2+2.0"), "`density-ratio` must name every number once"),
+        (("ratio", None, "0.9"), "`density-ratio` must be a number from 1 to 1e.09, got 0.9"),
+        (("ratio", None, "inf"), "`density-ratio` must be a number from 1"),
+        (("ratio", None, "nan"), "`density-ratio` must be a number from 1"),
+        (("ratio", None, "two"), "`density-ratio` must be one or more numbers, got 'two'"),
+        (("ratio", None, "1++2"), "`density-ratio` must be one or more numbers"),
+        (("ratio", None, "2+2.0"), "`density-ratio` must name every number once"),
         (("ratio", "2", ""), "`size` must not be given with the set ratio"),
         (("tv", "1", ""), "`size of tv` must be a number >= 0 and < 1, got 1. Example: 0.05"),
         (("tv", "-0.1", ""), "`size of tv` must be a number >= 0 and < 1, got -0.1"),
@@ -223,7 +223,7 @@ def test_sizes_are_written_with_plus() -> None:
         (("offset", "1", ""), "`set` must be one of chi2, contaminated, hellinger, kl, ratio, tv"),
     ],
 )
-def test_bad_sizes_are_named(given_: tuple[str, str, str], message: str) -> None:
+def test_bad_sizes_are_named(given_: tuple[str, str | None, str], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         parse_sets(*given_)
 
