@@ -487,11 +487,11 @@ def test_tangent_scores_by_splitting() -> None:
 
 
 @pytest.mark.parametrize("noise", SMOOTH, ids=str)
-@pytest.mark.parametrize("draws", [2, 30, 300])
+@pytest.mark.parametrize("draws", [2, 100])
 def test_bounds_of_curved_sets_above_the_truth_are_rare(noise: NoiseSet, draws: int) -> None:
     """Many kinds of inputs, where groups and tangents are chosen, and inputs that are all alike."""
     rng = np.random.default_rng(7)
-    repeats, missed = 150, np.zeros((2, 2))
+    repeats, missed = 100, np.zeros((2, 2))
     for seed in range(repeats):
         for law, p in enumerate((skewed(rng, 120), np.full(120, 0.03))):
             wrong = rng.binomial(draws, p)
