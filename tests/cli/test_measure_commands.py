@@ -205,6 +205,13 @@ def test_fit_prints_what_was_chosen_and_where_it_is(capsys: pytest.CaptureFixtur
     assert file.name == "nppr_independent.safetensors"
 
 
+def test_draws_follow_from_the_number_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nppr.assessment.assess.default_draws", lambda inputs: inputs // 4)
+    words = ["--sources", "uniform", "--inputs", "40", "--no-page", "--out", "few"]
+    assert run(["assess", *words]) == 0
+    assert {row.draws for row in rows_of("few") if row.metric is Metric.PR} == {10}
+
+
 def test_the_spectrum_ends_at_uniform_noise(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["spectrum", *FIT, *QUICK, "--dependency", "independent", "--out", "s"]
     assert run([*words, "--floor", "0,0.5,1", "--json", "--quiet"]) == 0

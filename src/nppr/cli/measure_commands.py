@@ -353,7 +353,7 @@ def _measure(
             progress=progress,
             on_search=on_search,
             on_plan=None if options.quiet else console.show_plan,
-            **vars(settings),
+            **{**vars(settings), "draws": options.draws},  # its default needs the data
         )
     _render(folder, options)
     return report, folder / "report.json"
