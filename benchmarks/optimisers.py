@@ -1,7 +1,7 @@
 """Sign-momentum steps against Adam at equal calls, on every rung: which finds the worse noise?
 
     python benchmarks/optimisers.py                                   digits, 3 seeds
-    python benchmarks/optimisers.py resnet20 cifar10 8/255 --weights resnet20_cifar10.safetensors
+    python benchmarks/optimisers.py resnet18 cifar10 16/255 --weights resnet18_cifar10.safetensors
 
 One line per rung: the PR that each leaves on the same evaluated inputs and draws, for every seed.
 """
@@ -26,6 +26,11 @@ RULES = {"sign-momentum": 0.9, "adam": None}
 DRAWS = 16
 
 
+def numbers(text: str) -> tuple[float, ...]:
+    """One number per channel, separated by commas."""
+    return tuple(float(each) for each in text.split(","))
+
+
 def main() -> None:
     """Search with both rules and every seed, and print what each leaves."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -33,18 +38,22 @@ def main() -> None:
     parser.add_argument("data", nargs="?", default="digits")
     parser.add_argument("eps", nargs="?", default="0.1")
     parser.add_argument("--weights")
+    parser.add_argument("--mean", type=numbers)
+    parser.add_argument("--std", type=numbers)
     parser.add_argument("--calls", type=int, default=92_160)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--inputs", type=int, default=500)
     args = parser.parse_args()
     data = load_data(args.data).limit(inputs=args.inputs, seed=0)
-    classifier = load_classifier(args.model, weights=args.weights, data=data)
+    classifier = load_classifier(
+        args.model, weights=args.weights, mean=args.mean, std=args.std, data=data
+    )
     budget = nppr.Budget.linf(args.eps)
     found: dict[str, dict[str, list[float]]] = {}
     for seed in range(args.seeds):
         for rule, momentum in RULES.items():
             # Adam's own rates are those of the first version.
-            search = default_settings(calls=args.calls, momentum=momentum)
+            search = default_settings(floors=(0.0,), calls=args.calls, momentum=momentum)
             if momentum is None:
                 recipe = replace(search.recipe, rate=0.3, head_rate=2e-3)
                 search = replace(search, recipe=recipe, child_rate=0.1)

@@ -15,6 +15,7 @@ from nppr.errors import SpecError
 from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures
 from nppr.search.search_settings import (
     FEWEST_STEPS,
+    FIRST_INPUTS,
     FURTHER_FLOOR,
     MOST_RESTARTS,
     STEPS_PER_RESTART,
@@ -253,6 +254,15 @@ def test_the_first_stage_is_tried_as_often_as_its_steps_allow(steps: int, restar
     first, *others = walk(settings)
     assert (first.steps, first.restarts) == (steps, restarts)
     assert [stage.restarts for stage in others] == [1] * 5, "they start at their parents"
+
+
+def test_the_first_stage_takes_more_and_smaller_steps() -> None:
+    first, *others = walk(default_settings(calls=92_160))
+    assert (first.recipe.inputs, first.steps, first.restarts) == (FIRST_INPUTS, 480, 2)
+    assert {stage.recipe.inputs for stage in others} == {256}
+    assert first.calls == others[0].calls
+    (alone,) = walk(default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=16))
+    assert alone.recipe.inputs == 16, "never more than was asked for"
 
 
 @pytest.mark.parametrize(("components", "expected"), [(1, 10), (3, 10), (12, 12)])

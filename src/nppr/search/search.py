@@ -67,8 +67,13 @@ from nppr.sources import Source
 from nppr.sources.learned import Learned
 from nppr.tally import Fit, IntArray, Select
 
+FIT_INPUTS = 15_360
+"""Inputs of the fit split that are predicted, but not more than half of the calls: patterns that are
+fitted on few inputs do not carry over to others.
+"""
+
 CLEAN_SHARE = 0.14
-"""Fit inputs over calls, at most: more would cost more to predict than they add."""
+"""Fit inputs over calls in a long search: more would cost more to predict than they add."""
 
 SELECT_INPUTS = 1250
 """Inputs of the select split that are predicted; those that are clean-correct judge every stage."""
@@ -151,7 +156,7 @@ class Search:
                         f"`data` must have a {split.kind.name} split to fit NPPR on, got none."
                         " Leave nppr out of --sources, or give data with such a split."
                     )
-            kept = min(len(fit), max(1, int(CLEAN_SHARE * self.settings.calls)))
+            kept = fit_inputs(len(fit), self.settings.calls)
             find = partial(
                 find_clean_inputs,
                 self.classifier,
@@ -373,6 +378,15 @@ class Search:
                 fingerprint=self.described.fingerprint if self.described else None,
             ),
         )
+
+
+def fit_inputs(known: int, calls: int) -> int:
+    """How many of the inputs of a fit split a search of so many calls predicts and fits on.
+
+    >>> fit_inputs(40_000, 20_000), fit_inputs(40_000, 92_160), fit_inputs(40_000, 200_000)
+    (10000, 15360, 28000)
+    """
+    return min(known, max(1, min(calls // 2, FIT_INPUTS), int(CLEAN_SHARE * calls)))
 
 
 def start(

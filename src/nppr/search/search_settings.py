@@ -43,6 +43,9 @@ STEPS_PER_RESTART = 60
 
 MOST_RESTARTS = 4
 
+FIRST_INPUTS = 64
+"""Inputs in a step of a first stage that sees nothing: one pattern gains more from further steps."""
+
 MOST_CALLS, MOST_PER_INPUT = 10**10, 10**5
 """Calls of a search and of every input that nobody waits for: days on any machine."""
 
@@ -301,19 +304,32 @@ def walk(
             taken = _share(steps, place, len(order), growing=number > 0)
             if not settings.walks:
                 parents = []
-            stages.append(
-                Stage(
-                    name=dependency.value + (f", floor {floor:g}" if floor else ""),
-                    family=own,
-                    parents=tuple(parents),
-                    recipe=replace(settings.recipe, rate=settings.child_rate)
-                    if parents
-                    else settings.recipe,
-                    steps=taken if floor < 1 else 0,  # rho = 1 is Uniform noise: nothing to fit
-                    restarts=1 if parents or not settings.walks else restarts_of(taken),
-                )
+            made = Stage(
+                name=dependency.value + (f", floor {floor:g}" if floor else ""),
+                family=own,
+                parents=tuple(parents),
+                recipe=settings.recipe,
+                steps=taken if floor < 1 else 0,  # rho = 1 is Uniform noise: nothing to fit
             )
+            if parents:
+                made = replace(made, recipe=replace(made.recipe, rate=settings.child_rate))
+            elif settings.walks:
+                made = first_of_walk(made)
+            stages.append(made)
     return tuple(stages)
+
+
+def first_of_walk(stage: Stage) -> Stage:
+    """A stage from which others start: it is tried more than once, and in more, smaller steps."""
+    inputs = stage.recipe.inputs
+    if stage.family.dependency is Dependency.INDEPENDENT:
+        inputs = min(FIRST_INPUTS, inputs)
+    return replace(
+        stage,
+        recipe=replace(stage.recipe, inputs=inputs),
+        steps=stage.steps * stage.recipe.inputs // inputs,
+        restarts=restarts_of(stage.steps),
+    )
 
 
 def _share(steps: int, place: int, stages: int, *, growing: bool) -> int:

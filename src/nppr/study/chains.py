@@ -12,8 +12,8 @@ from nppr.search.search_settings import (
     SearchSettings,
     Stage,
     default_settings,
+    first_of_walk,
     paper_settings,
-    restarts_of,
     walk,
 )
 from nppr.study.study_file import FitEntry
@@ -130,16 +130,18 @@ class Chain:
             return settings, walk(settings)[0]
         share = len(WALKS[Dependency.JOINT])
         steps = settings.calls // share // settings.step_calls
-        recipe = settings.recipe
         name = f"{member.dependency.value}-{member.components}"
         stage = Stage(
             name=name if not member.floor else f"{name}-floor-{member.floor:g}",
             family=replace(settings.family, floor=member.floor),
             parents=(),
-            recipe=recipe if first else replace(recipe, rate=settings.child_rate),
+            recipe=settings.recipe,
             steps=max(1, steps) if member.floor < 1 else 0,
-            restarts=restarts_of(steps) if first else 1,
         )
+        if first:
+            stage = first_of_walk(stage)
+        else:
+            stage = replace(stage, recipe=replace(stage.recipe, rate=settings.child_rate))
         calls = max(1, stage.steps) * stage.recipe.inputs * stage.recipe.draws
         own = replace(settings, family=stage.family, recipe=stage.recipe, calls=calls)
         return own, stage
