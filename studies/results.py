@@ -1,4 +1,7 @@
-"""Gather the tables of finished studies in one page: `python studies/results.py OUT.md FOLDER...`."""
+"""Gather the tables of finished studies in one page: `python studies/results.py OUT.md FOLDER...`.
+
+Sections of other studies that the page has already are kept.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +12,34 @@ from typing import Any
 
 HEAD = """# Results of the small studies
 
-Written by `make reproduce`, which runs `studies/small/digits_*.toml`: the paper's tables on
-scikit-learn's digits and small networks. So the numbers are not the paper's, but the orders that theory
-demands are the same; each section reports whether they hold. Learned noise gives an upper bound on the
-infimum over its family. Fractions are in % and clean-normalised unless a table states otherwise;
-`mean ± standard deviation` is over evaluation seeds of one fit, in brackets the lowest and highest over
-fit seeds, where there are several, in parentheses the interval over inputs of the first seed. An upper
-bound is what may be claimed, `≤` the upper end of that interval, then what was observed. What each
-file holds: [studies](studies.md).
+`make reproduce` runs `studies/small/digits_*.toml`, the paper's tables on scikit-learn's digits and
+small networks, and writes their sections: the numbers are not the paper's, but the orders that theory
+demands are the same; each section reports whether they hold. Studies on CIFAR-10 are run separately;
+`resnet18_paper` has the paper's numbers beside ours. Each section states the version of nppr that made
+it: 0.1.0 had a weaker search. Learned noise gives an upper bound on the infimum over its family.
+Fractions are in % and clean-normalised unless a table states otherwise; `mean ± standard deviation` is
+over evaluation seeds of one fit, in brackets the lowest and highest over fit seeds, where there are
+several, in parentheses the interval over inputs of the first seed. An upper bound is what may be
+claimed, `≤` the upper end of that interval, then what was observed. What each file holds:
+[studies](studies.md).
 """
 SHOWN = 0.1
 """Percentage points above which a raw difference in the wrong direction is shown."""
 
 
-def machine(folders: list[Path]) -> str:
-    """On what they ran; several are named."""
-    found = {json.dumps(_study(folder)["machine"], sort_keys=True) for folder in folders}
-    lines = []
-    for text in sorted(found):
-        named = json.loads(text).items()
-        lines.append(", ".join(f"{name} {value}" for name, value in named))
-    return "Machine: " + "; ".join(lines) + ". One thread per node.\n"
+def machine(folder: Path) -> str:
+    """On what a study ran."""
+    named = _study(folder)["machine"].items()
+    return (
+        f"Made by {', '.join(f'{name} {value}' for name, value in named)}, one thread per node.\n"
+    )
 
 
 def section(folder: Path) -> str:
     """The tables of one study, and its nested pairs in short."""
     study = _study(folder)
     parts = [f"## {study['title'].rstrip('.')}\n", f"`studies/small/{folder.name}.toml`\n"]
-    parts.append(seeds(study["spec"]["grids"]))
+    parts.append(f"{seeds(study['spec']['grids']).rstrip()} {machine(folder)}")
     for table in study["tables"]:
         text = (folder / f"{table['name']}.md").read_text(encoding="utf-8")
         parts += [f"**{table['title']}**\n", text]
@@ -87,9 +90,20 @@ def _study(folder: Path) -> dict[str, Any]:
     return content
 
 
+def sections_of(page: str) -> dict[str, str]:
+    """The sections of a page by the names of their studies."""
+    found = {}
+    for text in page.split("\n## ")[1:]:
+        name = text.split("`studies/small/")[1].split(".toml`")[0]
+        found[name] = f"## {text.rstrip()}\n"
+    return found
+
+
 def main(out: Path, folders: list[Path]) -> None:
     """Write the page."""
-    text = "\n".join([HEAD, machine(folders), *(section(folder) for folder in folders)])
+    known = sections_of(out.read_text(encoding="utf-8")) if out.exists() else {}
+    known |= {folder.name: section(folder) for folder in folders}
+    text = "\n".join([HEAD, *(known[name] for name in sorted(known))])
     out.write_text(text, encoding="utf-8")
 
 

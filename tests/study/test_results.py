@@ -32,7 +32,7 @@ def test_it_holds_tables_seeds_machine_and_orders(folder: Path) -> None:
     assert "## A toy\n\n`studies/small/toy.toml`\n" in text
     assert "Seeds: of measurements 0, 1, of fits 0." in text
     assert (folder / "main.md").read_text(encoding="utf-8") in text
-    assert "Machine: nppr " in text
+    assert "Made by nppr " in text
     orders = json.loads((folder / "study.json").read_text(encoding="utf-8"))["orders"]
     counted = f"{orders['in_order']} in order, {orders['tied']} tied (the same on every input)"
     assert f"**Nested pairs:** 1, of which {counted}, " in text
@@ -49,3 +49,14 @@ def test_it_says_where_families_were_fitted_one_by_one(folder: Path) -> None:
         assert "fitted one by one, as in the paper" in page(folder)
     finally:
         file.write_text(kept)
+
+
+def test_sections_of_other_studies_are_kept(folder: Path) -> None:
+    out = folder.parent / "kept.md"
+    out.write_text("# Old\n\nHead\n\n## Other\n\n`studies/small/other.toml`\n\nIts table\n")
+    write = runpy.run_path(str(RESULTS))["main"]
+    write(out, [folder])
+    write(out, [folder])
+    text = out.read_text(encoding="utf-8")
+    assert text.count("## Other\n\n`studies/small/other.toml`\n\nIts table\n") == 1
+    assert text.count("## A toy\n") == 1
