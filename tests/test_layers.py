@@ -21,7 +21,7 @@ from nppr.tally import Metric
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "process", "bounded", "random_draws", "tally", "noise_sets", "budget", "ranks", "records",
+    "errors", "process", "bounded", "random_draws", "tally", "noise_sets", "transformations", "budget", "ranks", "records",
     "manifest", "specs", "data", "classifiers", "noise", "statistics", "sources", "blocks",
     "measurement", "search", "rare", "report", "doctor", "compare", "run_settings", "options",
     "assessment", "study", "console", "cli", "__init__", "__main__",
@@ -32,7 +32,7 @@ PRESENTATION = ("report", "compare")
 READABLE = (
     "report", "compare", "search.search_record", "search.search_settings", "noise.family", "noise_sets",
     "tally",
-    "statistics", "budget", "records", "manifest", "errors",
+    "statistics", "budget", "transformations", "records", "manifest", "errors",
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""
 
@@ -40,10 +40,12 @@ TRAINING = {"classifiers/training/training_settings.py", "options.py"}
 OTHER_MEANINGS = {
     "uniform": {"noise/family.py", "cli/check_commands.py", "cli/measure_commands.py"},
     **dict.fromkeys(("gaussian", "pgd"), TRAINING),
+    **dict.fromkeys(("brightness", "motion-blur"), {"transformations.py"}),
     **{metric.value: None for metric in (Metric.BOUND, Metric.STRESS)},
 }
 """Names of sources outside `sources/`: the noise of the floor and the default of two options, methods
-of training, and two that are names of metrics too, which may occur anywhere.
+of training, parameters of transformations, and two that are names of metrics too, which may occur
+anywhere.
 """
 
 MODULES = {

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nppr.sources.custom import CustomAttack, CustomNoise
     from nppr.sources.learned import Learned
     from nppr.tally import Estimate, Tally
+    from nppr.transformations import CustomTransform
 
 _HOMES = {
     "nppr.assessment.assess": ("assess", "learn"),
@@ -46,13 +47,14 @@ _HOMES = {
     "nppr.sources.custom": ("CustomAttack", "CustomNoise"),
     "nppr.sources.learned": ("Learned",),
     "nppr.tally": ("Estimate", "Tally"),
+    "nppr.transformations": ("CustomTransform",),
 }
 """Public names by the module they are loaded from."""
 
 __all__ = [
-    "CW", "PGD", "Budget", "Classifier", "CustomAttack", "CustomNoise", "Data", "Dependency",
-    "Distribution", "Estimate", "Family", "Gaussian", "Laplace", "Learned", "LearnedNoise",
-    "NpprError", "Report", "SearchSettings", "Source", "Tally", "Uniform", "assess",
+    "CW", "PGD", "Budget", "Classifier", "CustomAttack", "CustomNoise", "CustomTransform", "Data",
+    "Dependency", "Distribution", "Estimate", "Family", "Gaussian", "Laplace", "Learned",
+    "LearnedNoise", "NpprError", "Report", "SearchSettings", "Source", "Tally", "Uniform", "assess",
     "default_settings", "from_arrays", "learn", "load_classifier", "load_data", "load_learned",
     "measure", "paper_settings", "read_report", "read_run",
 ]  # fmt: skip

@@ -1,21 +1,27 @@
-"""The admissible perturbations: a norm ball, and the geometry that belongs to it.
+"""The admissible perturbations: a domain that they lie in, and the map that applies them to an image.
 
-A perturbation is a tensor `(..., C, H, W)`; its last three dimensions are the vector, D = C*H*W.
-The budget lives on the tensor the classifier is given: after any resize of the data, before the
-normalisation, which is inside the classifier wrapper.
+    additive         x + delta       delta in a norm ball, with the shape (C, H, W) of an image
+    transformation   T(x, theta)     theta in a box; delta `(P, 1, 1)` are its P coordinates in [-r, r]
+
+The last three dimensions of a perturbation are the vector, of D = C*H*W or P numbers. The budget lives
+on the tensor the classifier is given: after any resize of the data, before the normalisation, which is
+inside the classifier wrapper.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from nppr.errors import BudgetBreach, BudgetError, unknown
+from nppr.errors import BudgetBreach, BudgetError, GradientError, unknown
 from nppr.random_draws import DrawBlock
+from nppr.tally import FrozenModel
+from nppr.transformations import Transform, parse_transform
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +65,13 @@ class Norm(ABC):
     def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float) -> Tensor:
         """Uniform draws in the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
 
+    def normal(
+        self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float, scale: float
+    ) -> Tensor:
+        """Normal draws of `scale` times the size of the ball, `(B, S, *shape)`, not projected to it."""
+        std = scale * self.noise_scale(r, math.prod(shape))
+        return draws.normal(stream, shape).mul_(std)
+
 
 @dataclass(frozen=True)
 class Linf(Norm):
@@ -84,6 +97,26 @@ class Linf(Norm):
 
     def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float) -> Tensor:
         return draws.uniform(stream, shape).mul_(2 * r).sub_(r)
+
+
+@dataclass(frozen=True)
+class BoxNorm(Linf):
+    """The largest coordinate of the parameters of a transformation; 1 is an end of its range."""
+
+    name = "box"
+
+    def normal(
+        self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float, scale: float
+    ) -> Tensor:
+        """Normal draws around the middle with a standard deviation of `scale r / 2`, cut off at +-r.
+
+        `Phi^-1` of uniform numbers from Phi(-r / std) to Phi(r / std).
+        """
+        std = scale * r / 2
+        tail = 0.5 * math.erfc(r / std / math.sqrt(2))
+        uniform = draws.uniform(stream, shape).mul_(1 - 2 * tail).add_(tail)
+        drawn: Tensor = torch.special.ndtri(uniform).mul_(std).clamp_(-r, r)
+        return drawn
 
 
 @dataclass(frozen=True)
@@ -125,15 +158,20 @@ NORMS: dict[str, Norm] = {norm.name: norm for norm in (Linf(), L2())}
 class Budget:
     """The ball of admissible perturbations, `{delta : |delta| <= radius}`.
 
+    With a `transform` it is the box of its parameters; a radius below 1 shrinks the box.
+
     >>> budget = Budget.linf("8/255")
     >>> budget
     Budget(linf, 8/255)
     >>> budget.contains(budget.clip(torch.ones(2, 3, 4, 4)))
     tensor([True, True])
+    >>> Budget.box("rotate=15,exposure=0.5")
+    Budget(box, rotate ±15 deg, exposure ±0.5 stops)
     """
 
     norm: Norm
     radius: float
+    transform: Transform | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.norm, Norm):
@@ -141,6 +179,11 @@ class Budget:
                 f"`norm` must be a Norm, got {self.norm!r}. Example: Budget.linf('8/255')"
             )
         object.__setattr__(self, "radius", parse_radius(self.radius))
+        if self.transform is not None and self.radius > 1:
+            raise BudgetError(
+                f"`radius` of a transformation must be at most 1, the whole of its ranges, got"
+                f" {self.radius:g}. State wider ranges instead."
+            )
 
     @classmethod
     def linf(cls, radius: float | str) -> Budget:
@@ -153,15 +196,72 @@ class Budget:
         return cls.parse("l2", radius)
 
     @classmethod
-    def parse(cls, norm: str, radius: float | str) -> Budget:
-        """From the text of a command line or a report.
+    def box(cls, transform: str | Transform, radius: float | str = 1.0) -> Budget:
+        """Every parameter of a transformation lies in its range, such as "rotate=15,blur=2"."""
+        made = parse_transform(transform) if isinstance(transform, str) else transform
+        return cls(BoxNorm(), parse_radius(radius), made)
+
+    @classmethod
+    def parse(cls, spec: str, radius: float | str) -> Budget:
+        """From the texts of a study or a report; `spec` is a norm or the ranges of a transformation.
 
         >>> Budget.parse("l2", "0.5").radius
         0.5
         """
-        if norm not in NORMS:
-            raise unknown("norm", norm, NORMS)
-        return cls(NORMS[norm], parse_radius(radius))
+        if "=" in spec:
+            return cls.box(spec, radius)
+        if spec not in NORMS:
+            raise unknown("norm", spec, NORMS)
+        return cls(NORMS[spec], parse_radius(radius))
+
+    @property
+    def spec(self) -> str:
+        """The norm, or the ranges of the transformation: what `parse` takes beside the radius."""
+        return self.norm.name if self.transform is None else self.transform.spec
+
+    def at(self, radius: float | str) -> Budget:
+        """The same with another radius."""
+        return replace(self, radius=parse_radius(radius))
+
+    def domain(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
+        """The shape of perturbations of images of `shape` (C, H, W)."""
+        if self.transform is None:
+            channels, height, width = shape
+            return channels, height, width
+        self.transform.require_shape(shape)
+        return len(self.transform.box), 1, 1
+
+    def parameters(self, delta: Tensor) -> Tensor:
+        """The parameters `(..., P)` of perturbations `(..., P, 1, 1)` of a transformation."""
+        assert self.transform is not None
+        return self.transform.parameters(delta.flatten(-3), self.radius)
+
+    def apply(self, x: Tensor, delta: Tensor) -> Tensor:
+        """Images `(..., C, H, W)` under perturbations, not clipped; other dimensions are broadcast."""
+        if self.transform is None:
+            return x + delta
+        theta = self.parameters(delta)
+        leading = torch.broadcast_shapes(x.shape[:-3], theta.shape[:-1])
+        images = x.expand(*leading, *x.shape[-3:]).reshape(-1, *x.shape[-3:])
+        theta = theta.expand(*leading, -1).reshape(len(images), -1)
+        return self.transform.images(images, theta).view(*leading, *x.shape[-3:])
+
+    def gradient(
+        self, model: FrozenModel, loss: Callable[[Tensor], Tensor], x: Tensor, delta: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Gradient in delta of the sum of `loss(logits)` of perturbed x, and the logits.
+
+        It passes where the image is clipped to [0, 1].
+        """
+        if self.transform is None:
+            return model.gradient(loss, (x + delta).clamp(0, 1))
+        with torch.enable_grad():
+            inner = delta.detach().requires_grad_(True)
+            moved = self.apply(x, inner)
+        slope, logits = model.gradient(loss, moved.detach().clamp(0, 1))
+        require_graph(moved)
+        (found,) = torch.autograd.grad(moved, inner, slope)
+        return found, logits
 
     def size(self, delta: Tensor) -> Tensor:
         """Size of each perturbation, `(..., C, H, W) -> (...)`."""
@@ -208,11 +308,16 @@ class Budget:
             return min(decimal, f"{near:g}/255", key=len)
         return decimal
 
+    @property
+    def text(self) -> str:
+        """The radius, or the ranges of the transformation, as people write them."""
+        return self.radius_text if self.transform is None else self.transform.text_at(self.radius)
+
     def __repr__(self) -> str:
-        return f"Budget({self.norm.name}, {self.radius_text})"
+        return f"Budget({self.norm.name}, {self.text})"
 
     def __str__(self) -> str:
-        return f"{self.norm.name} {self.radius_text}"
+        return f"{self.norm.name} {self.text}"
 
 
 def parse_radius(radius: float | str) -> float:
@@ -231,13 +336,25 @@ def parse_radius(radius: float | str) -> float:
     return value
 
 
-def perturbed(x: Tensor, delta: Tensor, *, quantise: bool = False) -> Tensor:
-    """What the classifier is given, in fitting and in measuring: `clip(x + delta)` to [0, 1].
+def perturbed(
+    x: Tensor, delta: Tensor, budget: Budget | None = None, *, quantise: bool = False
+) -> Tensor:
+    """What the classifier is given: x under a perturbation of a budget, clipped to [0, 1].
 
-    With `quantise` it is rounded to 8 bits.
+    Without a budget the perturbation is added. With `quantise` the result is rounded to 8 bits.
     """
-    moved = (x + delta).clamp_(0.0, 1.0)
+    moved = x + delta if budget is None else budget.apply(x, delta)
+    moved = moved.clamp_(0.0, 1.0)
     return quantised(moved) if quantise else moved
+
+
+def require_graph(moved: Tensor) -> None:
+    """Raise `GradientError` where transformed images do not depend on the parameters by gradients."""
+    if not moved.requires_grad:
+        raise GradientError(
+            "the transformation must be differentiable in its parameters for a search, and is not:"
+            " use PyTorch's operations on them."
+        )
 
 
 def quantised(x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The only loop that measures: `measure(source, classifier, split) -> Tally`.
 
-For every input and draw: ask the source for a perturbation, check it against the budget, add it, clip
+For every input and draw: ask the source for a perturbation, check it against the budget, apply it, clip
 to [0, 1], and ask the classifier. The counts do not depend on the micro-batch, on the form in which
 the classifier runs, on the number of processes, or on interruptions: draws are keyed by input, and
 where the two largest logits are too close for rounding not to matter, the answer is that of the model
@@ -325,8 +325,10 @@ def _judge(
 ) -> tuple[BoolArray, FloatArray | None]:
     """Which draws of each input are classified correctly, `(B, S)`, and what the source observed."""
     delta = job.source.perturb(models.fast, x, y, draws)
-    _check_perturbations(job.source, delta, (len(x), draws.size, *x.shape[1:]))
-    moved = perturbed(x.unsqueeze(1), delta, quantise=job.quantise).flatten(0, 1)
+    budget = job.source.budget
+    shape = budget.domain(tuple(x.shape[1:])) if budget else tuple(x.shape[1:])
+    _check_perturbations(job.source, delta, (len(x), draws.size, *shape))
+    moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.quantise).flatten(0, 1)
     with torch.inference_mode():
         wanted = job.keep is not None and draws.size == 1
         batches = moved.split(job.classifier.micro_batch)

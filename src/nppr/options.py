@@ -53,6 +53,7 @@ from nppr.sources import (
 )
 from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS, bracket
 from nppr.tally import RARE_ACCURACY
+from nppr.transformations import EDGES, GROUPS, PARAMETERS, parse_transform
 
 RARE_CALLS = 1_000_000
 FIGURE_FORMATS = ("svg", "png", "pdf")
@@ -110,11 +111,11 @@ def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
         raise unknown(name, value, valid)
 
 
-def require_sources(text: str | None) -> None:
-    """Raise `SpecError` where a list of sources names one that does not exist."""
-    others = split_search(text)[1] if text else None
+def require_sources(text: str | None, budget: Budget | None = None) -> None:
+    """Raise `SpecError` where a list of sources names one that does not exist in the budget."""
+    others = split_search(text, budget)[1] if text else None
     if others:
-        parse_sources(others, Budget.linf(0.1))
+        parse_sources(others, budget or Budget.linf(0.1))
 
 
 def require_sigma(sigma: float | None, where: str) -> float:
@@ -146,13 +147,14 @@ def _sources_help() -> str:
         kinds.setdefault(tuple(names), []).append(name)
     listed = [f"{', '.join(names)}: {', '.join(options)}." for options, names in kinds.items()]
     presets = [name for kind in SOURCES.values() for name in kind.presets]
+    boxed = [name for name, kind in SOURCES.items() if kind.transforms]
     return " ".join(
         [
             "Sources separated by commas, each with its options after colons, as in pgd:steps=20.",
             "nppr: the worst noise found by a search (panels Noise and Search).",
             *listed,
             f"Presets: {', '.join(presets)}. all: every source.",
-            f"Default of assess: {default_sources()}.",
+            f"Default of assess: {default_sources()}. With --transform: {', '.join(boxed)}.",
         ]
     )
 
@@ -223,8 +225,31 @@ class BudgetOptions(Options):
         None, "Radius of the budget, such as 8/255 or 0.03. Default for digits: 0.1 (linf)."
     )
 
+    transform: str | None = option(
+        None,
+        "Natural perturbations instead of added noise: parameters and their ranges, such as"
+        " rotate=15,shift=0.05,exposure=0.5 or blur=0:2. Parameters: "
+        + ", ".join(
+            [
+                *GROUPS,
+                *(
+                    name + f" ({known.unit})" * bool(known.unit)
+                    for name, known in PARAMETERS.items()
+                ),
+            ]
+        )
+        + f"; edges={'|'.join(EDGES)} for what lies outside the image.",
+    )
+
     @model_validator(mode="after")
     def _require_budget(self) -> Self:
+        if self.transform is not None:
+            if self.eps is not None or self.norm != "linf":
+                raise BudgetError(
+                    "`transform` must be given without --norm and --eps: its ranges are the budget."
+                )
+            parse_transform(self.transform)
+            return self
         require_one_of("norm", self.norm, NORMS)
         if self.eps is None and self.norm != "linf":
             raise BudgetError(f"`eps` must be given with --norm {self.norm}. Example: --eps 0.5")
@@ -234,6 +259,8 @@ class BudgetOptions(Options):
 
     def budget(self) -> Budget | None:
         """The budget, or None where it was not stated."""
+        if self.transform is not None:
+            return Budget.box(self.transform)
         return None if self.eps is None else Budget.parse(self.norm, self.eps)
 
 
@@ -310,8 +337,8 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     )
     radii: str | None = option(
         None,
-        "Measure the sources at these radii too: 2/255,4/255,16/255. Learned noise is scaled, not"
-        " learned again.",
+        "Measure the sources at these radii too: 2/255,4/255,16/255; with --transform, in these"
+        " fractions of the ranges: 0.25,0.5. Learned noise is scaled, not learned again.",
         Panel.STATISTICS,
     )
     page: bool = option(
@@ -540,7 +567,7 @@ class SourcesOptions(MeasureOptions, FeatureModelOptions):
 
     @model_validator(mode="after")
     def _require_sources(self) -> Self:
-        require_sources(self.sources)
+        require_sources(self.sources, self.budget())
         return self
 
 
@@ -565,6 +592,8 @@ class BracketOptions(MeasureOptions):
 
     @model_validator(mode="after")
     def _require_bracket(self) -> Self:
+        if self.transform is not None:
+            raise SpecError("`transform` must be left out here: a bracket is for Gaussian noise.")
         if self.norm != "l2":
             raise SpecError(
                 f"`norm` must be l2 for a bracket, got {self.norm!r}: Gaussian noise of sigma bounds"

@@ -100,5 +100,5 @@ def require_budget(budget: Budget | None, data: str) -> Budget:
         return Budget.linf(0.1)
     raise BudgetError(
         "`budget` must be stated for your data: the largest perturbation you admit."
-        " Example: --norm linf --eps 8/255"
+        " Example: --norm linf --eps 8/255, or --transform rotate=15"
     )

@@ -25,6 +25,7 @@ from nppr.sources import (
     option_defaults,
     parse_sources,
     references,
+    sources_in,
     split_search,
 )
 from nppr.sources.attacks import Climb
@@ -90,10 +91,22 @@ def test_all_is_every_source(text: str) -> None:
     wanted, rest = split_search(text)
     assert wanted
     found = rest.split(",")
-    assert {part for part in found if part != "pgd-20"} == set(SOURCES)
-    assert len(found) == len(set(found)) == len(SOURCES) + ("20" in text)
+    known = sources_in(BUDGET)
+    assert {part for part in found if part != "pgd-20"} == set(known)
+    assert len(found) == len(set(found)) == len(known) + ("20" in text)
     names = [source.name for source in parse_sources(rest, BUDGET)]
-    assert set(SOURCES) <= set(names)
+    assert set(known) <= set(names)
+
+
+def test_sources_fit_the_budget() -> None:
+    box = Budget.box("rotate=10")
+    assert set(sources_in(box)) | set(sources_in(BUDGET)) == set(SOURCES)
+    assert split_search("all", box)[1].split(",") == sources_in(box)
+    assert default_sources(box) == "nppr,gaussian,uniform,pgd,scan"
+    for name, budget, other in (("laplace", box, BUDGET), ("scan", BUDGET, box)):
+        assert parse_sources(name, other)
+        with pytest.raises(SpecError, match=f"must fit the budget, got '{name}', which needs"):
+            parse_sources(name, budget)
 
 
 @pytest.mark.parametrize(
@@ -178,23 +191,24 @@ def test_a_class_with_a_kind_is_registered(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert parse_sources("half", BUDGET) == [Half(BUDGET)]
     assert parse_sources("half:scale=0.25", BUDGET)[0].name == "half:scale=0.25"
-    assert split_search("all") == (True, ",".join([*SOURCES, "half"]))
+    assert split_search("all") == (True, ",".join([*sources_in(BUDGET)]))
+    assert "half" in sources_in(BUDGET)
     assert default_sources().endswith(",half")
     assert Half(BUDGET) in references(BUDGET)
 
 
 def test_a_source_moves_to_another_radius_with_its_options() -> None:
     other = Budget.linf(0.2)
-    for name, kind in SOURCES.items():
+    for name in sources_in(BUDGET):
         (source,) = parse_sources(name, BUDGET)
-        if kind.has_budget:
+        if source.has_budget:
             assert source.at(other) == parse_sources(name, other)[0]
     assert PGD(BUDGET, steps=3).at(other) == PGD(other, steps=3)
 
 
 def test_what_a_source_declares_is_consistent() -> None:
     for name, kind in SOURCES.items():
-        (source,) = parse_sources(name, BUDGET)
+        (source,) = parse_sources(name, BUDGET if kind.adds else Budget.box("rotate=10"))
         assert source.kind == name
         assert (source.budget is not None) == kind.has_budget
         assert not kind.is_reference or kind.is_fixed_noise

@@ -111,7 +111,7 @@ def assess(
         settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
     budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
-        require_budget(Budget.parse(budget.norm.name, radius), loaded.name)
+        require_budget(budget.at(radius), loaded.name)
     searched, chosen = choose_sources(sources, budget, distributions)
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
     if rare_calls is not None and not followed:
@@ -199,13 +199,13 @@ def choose_sources(
     distributions: Sequence[LearnedNoise] = (),
 ) -> tuple[bool, list[Source]]:
     """Whether a search for NPPR is asked for, and the other sources."""
-    listed = default_sources() if sources is None else sources
+    listed = default_sources(budget) if sources is None else sources
     searched, given = False, list[Source]()
     for each in [listed] if isinstance(listed, str) else listed:
         if not isinstance(each, str):
             given.append(each)
             continue
-        found, rest = split_search(each)
+        found, rest = split_search(each, budget)
         if searched and found:
             raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
         searched = searched or found
@@ -214,6 +214,11 @@ def choose_sources(
     if given or not (searched or distributions):
         check_unique(given)
     for source in (*given, *(each.source for each in distributions)):
+        if budget.transform is not None and not source.transforms:
+            raise BudgetError(
+                f"`sources` must fit the budget, got {source.name!r}, which perturbs pixels. A"
+                " transformation of your own is a CustomTransform."
+            )
         if source.budget is not None and source.budget != budget:
             raise BudgetError(
                 f"`budget` must be that of all sources, {source.name!r} has {source.budget}"

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from nppr.assessment.session import Session
-from nppr.budget import Budget
 from nppr.measurement import measure
 from nppr.noise.family import Dependency
 from nppr.report.model import Rung
@@ -115,7 +114,7 @@ def _at_smaller_radius(session: Session, source: Learned, clean_correct: BoolArr
     """The value of the same pattern at (1 - rho) r without the Uniform part."""
     if not 0 < source.floor < 1:
         return None
-    smaller = Budget(source.budget.norm, (1 - source.floor) * source.budget.radius)
+    smaller = source.budget.at((1 - source.floor) * source.budget.radius)
     same = replace(source, budget=smaller, distribution=source.distribution.with_floor(0.0))
     draws = min(session.settings.draws or 1, SAME_PATTERN_DRAWS)
     return _value(_measured(session, same, len(clean_correct), draws, session.settings.seed))

@@ -67,6 +67,8 @@ class Setup:
         if self.lacks_features(settings):
             family = replace(settings.family, dependency=Dependency.LABEL)
             settings = replace(settings, family=family)
+        if self.budget.transform is not None:
+            settings = settings.in_box()
         return Search(
             settings=settings,
             classifier=fixed_form(self.classifier, self.data),
@@ -136,7 +138,7 @@ def prepare_run(
         nppr_version=version("nppr"),
         classifier=_describe_classifier(classifier, features, data),
         data=_describe_data(data),
-        budget=BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text),
+        budget=BudgetRecord.of(budget),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
             search=search,

@@ -324,7 +324,7 @@ def _at_other_radii(
     """
     rows: list[Result] = []
     for text in session.settings.radii:
-        other = Budget.parse(budget.norm.name, text)
+        other = budget.at(text)
         for source in sources:
             if source.budget is None:
                 continue

@@ -88,7 +88,7 @@ def certify(options: CertifyOptions) -> None:
             "`distribution` must be given with --source nppr: the folder written by nppr fit."
             " Example: --distribution runs/fit"
         )
-    require_sources(source)
+    require_sources(source, options.budget())
     noise = _one_set(options.noise_set, options.density_ratio)
 
     from nppr.assessment.certify import certify as decide

@@ -245,7 +245,7 @@ def bound(options: BoundOptions) -> None:
     )
     shared = [f"{spec}:patterns={options.patterns}"] if options.patterns else []
     sources = ",".join([spec, *shared])
-    require_sources(sources)
+    require_sources(sources, options.budget())
 
     def around(learned: LearnedNoise) -> list[Source]:
         """The bounds around learned noise."""

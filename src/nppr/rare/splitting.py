@@ -202,7 +202,7 @@ class Judge:
     def margins(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
         """Images `(B, C, H, W)`, labels `(B,)`, points `(B, S, size)` -> `(B, S)`, double, on the CPU.
 
-        The perturbed image is `clip(x + push(z))`, as it is everywhere.
+        The perturbed image is x under `push(z)`, clipped, as it is everywhere.
         """
         images = max(self.micro_batch, NUMBERS_AT_ONCE // x[0].numel())
         inputs = max(1, images // z.shape[1])
@@ -220,7 +220,9 @@ class Judge:
 
     def _some(self, x: Tensor, y: Tensor, z: Tensor, indices: tuple[int, ...]) -> Tensor:
         delta = self.latent.push(x, y, z, indices)
-        logits = self._logits(perturbed(x.unsqueeze(1), delta).flatten(0, 1))
+        logits = self._logits(
+            perturbed(x.unsqueeze(1), delta, self.latent.source.budget).flatten(0, 1)
+        )
         check_finite(logits, self.model.classifier.name)
         margins = margin(logits, y.repeat_interleave(z.shape[1]))
         # Double only once it is on the CPU: some devices have no doubles.

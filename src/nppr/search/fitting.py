@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr.budget import Budget
+from nppr.budget import Budget, require_graph
 from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
 from nppr.errors import FitError, RecordError, RunFolderError
 from nppr.noise.distribution import Distribution
@@ -80,6 +80,8 @@ class Fitting:
     steps: int
     seed: int
     quantise: bool = False
+    pixels: int = 1
+    """Numbers in an image, where a perturbation has fewer."""
 
 
 class SignMomentum(torch.optim.Optimizer):
@@ -281,21 +283,24 @@ def _gradients(
     loss_of = LOSS_FUNCTIONS[recipe.loss]
     images = recipe.inputs * recipe.draws
     loss, correct = 0.0, 0
-    for epoch, positions in _positions(fitting, number, math.prod(distribution.shape)):
+    for epoch, positions in _positions(
+        fitting, number, max(math.prod(distribution.shape), fitting.pixels)
+    ):
         x, y = fitting.inputs.batch(positions, classifier.device)
         context = Context(y, fitting.inputs.features_at(positions, classifier.device))
         draws = _draws(fitting, positions, epoch)
         delta, given = distribution.relaxed(context, draws, fitting.budget, tau, heat)
         labels = y.repeat_interleave(recipe.draws)
-        # Gradients pass where x + delta is clipped: other inputs are not clipped there.
-        moved = (x.unsqueeze(1) + delta.detach()).flatten(0, 1).clamp_(0, 1)
+        moved = fitting.budget.apply(x.unsqueeze(1), delta)
+        require_graph(moved)
+        # Gradients pass where images are clipped: other inputs are not clipped there.
         gradient, logits = _in_pieces(
-            model, moved, labels, classifier.micro_batch,
+            model, moved.detach().flatten(0, 1).clamp(0, 1), labels, classifier.micro_batch,
             lambda z, y: loss_of(z, y, recipe.kappa) / images,
         )  # fmt: skip
         loss += float(loss_of(logits, labels, recipe.kappa).sum())
         correct += int((logits.argmax(1) == labels).sum())
-        ends, slopes = [delta], [gradient.view_as(delta)]
+        ends, slopes = [moved], [gradient.view_as(moved)]
         if recipe.entropy or recipe.diversity:
             ends.append(regulariser(given, recipe.entropy, recipe.diversity))
             slopes.append(torch.full_like(ends[1], len(positions) / recipe.inputs))

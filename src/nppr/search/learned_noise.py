@@ -121,6 +121,7 @@ def load_learned(
     learned = []
     for each in paths:
         distribution, record, seen = read_distribution(each)
+        _require_same_domain(each, record, budget)
         source = Learned(
             budget or _budget(record),
             distribution,
@@ -142,7 +143,6 @@ def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, Int
         if content.get("format") != FORMAT:
             raise ValueError(f"it has format {content.get('format')}, this version reads {FORMAT}")
         record = LearnedNoiseRecord.model_validate(content)
-        _budget(record)
         seen = tensors.pop(SEEN).numpy().astype(np.int64)
         distribution = build(record, tensors)
     except ValidationError as error:
@@ -181,7 +181,28 @@ def build(law: LawRecord, tensors: Mapping[str, Tensor]) -> Distribution:
 
 def _budget(record: LearnedNoiseRecord) -> Budget:
     """The budget it was fitted in."""
-    return Budget.parse(record.budget.norm, record.budget.radius)
+    return Budget.parse(record.budget.transform or record.budget.norm, record.budget.radius)
+
+
+def _require_same_domain(path: Path, record: LearnedNoiseRecord, budget: Budget | None) -> None:
+    """Raise `DistributionError` unless noise of this record has a meaning in the budget."""
+    own = record.budget.transform
+    wanted = own if budget is None else budget.transform and budget.transform.spec
+    if wanted != own:
+        raise DistributionError(
+            f"`distribution` must be noise of this budget, got {str(path)!r}, which was learned in"
+            f" {record.budget}. Give {f'--transform {own}' if own else '--norm and --eps'}, or neither."
+        )
+    if budget is None:
+        try:
+            _budget(record)
+        except NpprError as error:
+            if own is None:
+                raise _unreadable(path, one_line(error)) from error
+            raise DistributionError(
+                f"`budget` must be given for {str(path)!r}: it was learned with the transformation"
+                f" {own}, a function of your own. Example: load_learned(path, Budget.box(transform))"
+            ) from error
 
 
 def _unreadable(path: Path, reason: str) -> DistributionError:

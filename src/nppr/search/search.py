@@ -11,9 +11,10 @@ Finished stages are kept in files, so that a resumed search does not fit them ag
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -41,6 +42,7 @@ from nppr.search.fitting import (
     unreadable_stage,
 )
 from nppr.search.learned_noise import LearnedNoise, build, law_of
+from nppr.search.scan_box import BoxScan, scan_box
 from nppr.search.search_record import (
     FAMILY,
     BudgetRecord,
@@ -128,13 +130,14 @@ class Search:
     references: Sequence[Source] = ()
     described: ClassifierRecord | None = None
     inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
+    scans: dict[float, BoxScan] = field(default_factory=dict)
     clean_calls: int = 0
     seen: IntArray | None = None
 
     def run(self) -> list[LearnedNoise]:
         """Every stage of all seeds, floor by floor; the lowest on select bears the plain name."""
         learned: list[LearnedNoise] = []
-        stages = walk(self.settings, self.data.classes, self.data.shape)
+        stages = walk(self.settings, self.data.classes, self.shape)
         with together():
             self.find_inputs()
             walks = [self._walk(stages, number) for number in range(self.settings.seeds)]
@@ -145,6 +148,11 @@ class Search:
                 for rank, (number, finished) in enumerate(same):
                     learned.append(self.learned(finished[place], number if rank else None))
         return learned
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of a perturbation."""
+        return self.budget.domain(self.data.shape)
 
     def find_inputs(self) -> tuple[CleanInputs[Fit], CleanInputs[Select]]:
         """The clean-correct inputs of fit and select with their features, found once."""
@@ -237,7 +245,9 @@ class Search:
         if each and self.settings.walks:
             for restart in range(stage.restarts):
                 own = seed if not restart else key(seed, "fit/restart", restart, 0) & 0x7FFFFFFF
-                made = start(stage, parent, inputs, self.data.shape, self.data.classes, own)
+                made = start(stage, parent, inputs, self.shape, self.data.classes, own)
+                if not restart:
+                    scanned = self._scanned(stage, made, judge)
                 kept = file(restart)
                 state = self._fit(stage, made, each, own, kept)
                 if kept:
@@ -246,7 +256,7 @@ class Search:
                 half = Candidate(f"{stage.name}, half of the calls", law, judge.of(law))
                 tried.append((half, state))
         if not tried:
-            made = start(stage, parent, inputs, self.data.shape, self.data.classes, seed)
+            made = start(stage, parent, inputs, self.shape, self.data.classes, seed)
             state = self._fit(stage, made, stage.steps, seed, file(0))
             return self._choose(stage, state, [], parents, before, judge)
         tried.sort(key=lambda each: each[0].value)
@@ -255,7 +265,27 @@ class Search:
         left = stage.steps - each * stage.restarts
         last = self._fit(stage, state.distribution, left, own, file(stage.restarts))
         last = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
-        return self._choose(stage, last, [each for each, _ in tried], parents, before, judge)
+        halves = [each for each, _ in tried]
+        return self._choose(stage, last, halves, parents, before, judge, scanned)
+
+    def _scanned(self, stage: Stage, made: Distribution, judge: Judge) -> list[Candidate]:
+        """Start a stage whose noise sees no features at the worst points of a scan of its box."""
+        if self.budget.transform is None or stage.family.dependency.sees_input:
+            return []
+        floor = stage.family.floor
+        if floor not in self.scans:
+            self.scans[floor] = scan_box(
+                self.classifier,
+                self.find_inputs()[0],
+                self.budget,
+                floor=floor,
+                most_calls=self.settings.calls,
+                seed=self.seed,
+                quantise=self.quantise,
+            )
+            judge.calls += self.scans[floor].calls
+        law = self.scans[floor].place(made.to(self.classifier.device))
+        return [Candidate(f"{stage.name}, scan", law, judge.of(law))]
 
     def _fit(
         self, stage: Stage, made: Distribution, steps: int, seed: int, file: StateFile | None
@@ -273,6 +303,7 @@ class Search:
             steps=steps,
             seed=seed,
             quantise=self.quantise,
+            pixels=math.prod(self.data.shape),
         )
         return fit(fitting, state, progress=self.progress, save=file.save if file else None)
 
@@ -294,6 +325,7 @@ class Search:
         parents: Sequence[FinishedStage],
         before: Sequence[Candidate],
         judge: Judge,
+        scanned: Sequence[Candidate] = (),
     ) -> FinishedStage:
         """What is lowest on select: the fitted mixture, a variant of it, or a parent."""
         made, floor = state.distribution, stage.family.floor
@@ -304,6 +336,7 @@ class Search:
         own = [
             *candidates(stage.name, made, judge),
             Candidate(f"{stage.name}, at the edge", edge, judge.of(edge)),
+            *scanned,
             *tried[:1],
         ]
         winner = best(own, before)
@@ -342,11 +375,10 @@ class Search:
         last, budget = finished[-1], self.budget
         dependency = Dependency(last.record.rung)
         source = Learned(budget, last.selected, self.feature_model, dependency, fit_seed)
-        ball = BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text)
         record = LearnedNoiseRecord(
             name=source.name,
             fit_seed=fit_seed,
-            budget=ball,
+            budget=BudgetRecord.of(budget),
             search=self._search_record(finished),
             diagnostics=self.diagnose(last),
             nppr_version=version("nppr"),
@@ -393,7 +425,7 @@ def start(
     stage: Stage,
     parent: FinishedStage | None,
     inputs: CleanInputs[Fit],
-    shape: tuple[int, ...],
+    shape: tuple[int, int, int],
     classes: int,
     seed: int,
 ) -> Distribution:
@@ -406,8 +438,7 @@ def start(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(seed, f"fit/start/{stage.name}", 0, 0))
         if parent is None:
-            channels, height, width = shape
-            made = Distribution(stage.family, (channels, height, width), classes, features)
+            made = Distribution(stage.family, shape, classes, features)
             if made.features:
                 made.mixture.standardise(inputs.features)
             return made

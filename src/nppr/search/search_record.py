@@ -6,10 +6,16 @@ learned source. Nothing here imports PyTorch.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, ConfigDict
 
 from nppr.noise.family import Dependency, Family, Rule
 from nppr.search.search_settings import SearchSettings
+from nppr.transformations import range_text
+
+if TYPE_CHECKING:
+    from nppr.budget import Budget
 
 FAMILY = "family"
 """The learned noise among select values; all other keys are names of reference noises."""
@@ -45,15 +51,52 @@ class ClassifierRecord(Record):
     features: FeaturesRecord | None
 
 
+class ParameterRecord(Record):
+    """One parameter of a transformation and its range."""
+
+    name: str
+    low: float
+    high: float
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return range_text(self.name, self.low, self.high, self.unit)
+
+
 class BudgetRecord(Record):
-    """The ball of admissible perturbations; `text` is the radius as people write it."""
+    """The ball of admissible perturbations; `text` is the radius as people write it.
+
+    With a transformation the norm is `box` and the radius scales its ranges, whose ends are those of
+    `parameters`; `transform` is how it is written on a command line, with the ranges of radius 1.
+    """
 
     norm: str
     radius: float
     text: str
+    transform: str | None = None
+    parameters: tuple[ParameterRecord, ...] = ()
+
+    @classmethod
+    def of(cls, budget: Budget) -> BudgetRecord:
+        """The record of a budget."""
+        made = budget.transform
+        if made is None:
+            return cls(norm=budget.norm.name, radius=budget.radius, text=budget.text)
+        ranges = zip(made.names, made.ranges_at(budget.radius), made.units, strict=True)
+        parameters = tuple(
+            ParameterRecord(name=name, low=low, high=high, unit=unit)
+            for name, (low, high), unit in ranges
+        )
+        return cls(
+            norm=budget.norm.name,
+            radius=budget.radius,
+            text=budget.text,
+            transform=made.spec,
+            parameters=parameters,
+        )
 
     def __str__(self) -> str:
-        return f"{self.norm} {self.text}"
+        return self.text if self.transform else f"{self.norm} {self.text}"
 
 
 class StageRecord(Record):

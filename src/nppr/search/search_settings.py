@@ -53,6 +53,10 @@ MOST_PATTERNS = 2**25
 """Numbers in the means of all components, at most."""
 
 
+BOX_RATE = 0.1
+"""Step of the latent means in the box of a transformation."""
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How one stage goes from its start to its end.
@@ -157,6 +161,13 @@ class SearchSettings:
             raise SpecError(
                 f"`fit-calls` must be at least one step, {self.step_calls} calls, got {self.calls}."
             )
+
+    def in_box(self) -> SearchSettings:
+        """The same for the parameters of a transformation: short steps, from where a scan has led."""
+        if not self.walks:
+            return self
+        recipe = replace(self.recipe, rate=BOX_RATE)
+        return replace(self, recipe=recipe, child_rate=BOX_RATE)
 
     @property
     def step_calls(self) -> int:

@@ -302,7 +302,7 @@ def diagnose(fitted: Distribution, selected: Distribution, judge: Judge) -> Diag
     with classifier.frozen() as models, torch.inference_mode():
         delta = source.perturb(models.fast, x, y, draws)
     pixel_radius = budget.norm.noise_scale(budget.radius, math.prod(delta.shape[-3:]))
-    sizes = delta.abs() if budget.norm.name == "linf" else budget.size(delta)
+    sizes = budget.size(delta) if budget.norm.name == "l2" else delta.abs()
     return Diagnostics(
         **weight_diagnostics(judge.weights(fitted)),
         realised_std=float(delta.var(1).mean().sqrt() / pixel_radius),

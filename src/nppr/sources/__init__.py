@@ -15,12 +15,14 @@ from nppr.sources.base import (
     option_defaults,
     parse_sources,
     references,
+    sources_in,
     split_search,
 )
 from nppr.sources.fixed import Clean, Gaussian, Laplace, Uniform  # isort: split
 
 from nppr.sources.attacks import CW, PGD, WeakAdversary
 from nppr.sources.autoattack import AutoAttack
+from nppr.sources.scan import Scan
 from nppr.sources.universal import Universal  # isort: split
 
 from nppr.sources.noise_bound import Bound  # isort: split
@@ -30,7 +32,7 @@ from nppr.sources.stress import Stress
 
 __all__ = [
     "ALL", "CW", "JPEG", "NPPR", "PGD", "SOURCES", "AutoAttack", "Bound", "Brightness", "Clean",
-    "Gaussian", "Guidance", "Laplace", "MotionBlur", "SaltAndPepper", "Source", "Stress", "Uniform",
-    "Universal", "WeakAdversary", "check_unique", "default_sources", "option_defaults",
-    "parse_sources", "references", "split_search",
+    "Gaussian", "Guidance", "Laplace", "MotionBlur", "SaltAndPepper", "Scan", "Source", "Stress",
+    "Uniform", "Universal", "WeakAdversary", "check_unique", "default_sources", "option_defaults",
+    "parse_sources", "references", "sources_in", "split_search",
 ]  # fmt: skip

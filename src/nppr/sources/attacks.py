@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nppr.budget import Budget
+from nppr.budget import Budget, perturbed
 from nppr.errors import SpecError
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
@@ -58,7 +58,7 @@ class Climb(Source, ABC):
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The first perturbation that breaks each input, else the last one tried, `(B, 1, C, H, W)`."""
-        found = torch.zeros_like(x)
+        found = x.new_zeros(len(x), *self.budget.domain(tuple(x.shape[1:])))
         left = torch.arange(len(x), device=x.device)
         for restart in range(self.restarts):
             if len(left):
@@ -76,13 +76,15 @@ class Climb(Source, ABC):
         for turn in range(self.steps + 1):
             inputs, labels = x[rows[active]], y[rows[active]]
             if turn < self.steps:
-                gradient, logits = model.gradient(
+                gradient, logits = self.budget.gradient(
+                    model,
                     lambda logits, labels=labels: self.loss(logits, labels),  # type: ignore[misc]
-                    inputs + delta,
+                    inputs,
+                    delta,
                 )
             else:
                 with torch.no_grad():
-                    logits = model.logits(inputs + delta)
+                    logits = model.logits(perturbed(inputs, delta, self.budget))
             found[rows[active]] = delta
             correct = logits.argmax(1) == labels
             survived[active[~correct]] = False
@@ -94,16 +96,18 @@ class Climb(Source, ABC):
         return survived
 
     def _start(self, x: Tensor, draws: DrawBlock, restart: int) -> Tensor:
+        shape = self.budget.domain(tuple(x.shape[1:]))
         if not self.random_start:
-            return torch.zeros_like(x)
-        shape = tuple(x.shape[1:])
+            return x.new_zeros(len(x), *shape)
         return self._within(x, self.budget.uniform(draws, f"pgd/{restart}", shape)[:, 0])
 
     def _within(self, x: Tensor, delta: Tensor) -> Tensor:
-        """Project to the budget, then to where `x + delta` is an image.
+        """Project to the budget, then, if it is added, to where `x + delta` is an image.
 
         The second projection only shortens a perturbation; clipping again undoes its rounding.
         """
+        if self.budget.transform is not None:
+            return self.budget.clip(delta)
         return self.budget.clip((x + self.budget.clip(delta)).clamp_(0.0, 1.0) - x)
 
 
@@ -152,6 +156,7 @@ class WeakAdversary(Source, kind="weak-adversary"):
     """
 
     guidance = Guidance.MORE
+    transforms = False
     cost = 1.25
 
     budget: Budget

@@ -41,6 +41,7 @@ class AutoAttack(Source, kind="autoattack"):
     metric = Metric.AR
     guidance = Guidance.MORE
     fixed_draws = 1
+    transforms = False
     cost = 1000.0  # per input, about: 300 where the first part breaks it, 9,000 where nothing does
     inputs_at_once = 1000  # up to this many, the result is that of pyautoattack on all of them
 

@@ -75,6 +75,10 @@ class Source(ABC):
     """Whether learned noise is compared with it at its default options."""
     has_budget: ClassVar[bool] = True
     """Whether it is made from a budget; a corruption is not."""
+    adds: ClassVar[bool] = True
+    """Whether its perturbations may be added to an image."""
+    transforms: ClassVar[bool] = True
+    """Whether its budget may be the box of a transformation instead of a ball of added noise."""
     needs_fit_split: ClassVar[bool] = False
     """Whether it must be fitted on inputs of the fit split before it is measured."""
     can_be_redrawn: ClassVar[bool] = True
@@ -204,18 +208,26 @@ def option_defaults(kind: type[Source]) -> dict[str, Option]:
 
 def references(budget: Budget) -> tuple[Source, ...]:
     """The noises that learned noise is compared with while it is chosen."""
-    return tuple(kind(budget) for kind in SOURCES.values() if kind.is_reference)  # type: ignore[call-arg]
+    kinds = [SOURCES[name] for name in sources_in(budget) if SOURCES[name].is_reference]
+    return tuple(kind(budget) for kind in kinds)  # type: ignore[call-arg]
 
 
-def default_sources() -> str:
+def sources_in(budget: Budget | None = None) -> list[str]:
+    """The names of all sources that a budget can be given to; those of added noise without one."""
+    box = budget is not None and budget.transform is not None
+    return [name for name, kind in SOURCES.items() if (kind.transforms if box else kind.adds)]
+
+
+def default_sources(budget: Budget | None = None) -> str:
     """What is measured when no sources are asked for."""
-    return ",".join([NPPR, *(name for name, kind in SOURCES.items() if kind.default)])
+    return ",".join([NPPR, *(name for name in sources_in(budget) if SOURCES[name].default)])
 
 
-def split_search(text: str) -> tuple[bool, str]:
+def split_search(text: str, budget: Budget | None = None) -> tuple[bool, str]:
     """Whether a list of sources names `nppr`, and the list of the others, with `all` written out."""
     parts = [part.strip() for part in text.replace(" ", "").split(",")]
-    parts = [each for part in parts for each in ([NPPR, *SOURCES] if part == ALL else [part])]
+    everything = [NPPR, *sources_in(budget)]
+    parts = [each for part in parts for each in (everything if part == ALL else [part])]
     wanted = [part for part in parts if part.split(":")[0] == NPPR]
     if len(wanted) > 1:
         raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
@@ -259,6 +271,12 @@ def _parse_source(text: str, budget: Budget) -> Source:
     if name not in SOURCES:
         raise unknown("source", name, [*SOURCES, *presets, NPPR, ALL])
     kind = SOURCES[name]
+    if name not in sources_in(budget):
+        needed = "added noise: --norm and --eps" if kind.adds else "a transformation: --transform"
+        raise SpecError(
+            f"`sources` must fit the budget, got {name!r}, which needs {needed}."
+            f" Here: {', '.join(sources_in(budget))}."
+        )
     defaults = option_defaults(kind)
     values: dict[str, Option] = {}
     for setting in settings:

@@ -30,6 +30,7 @@ class CustomAttack(Source):
     """
 
     metric = Metric.AR
+    transforms = False
     fixed_draws = 1
     inputs_at_once = 64  # always the same: its random numbers may depend on it
 
@@ -65,6 +66,8 @@ class CustomNoise(Source):
     It is called for one input at a time with PyTorch's generator seeded for that input, so that its
     draws depend on neither the batch nor the order. The tally is read as PR.
     """
+
+    transforms = False
 
     budget: Budget
     sample: Sampler

@@ -6,6 +6,9 @@ With r the radius, D = C*H*W and `scale` a factor (1 by default), before the pro
     gaussian   N(0, (scale r)^2) per pixel   N(0, (scale r / sqrt(D))^2) per pixel
     laplace    Laplace(scale r) per pixel    Laplace(scale r / sqrt(D)) per pixel
     uniform    uniform in the ball of radius scale r
+
+In the box of a transformation, with coordinates from -r to r, uniform is the same, and gaussian is
+N(0, (scale r / 2)^2) per coordinate, truncated to the box.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ class Noise(Source, ABC):
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""
-        return self.budget.clip(self.sample(draws, tuple(x.shape[1:])))
+        return self.budget.clip(self.sample(draws, self.budget.domain(tuple(x.shape[1:]))))
 
     @abstractmethod
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
@@ -76,12 +79,13 @@ class Noise(Source, ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Noise, kind="gaussian"):
-    """Independent normal noise in every pixel."""
+    """Independent normal noise in every pixel; a truncated normal law of every parameter."""
 
     is_reference = default = True
 
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
-        return draws.normal("gaussian", shape).mul_(self.pixel_scale(shape))
+        budget = self.budget
+        return budget.norm.normal(draws, "gaussian", shape, budget.radius, self.scale)
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ class Laplace(Noise, kind="laplace"):
     """Independent Laplace noise in every pixel: `-b sign(u) log|u|` with u uniform in [-1, 1)."""
 
     is_reference = default = folds_uniform = True
+    transforms = False
 
     def sample(self, draws: DrawBlock, shape: tuple[int, ...]) -> Tensor:
         u = draws.uniform("laplace", shape).mul_(2).sub_(1)

@@ -152,10 +152,11 @@ class Learned(Source):
         return found
 
     def _require_shape(self, x: Tensor) -> None:
-        if tuple(x.shape[1:]) != tuple(self.distribution.shape):
+        wanted = self.budget.domain(tuple(x.shape[1:]))
+        if wanted != tuple(self.distribution.shape):
+            what = "images" if self.budget.transform is None else "parameters"
             raise SpecError(
-                f"`distribution` perturbs images of shape {self.distribution.shape},"
-                f" got {tuple(x.shape[1:])}."
+                f"`distribution` perturbs {what} of shape {self.distribution.shape}, got {wanted}."
             )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from nppr.budget import Budget
+from nppr.budget import Budget, perturbed
 from nppr.noise.distribution import NOISE
 from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.random_draws import DrawBlock
@@ -22,6 +22,7 @@ from nppr.sources.base import NPPR, Guidance, Source
 from nppr.sources.learned import Learned, learned_name
 from nppr.sources.losses import margin
 from nppr.tally import FrozenModel, Metric
+from nppr.transformations import spread_points
 
 AT_ONCE = 64
 NUMBERS_AT_ONCE = 2**22
@@ -32,7 +33,7 @@ CHOICE_DRAWS = 4
 
 PASSES_PER_CALL = 3
 STEP, MOMENTUM = 2.0, 0.5
-BOUND, START_BOUND = 3.0, 1.0
+BOUND, START_BOUND, EDGE = 3.0, 1.0, 0.995
 """Means stay within the first, tanh(3) is 0.995, and start within the second: a step can turn them."""
 
 
@@ -42,7 +43,8 @@ class PerInput(Source):
 
     `parent` is the noise of the rung above. The search steps along the sign of the momentum (in l2
     along the momentum itself) of the gradient of the margin, with a step that falls from 2 to 0, from
-    the parent's mean or from 0, whichever starts lower.
+    the parent's mean or from 0, whichever starts lower. In the box of a transformation half of the
+    calls try means all over it, and steps are short, because the margin has many local maxima there.
     """
 
     kind = NPPR
@@ -88,7 +90,22 @@ class PerInput(Source):
     @property
     def steps(self) -> int:
         """Steps of the search, after its starts and its choice."""
-        return (PASSES_PER_CALL * self.calls - 2 - 2 * CHOICE_DRAWS) // PASSES_PER_CALL
+        passes = PASSES_PER_CALL * self.calls - self.starts - 2 * CHOICE_DRAWS
+        return passes // PASSES_PER_CALL
+
+    @property
+    def starts(self) -> int:
+        """Means that are tried first: two, or in a box as many as half of the calls pay for."""
+        if self.budget.transform is None:
+            return 2
+        return max(2, PASSES_PER_CALL * self.calls // 2)
+
+    @property
+    def _first_step(self) -> float:
+        """In a box a step goes from one of the starts to the next, not across it."""
+        if self.budget.transform is None:
+            return STEP
+        return 2 / math.pow(self.starts, 1 / len(self.budget.transform.box))
 
     def search_passes(self, inputs: int) -> float:
         """Forward passes of searching for the laws of this many inputs."""
@@ -128,35 +145,51 @@ class PerInput(Source):
         own = replace(draws, split=f"{draws.split}/per-input", block=0, size=1, capacity=1)
         means = self._start(model, x, y, own)
         momentum, size = torch.zeros_like(means), math.sqrt(means.shape[1])
-        linf = self.budget.norm.name == "linf"
+        l2, keeps_best = self.budget.norm.name == "l2", self.budget.transform is not None
+        best, largest = means, means.new_full((len(x),), -torch.inf)
         for number in range(self.steps):
             means.requires_grad_(True)
             with torch.enable_grad():
                 delta = self._draw(means, replace(own, block=number + 1))[:, 0]
-            image = (x + delta.detach()).clamp(0, 1)
-            slope, _ = model.gradient(lambda logits: -margin(logits, y), image)
+            slope, logits = self.budget.gradient(
+                model, lambda logits: -margin(logits, y), x, delta.detach()
+            )
+            if keeps_best:
+                margins = margin(logits, y)
+                best = torch.where((margins > largest)[:, None], means.detach(), best)
+                largest = torch.maximum(margins, largest)
             (slope,) = torch.autograd.grad(delta, means, slope)
             slope = slope / slope.abs().mean(1, keepdim=True).clamp_min(1e-30)
             momentum = MOMENTUM * momentum + slope
             length = momentum.norm(dim=1, keepdim=True).clamp_min(1e-30)
-            way = momentum.sign() if linf else momentum * (size / length)
-            means = means.detach() - STEP * (1 - number / self.steps) * way
-            if linf:
-                means = means.clamp(-BOUND, BOUND)
-            else:
+            way = momentum * (size / length) if l2 else momentum.sign()
+            means = means.detach() - self._first_step * (1 - number / self.steps) * way
+            if l2:
                 means *= (BOUND * size / means.norm(dim=1, keepdim=True)).clamp_max(1.0)
+            else:
+                means = means.clamp(-BOUND, BOUND)
+        means = best if keeps_best else means
         return means, self._is_worse(model, x, y, means, own)
 
     def _start(self, model: FrozenModel, x: Tensor, y: Tensor, own: DrawBlock) -> Tensor:
-        """The mean of the rung above, or 0, by the margin of one draw each."""
-        above = self.parent.centre(model, x, y, own).clamp(-START_BOUND, START_BOUND)
-        zero = torch.zeros_like(above)
+        """The mean of the rung above, 0 or, in a box, another point, by the margin of one draw each."""
+        above = self.parent.centre(model, x, y, own)
+        if self.budget.transform is None:
+            above = above.clamp(-START_BOUND, START_BOUND)
+        points = above.new_zeros(1, above.shape[1])
+        if self.budget.transform is not None:
+            points = latent_points(self.starts - 1, above.shape[1]).to(above)
+        best, largest = above.clone(), above.new_full((len(x),), -torch.inf)
         with torch.no_grad():
-            margins = [
-                margin(model.logits((x + self._draw(each, own)[:, 0]).clamp(0, 1)), y)
-                for each in (above, zero)
-            ]
-        return torch.where((margins[0] > margins[1])[:, None], above, zero).clone()
+            for each in (above, *(point.expand_as(above) for point in points)):
+                moved = perturbed(x, self._draw(each, own)[:, 0], self.budget)
+                margins = margin(model.logits(moved), y)
+                better = margins > largest
+                best, largest = (
+                    torch.where(better[:, None], each, best),
+                    torch.maximum(margins, largest),
+                )
+        return best
 
     def _is_worse(
         self, model: FrozenModel, x: Tensor, y: Tensor, means: Tensor, own: DrawBlock
@@ -166,9 +199,14 @@ class PerInput(Source):
         scores = []
         with torch.no_grad():
             for delta in (self.parent.perturb(model, x, y, fresh), self._draw(means, fresh)):
-                images = (x.unsqueeze(1) + delta).clamp(0, 1).flatten(0, 1)
+                images = perturbed(x.unsqueeze(1), delta, self.budget).flatten(0, 1)
                 margins = margin(model.logits(images), y.repeat_interleave(CHOICE_DRAWS))
                 margins = margins.view(len(x), CHOICE_DRAWS)
                 scores.append(((margins <= 0).sum(1), margins.mean(1)))
         (correct, before), (fewer, after) = scores
         return (fewer < correct) | ((fewer == correct) & (after > before))
+
+
+def latent_points(count: int, dimensions: int) -> Tensor:
+    """Means `(count, P)` whose squashed values are spread over the box."""
+    return spread_points(count, dimensions).clamp(-EDGE, EDGE).atanh()

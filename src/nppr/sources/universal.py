@@ -128,7 +128,8 @@ class UniversalOn(Source):
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
         budget, steps = self.budget, self.settings.calls // AT_ONCE
-        delta = torch.zeros(self.split.batch(np.arange(1))[0].shape[1:], device=self.device)
+        shape = tuple(self.split.batch(np.arange(1))[0].shape[1:])
+        delta = torch.zeros(budget.domain(shape), device=self.device)
         broken = seen = 0
         from nppr.classifiers import frozen  # not before PyTorch is needed
 
@@ -136,7 +137,7 @@ class UniversalOn(Source):
             for number, positions in zip(range(steps), self._positions(), strict=False):
                 x, y = self.split.batch(positions)
                 x, y = x.to(delta.device), y.to(delta.device)
-                gradient, logits = _in_pieces(model, (x + delta).clamp(0, 1), y)
+                gradient, logits = _in_pieces(budget, model, x, y, delta)
                 size = self.settings.step * budget.radius * (1 - number / steps)
                 delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
                 broken += int((logits.argmax(1) != y).sum())
@@ -155,13 +156,17 @@ class UniversalOn(Source):
                 yield order[start : start + AT_ONCE]
 
 
-def _in_pieces(model: FrozenModel, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of the clipped margin, `(B, C, H, W)`, and logits, each piece on one rank."""
+def _in_pieces(
+    budget: Budget, model: FrozenModel, x: Tensor, y: Tensor, delta: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients in delta of the clipped margins, one per input, and logits, each piece on one rank."""
     images, labels = x.split(PIECE), y.split(PIECE)
     found = [
-        model.gradient(
+        budget.gradient(
+            model,
             lambda logits, y=labels[piece]: margin(logits, y).clamp_max(1.0),  # type: ignore[misc]
             images[piece],
+            delta.expand(len(images[piece]), *delta.shape),
         )
         for piece in span(len(images))
     ]
