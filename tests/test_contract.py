@@ -76,9 +76,7 @@ def shake(x: torch.Tensor, y: torch.Tensor, draws: int) -> torch.Tensor:  # noqa
 def learned(dependency: Dependency, budget: Budget) -> Learned:
     """A distribution that was not fitted, with heads that are not zero any more."""
     torch.manual_seed(0)
-    made = Distribution(
-        Family(dependency, components=3, floor=0.2), budget.domain(SHAPE), 10, 256
-    )
+    made = Distribution(Family(dependency, components=3, floor=0.2), budget.domain(SHAPE), 10, 256)
     with torch.no_grad():
         for parameter in made.mixture.parameters():
             parameter.add_(0.02 * torch.randn(parameter.shape))

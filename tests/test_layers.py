@@ -21,8 +21,8 @@ from nppr.tally import Metric
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "process", "bounded", "random_draws", "tally", "noise_sets", "transformations", "budget", "ranks", "records",
-    "manifest", "specs", "data", "classifiers", "noise", "statistics", "sources", "blocks",
+    "errors", "process", "bounded", "random_draws", "tally", "noise_sets", "transformations", "budget",
+    "ranks", "records", "manifest", "specs", "data", "classifiers", "noise", "statistics", "sources", "blocks",
     "measurement", "search", "rare", "report", "doctor", "compare", "run_settings", "options",
     "assessment", "study", "console", "cli", "__init__", "__main__",
 ]  # fmt: skip
@@ -40,7 +40,7 @@ TRAINING = {"classifiers/training/training_settings.py", "options.py"}
 OTHER_MEANINGS = {
     "uniform": {"noise/family.py", "cli/check_commands.py", "cli/measure_commands.py"},
     **dict.fromkeys(("gaussian", "pgd"), TRAINING),
-    **dict.fromkeys(("brightness", "motion-blur"), {"transformations.py"}),
+    **{name: {"transformations.py"} for name in ("brightness", "motion-blur")},
     **{metric.value: None for metric in (Metric.BOUND, Metric.STRESS)},
 }
 """Names of sources outside `sources/`: the noise of the floor and the default of two options, methods

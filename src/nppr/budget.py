@@ -199,6 +199,11 @@ class Budget:
     def box(cls, transform: str | Transform, radius: float | str = 1.0) -> Budget:
         """Every parameter of a transformation lies in its range, such as "rotate=15,blur=2"."""
         made = parse_transform(transform) if isinstance(transform, str) else transform
+        if not isinstance(made, Transform):
+            raise BudgetError(
+                f"`transform` must be text or a Transform, got {made!r}."
+                " Example: Budget.box('rotate=15')"
+            )
         return cls(BoxNorm(), parse_radius(radius), made)
 
     @classmethod

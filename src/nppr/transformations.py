@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nppr.errors import BudgetError, DataError, unknown
+from nppr.errors import BudgetError, DataError, GradientError, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -304,12 +304,16 @@ class CustomTransform(Transform):
     neutral: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.ranges, Mapping) or not self.ranges:
+        try:
+            box = self.box if self.ranges else ()
+        except (AttributeError, TypeError, ValueError):
+            box = ()
+        if not box:
             raise BudgetError(
                 f"`ranges` must be (low, high) by name, got {self.ranges!r}."
                 " Example: CustomTransform({'gamma': (0.5, 2)}, function)"
             )
-        for name, low, high in self.box:
+        for name, low, high in box:
             _require_range(name, low, high, -math.inf, math.inf)
         if self.neutral is not None and len(self.neutral) != len(self.ranges):
             raise BudgetError(
@@ -338,7 +342,15 @@ class CustomTransform(Transform):
         return f"{self.label}({','.join(ends)})"
 
     def images(self, x: Tensor, theta: Tensor) -> Tensor:
-        made = self.function(x, theta)
+        try:
+            made = self.function(x.clone(), theta)
+        except RuntimeError as error:
+            if not theta.requires_grad or "numpy()" not in str(error):
+                raise
+            raise GradientError(
+                f"`{self.label}` must be differentiable in its parameters for a search, but turns"
+                " them into NumPy arrays: use PyTorch's operations on them."
+            ) from error
         if not isinstance(made, torch.Tensor) or made.shape != x.shape:
             got = tuple(made.shape) if isinstance(made, torch.Tensor) else type(made).__name__
             raise DataError(
@@ -350,7 +362,7 @@ class CustomTransform(Transform):
                 f"`{self.label}` must return images in [0, 1], got values from {least:.4g} to"
                 f" {most:.4g}. End it with .clamp(0, 1)."
             )
-        return made
+        return made.to(x)
 
 
 def parse_transform(text: str) -> NaturalTransform:
@@ -412,7 +424,7 @@ def spread_points(count: int, dimensions: int) -> Tensor:
     if dimensions > 5 or len(corners) > count // 4:
         corners = corners.new_zeros(0, dimensions)
     engine = torch.quasirandom.SobolEngine(dimensions)
-    engine.fast_forward(1)  # the first point is a corner
+    engine.fast_forward(2)  # the first points are a corner and the middle
     inside = 2 * engine.draw(max(0, count - 1 - len(corners))) - 1
     middle = torch.zeros(1, dimensions)
     return torch.cat([middle, corners, inside])[:count]
@@ -441,7 +453,7 @@ def _parse_range(name: str, text: str) -> tuple[float, float]:
         ends = list(parameter.of(ends[0]))
     if len(ends) != 2:
         raise BudgetError(f"`{name}` must be LOW:HIGH, got {text!r}. Example: {_example(name)}")
-    low, high = ends
+    low, high = (float(f"{end:.12g}") for end in ends)  # as in `spec`
     _require_range(name, low, high, parameter.least, parameter.most)
     return low, high
 
