@@ -265,7 +265,8 @@ class Budget:
             moved = self.apply(x, inner)
         slope, logits = model.gradient(loss, moved.detach().clamp(0, 1))
         require_graph(moved)
-        (found,) = torch.autograd.grad(moved, inner, slope)
+        (found,) = torch.autograd.grad(moved, inner, slope, allow_unused=True)
+        require_graph(moved if found is not None else moved.detach())
         return found, logits
 
     def size(self, delta: Tensor) -> Tensor:

@@ -5,8 +5,8 @@
     shift-x, shift-y       fraction of the width to the right, of the height downwards; `shift`: both
     blur                   standard deviation of a Gaussian, pixels
     motion-blur            length of a straight path, pixels; motion-angle: its direction, degrees
-    haze                   fraction of the light that is white airlight
-    exposure               gain in stops: 1 doubles the light
+    haze                   how far every pixel value moves to white, as a fraction
+    exposure               gain of pixel values in stops: 1 doubles them
     contrast, saturation   factors
     brightness             what is added to every pixel value in [0, 1]
 
@@ -66,6 +66,8 @@ class Parameter:
     least: float
     most: float
     rising: bool = False
+    shrinks: bool = True
+    """Whether a smaller box has a smaller range of it: not of a direction."""
 
     def of(self, amount: float) -> tuple[float, float]:
         """The range that a single number stands for."""
@@ -79,7 +81,7 @@ PARAMETERS = {
     "shift-y": Parameter("", 0, -1, 1),
     "blur": Parameter("px", 0, 0, 50, rising=True),
     "motion-blur": Parameter("px", 0, 0, 100, rising=True),
-    "motion-angle": Parameter("deg", 0, -90, 90),
+    "motion-angle": Parameter("deg", 0, -90, 90, shrinks=False),
     "haze": Parameter("", 0, 0, 1, rising=True),
     "exposure": Parameter("stops", 0, -10, 10),
     "contrast": Parameter("", 1, 0, 10),
@@ -127,16 +129,20 @@ class Transform(ABC):
 
     def parameters(self, u: Tensor, radius: float) -> Tensor:
         """Parameters `(..., P)` of u in [-radius, radius]^P, in the box shrunk by `radius` <= 1."""
-        ends = u.new_tensor(self.ranges_at(radius))
-        half = u.new_tensor([(high - low) / 2 for _, low, high in self.box])
-        return ends.mean(1) + half * u
+        low, high = u.new_tensor(self.ranges_at(radius)).T
+        theta: Tensor = (low + high) / 2 + (high - low) / (2 * radius) * u
+        return theta
 
     def ranges_at(self, radius: float = 1.0) -> list[tuple[float, float]]:
-        """Both ends of every parameter in the box shrunk by `radius`."""
+        """Both ends of every parameter in the box shrunk by `radius` towards the identity."""
         return [
-            (i + radius * (low - i), i + radius * (high - i))
-            for (_, low, high), i in zip(self.box, self.identity, strict=True)
+            (i + radius * (low - i), i + radius * (high - i)) if self.shrinks(name) else (low, high)
+            for (name, low, high), i in zip(self.box, self.identity, strict=True)
         ]
+
+    def shrinks(self, name: str) -> bool:
+        """Whether the range of a parameter is smaller in a smaller box."""
+        return True
 
     def text_at(self, radius: float = 1.0) -> str:
         """The box shrunk by `radius`, for readers."""
@@ -177,6 +183,9 @@ class NaturalTransform(Transform):
                 f"`saturation` must be left out for images of {shape[0]} channel"
                 f"{'' if shape[0] == 1 else 's'}: it needs red, green and blue."
             )
+
+    def shrinks(self, name: str) -> bool:
+        return PARAMETERS[name].shrinks
 
     def images(self, x: Tensor, theta: Tensor) -> Tensor:
         values = dict(zip(self.names, theta.unbind(-1), strict=True))
@@ -243,7 +252,7 @@ def motion_blur(box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
 
 
 def haze(_box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
-    """`(1 - h) x + h`: a fraction h of the light is white (Koschmieder, 1924, at one distance)."""
+    """`(1 - h) x + h`: white airlight at one distance (Koschmieder, 1924)."""
     h = _each(values["haze"])
     return (1 - h) * x + h
 
@@ -293,7 +302,8 @@ class CustomTransform(Transform):
     that change nothing, by default those nearest to 0: a smaller box shrinks towards them.
 
     >>> from nppr import Budget
-    >>> gamma = CustomTransform({"gamma": (0.5, 2)}, lambda x, p: x ** p[:, :, None, None])
+    >>> gamma = CustomTransform({"gamma": (0.5, 2)}, lambda x, p: x ** p[:, :, None, None],
+    ...                         neutral=(1,))
     >>> Budget.box(gamma)
     Budget(box, gamma 0.5 to 2)
     """
@@ -315,10 +325,13 @@ class CustomTransform(Transform):
             )
         for name, low, high in box:
             _require_range(name, low, high, -math.inf, math.inf)
-        if self.neutral is not None and len(self.neutral) != len(self.ranges):
+        neutral = (0.0,) * len(self.ranges) if self.neutral is None else self.neutral
+        if not isinstance(neutral, tuple) or len(neutral) != len(self.ranges):
             raise BudgetError(
-                f"`neutral` must have {len(self.ranges)} numbers, got {self.neutral!r}."
+                f"`neutral` must be a tuple of {len(self.ranges)} numbers, got {self.neutral!r}."
             )
+        if not all(isinstance(each, int | float) and math.isfinite(each) for each in neutral):
+            raise BudgetError(f"`neutral` must hold finite numbers, got {self.neutral!r}.")
 
     def __hash__(self) -> int:
         return hash((self.box, self.function, self.label, self.neutral))
@@ -372,33 +385,41 @@ def parse_transform(text: str) -> NaturalTransform:
     'scale=0.9:1.2,exposure=-0.5:0.5,edges=zeros'
     """
     ranges: dict[str, tuple[float, float]] = {}
-    edges = REFLECT
+    edges: str | None = None
     for part in text.replace(" ", "").split(","):
         name, equals, value = part.partition("=")
         if name == "edges":
             if value not in EDGES:
                 raise unknown("edges", value, EDGES)
+            if edges is not None:
+                raise BudgetError(f"`edges` must be given once, got it twice in {text!r}.")
             edges = value
             continue
+        if not name:
+            raise _nothing_named(text)
         wanted = GROUPS.get(name, (name,))
         if wanted[0] not in PARAMETERS:
             raise unknown("transform", name, [*GROUPS, *PARAMETERS])
         if not equals:
-            raise BudgetError(f"`{name}` must have a range. Example: --transform {name}=0.1")
+            raise BudgetError(f"`{name}` must have a range. Example: {_example(wanted[0])}")
         for each in wanted:
             if each in ranges:
                 raise BudgetError(f"`{each}` must have one range, got two in {text!r}.")
             ranges[each] = _parse_range(each, value)
     if not ranges:
-        raise BudgetError(
-            f"`transform` must name a parameter and its range, got {text!r}. Example: rotate=15"
-        )
+        raise _nothing_named(text)
     if "motion-angle" in ranges and "motion-blur" not in ranges:
         raise BudgetError("`motion-angle` must be given with motion-blur. Example: motion-blur=5")
     if "motion-blur" in ranges:
         ranges.setdefault("motion-angle", (-90.0, 90.0))
     return NaturalTransform(
-        tuple((name, *ranges[name]) for name in PARAMETERS if name in ranges), edges
+        tuple((name, *ranges[name]) for name in PARAMETERS if name in ranges), edges or REFLECT
+    )
+
+
+def _nothing_named(text: str) -> BudgetError:
+    return BudgetError(
+        f"`transform` must name parameters and their ranges, got {text!r}. Example: rotate=15,blur=2"
     )
 
 
@@ -415,7 +436,7 @@ def range_text(name: str, low: float, high: float, unit: str) -> str:
 def spread_points(count: int, dimensions: int) -> Tensor:
     """Evenly spread points of [-1, 1]^P, `(count, P)`: the middle first, then corners, then inside.
 
-    In one dimension they are a grid, both ends included.
+    In one dimension they are a grid with both ends, which has a middle where `count` is odd.
     """
     if dimensions == 1:
         grid = torch.linspace(-1, 1, count)

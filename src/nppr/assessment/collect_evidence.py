@@ -6,7 +6,9 @@ Draws are those of the measurement: keyed by seed, dataset index and block, what
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,13 +19,16 @@ from nppr.assessment.session import Session
 from nppr.budget import Budget, perturbed
 from nppr.classifiers import FrozenForms, frozen
 from nppr.data import stratified_order
+from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.mixture import Context, Given
 from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
-from nppr.report.evidence import Draws, Evidence, Worst
+from nppr.report.evidence import Draws, Evidence, Profile, Strip, Worst
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
 from nppr.sources.learned import Learned
+from nppr.sources.losses import margin
 from nppr.tally import Evaluate, IntArray, Metric, Tally
+from nppr.transformations import spread_points
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +64,16 @@ def collect(
             drawn.append(_draws(session, noise, correct))
         except Exception:
             logger.warning("the draws of %s are not shown", noise.name, exc_info=True)
-    return Evidence(tuple(worst), tuple(drawn))
+    if budget.transform is None:
+        return Evidence(tuple(worst), tuple(drawn))
+    labels, indices = clean.labels[correct], clean.indices[correct]
+    some = correct[_spread(labels, indices, session.settings.seed, PROFILED)]
+    return Evidence(
+        tuple(worst),
+        tuple(drawn),
+        (_profile(session, budget, some),),
+        (_strip(session, budget, some[:FEW_INPUTS]),),
+    )
 
 
 WORST_INPUTS = 12
@@ -114,17 +128,24 @@ def _worst(
             ).detach()
             if source.budget is not None:
                 source.budget.require(delta, source.name)
-            moved = perturbed(x.unsqueeze(1), delta, quantise=session.settings.quantise)
+            moved = perturbed(
+                x.unsqueeze(1), delta, source.budget, quantise=session.settings.quantise
+            )
             with torch.inference_mode():
                 batches = moved.flatten(0, 1).split(session.classifier.micro_batch)
                 found = torch.cat([models.fast.logits(batch).argmax(1) for batch in batches])
             answers = found.view(moved.shape[:2])
             rows = torch.arange(len(x), device=x.device)
             first = (answers != y[:, None]).int().argmax(1)  # 0 where no draw fails
-            share = (delta[rows, first] / radius).clamp(-MOST_SHARE, MOST_SHARE)
-            images = (_small(image, WORST_SIDE) for image in (x, share, moved[rows, first]))
-            parts.append((answers[rows, first], *images))
-    taken_for, clean, share, shown = (torch.cat(found).cpu() for found in zip(*parts, strict=True))
+            delta, shown = delta[rows, first], moved[rows, first]
+            share, theta = (delta / radius).clamp(-MOST_SHARE, MOST_SHARE), x.new_zeros(len(x), 0)
+            if source.budget is not None and source.budget.transform is not None:
+                share, theta = shown - x, source.budget.parameters(delta)
+            images = (_small(image, WORST_SIDE) for image in (x, share, shown))
+            parts.append((answers[rows, first], theta, *images))
+    taken_for, theta, clean, share, shown = (
+        torch.cat(found).cpu() for found in zip(*parts, strict=True)
+    )
     return Worst(
         source=source.name,
         indices=torch.from_numpy(session.data.evaluate.indices[chosen]),
@@ -134,6 +155,64 @@ def _worst(
         clean=_bytes(clean),
         delta=share.half(),
         perturbed=_bytes(shown),
+        parameters=theta.float(),
+    )
+
+
+PROFILED = 200
+BINS = 16
+STRIP_POINTS = 65
+"""Inputs and bins of a profile, and parameters from which a strip is chosen."""
+
+SCANNED = "parameters all over the box"
+
+
+def _profile(session: Session, budget: Budget, chosen: IntArray) -> Profile:
+    """How many of these inputs are correct in each bin of each parameter, the others uniform."""
+    parameters = len(budget.transform.box) if budget.transform else 0
+    correct = torch.zeros(parameters, BINS, dtype=torch.int64)
+    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+        for some in _chunks(session, chosen, 1):
+            x, y = _inputs(session, some)
+            for which in range(parameters):
+                block = replace(_block(session, some, which, BINS, BINS), split="profile")
+                u = budget.uniform(block, "profile", (parameters, 1, 1)) / budget.radius
+                inside = (u[:, :, which] + 1) / 2  # of a bin
+                bins = torch.arange(BINS, device=u.device).view(1, -1, 1, 1)
+                u[:, :, which] = 2 * (bins + inside) / BINS - 1
+                for place in range(BINS):
+                    moved = perturbed(x, budget.radius * u[:, place], budget,
+                                      quantise=session.settings.quantise)  # fmt: skip
+                    with torch.inference_mode():
+                        answers = models.fast.logits(moved).argmax(1)
+                    correct[which, place] += int((answers == y).sum())
+    return Profile(FLOOR_NOISE, correct, torch.full_like(correct, len(chosen)))
+
+
+def _strip(session: Session, budget: Budget, chosen: IntArray) -> Strip:
+    """These inputs at the parameters of the largest, the median and the smallest margin."""
+    x, y = _inputs(session, chosen)
+    parameters = len(budget.transform.box) if budget.transform else 0
+    points = budget.radius * spread_points(STRIP_POINTS, parameters).to(x)
+    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+        moved = [
+            perturbed(x, point.view(1, -1, 1, 1), budget, quantise=session.settings.quantise)
+            for point in points
+        ]
+        with torch.inference_mode():
+            logits = torch.stack([models.fast.logits(images) for images in moved], 1)
+    margins = margin(logits.flatten(0, 1), y.repeat_interleave(len(points))).view(len(x), -1)
+    order = margins.argsort(dim=1, descending=True, stable=True)
+    kept = order[:, [0, len(points) // 2, len(points) - 1]]
+    rows = torch.arange(len(x), device=x.device)[:, None]
+    images = torch.stack(moved, 1)[rows, kept]
+    return Strip(
+        SCANNED,
+        torch.from_numpy(session.data.evaluate.indices[chosen]),
+        y.cpu(),
+        logits.argmax(2)[rows, kept].cpu(),
+        _bytes(_small(images.flatten(0, 1), WORST_SIDE)).unflatten(0, kept.shape).cpu(),
+        budget.parameters(points[kept].unsqueeze(-1).unsqueeze(-1)).float().cpu(),
     )
 
 
@@ -154,7 +233,9 @@ MOST_NUMBERS = 2_750_000
 def _draws(session: Session, source: Learned, correct: IntArray) -> Draws:
     """Draws of one learned source for some inputs, and the mixture it has for them."""
     split = session.data.evaluate
-    pixels = _small(_inputs(session, correct[:1])[0], SIDE).numel()
+    pixels = math.prod(source.distribution.shape)
+    if source.budget.transform is None:
+        pixels = _small(_inputs(session, correct[:1])[0], SIDE).numel()
     room = max(1, MOST_NUMBERS // pixels - FEW_INPUTS * FEW_DRAWS) // MANY_DRAWS
     labels, indices = split.labels[correct], split.indices[correct]
     chosen = correct[_spread(labels, indices, session.settings.seed, min(MANY_INPUTS, room))]

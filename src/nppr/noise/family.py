@@ -105,6 +105,32 @@ _WORDS = {
 }
 """The words for every rung: what the noise may depend on, and which threat that is."""
 
+_FOLLOWS = "by a rule that carries over to new inputs"
+_LAW = "the law of the parameters"
+BOX_WORDS = {
+    Dependency.INDEPENDENT: (
+        f"{_LAW} depends on nothing",
+        "conditions that know nothing of the input: mounting, optics, lighting of the site",
+    ),
+    Dependency.LABEL: (
+        f"{_LAW} may depend on the true label",
+        "conditions that come with the class: what is seen mostly at night, or from one side",
+    ),
+    Dependency.INPUT: (
+        f"{_LAW} may depend on the input",
+        f"conditions that follow the scene {_FOLLOWS}",
+    ),
+    Dependency.JOINT: (
+        f"{_LAW} may depend on the input and its true label",
+        f"conditions that follow scene and class {_FOLLOWS}",
+    ),
+    Dependency.PER_INPUT: (
+        f"{_LAW} may be the worst for every input on its own",
+        "the worst conditions for each input: nearly an attack where no randomness is required",
+    ),
+}
+"""The same words where a transformation takes the place of added noise."""
+
 
 class Rule(StrEnum):
     """How a component is chosen for an input: by the weights, or sharpened."""

@@ -30,25 +30,36 @@ def at_least_line(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     """The bound in plain words, for whom it holds, and what it covers; `kind` is Markup on a page."""
     report = numbers.report
     population = population_bound(report, row)
-    text = kind("{} under all noise {}, for {}").format(
-        numbers.claim(row, kind=kind), noise_words(row), row.claim.value if row.claim else ""
+    text = kind("{} under {}, for {}").format(
+        numbers.claim(row, kind=kind),
+        covered_noise(report, row),
+        row.claim.value if row.claim else "",
     )
     if population is not None:
         text += kind("; for the population: at least {} %").format(numbers.of(population))
     shared = next((other for other in bounds_of(report) if _same_set(row, other)), None)
     if shared is not None:
-        text += kind("; if the noise does not see the input: at least {} %").format(
-            numbers.of(shared)
+        law = "law" if report.budget.is_box else "noise"
+        text += kind("; if the {} does not see the input: at least {} %").format(
+            law, numbers.of(shared)
         )
     return text + "." + "".join(f" {each}" for each in [coverage(report, row)] if each)
 
 
-def noise_words(row: Result) -> str:
-    """The noise that a bound holds for, to follow "all noise"."""
+def covered_noise(report: ReportRecord, row: Result) -> str:
+    """The noise, or the laws of the parameters, that a bound holds for."""
+    every = "every law of the parameters" if report.budget.is_box else "all noise"
+    return f"{every} {noise_words(report, row)}"
+
+
+def noise_words(report: ReportRecord, row: Result) -> str:
+    """The same, to follow "all noise" or "every law of the parameters"."""
     assert row.bounded is not None
-    around = f"{row.reference} noise" if row.reference else "the reference noise"
+    named = f"{row.reference} noise" if row.reference else "the reference noise"
+    if report.budget.is_box:
+        named = f"the {row.reference or 'reference'} law"
     sight = "that does not see the input and " if row.sees_input is False else ""
-    return sight + row.bounded.words(around)
+    return sight + row.bounded.words(named)
 
 
 def coverage(report: ReportRecord, row: Result) -> str:
@@ -56,6 +67,9 @@ def coverage(report: ReportRecord, row: Result) -> str:
     c, dimensions = row.density_ratio, math.prod(report.data.shape)
     if c is None or c <= 1:
         return ""
+    if report.budget.is_box:
+        uniform = row.reference == FLOOR_NOISE and row.noise_set == RATIO
+        return f"It covers uniform parameters in any {100 / c:.3g} % of the box." if uniform else ""
     each = math.log(c) / dimensions
     per = f"{_near_1(math.exp(each))} times per coordinate"
     text = f"In {dimensions:,} dimensions {c:.15g} times is {per}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nppr.noise_sets import RATIO
-from nppr.report.at_least_line import coverage, stated_bound
+from nppr.report.at_least_line import coverage, noise_words, stated_bound
 from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import percent
 from nppr.report.tables import Cell, Column, Table
@@ -85,10 +85,12 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     row = max(rows, key=lambda each: each.density_ratio or 0.0)
     assert row.bounded is not None
     level = f"{100 * row.confidence:g} % confidence"
-    words = row.bounded.words(f"{row.reference} noise")
+    words = noise_words(report, row)
+    every = "every law" if report.budget.is_box else "all noise"
+    such = "the laws" if report.budget.is_box else "noise"
     stated = stated_bound(report)
     meaning = (
-        f"Fraction of draws classified correctly under all noise of a set, such as noise {words};"
+        f"Fraction of draws classified correctly under {every} of a set, such as {such} {words};"
     )
     if sizes:
         meaning += (

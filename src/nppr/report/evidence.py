@@ -1,13 +1,14 @@
-"""What a page shows beside numbers: the worst inputs, and draws of the learned noise.
+"""What a page shows beside numbers: the worst inputs, draws of the learned noise, parameters.
 
 `evidence.safetensors` in the run folder holds it: tensors by name, everything else in its
-record. `SHAPES` are those of its tensors: `n` inputs, `m` draws, `K` components, images `C H W`.
+record. `SHAPES` are those of its tensors: `n` inputs, `m` draws, `K` components, images `C H W`,
+`P` parameters of a transformation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 EVIDENCE = "evidence.safetensors"
 _FORMAT = 2
-_WHOLE = ("indices", "labels", "taken_for", "clean", "perturbed")
+_WHOLE = ("indices", "labels", "taken_for", "clean", "perturbed", "correct", "tried", "images")
 """Tensors of whole numbers; all others hold real ones."""
 
 
@@ -31,12 +32,13 @@ class Worst:
 
     `indices` in the data set, `labels` and `taken_for`, the answer to the image shown, are int64;
     `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, `delta` is
-    float16 relative to the radius.
+    float16 relative to the radius. Under a transformation `delta` is the difference of both images,
+    and `parameters` float32 are those of the image shown.
     """
 
     SHAPES: ClassVar[Mapping[str, str]] = {
         "indices": "n", "labels": "n", "taken_for": "n", "rates": "n", "clean": "n C H W",
-        "delta": "n C H W", "perturbed": "n C H W",
+        "delta": "n C H W", "perturbed": "n C H W", "parameters": "n P",
     }  # fmt: skip
 
     source: str
@@ -47,6 +49,7 @@ class Worst:
     clean: Tensor
     delta: Tensor
     perturbed: Tensor
+    parameters: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +81,49 @@ class Draws:
 
 
 @dataclass(frozen=True, eq=False)
+class Profile:
+    """Answers by parameter: the range of each cut into b equal bins, the other parameters uniform.
+
+    `correct` of `tried` inputs were classified correctly, int64, one draw of each in every bin.
+    """
+
+    SHAPES: ClassVar[Mapping[str, str]] = {"correct": "P b", "tried": "P b"}
+
+    source: str
+    correct: Tensor
+    tried: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Some inputs at the worst, the median and the best of the parameters tried, by their margin.
+
+    `images` are uint8, `parameters` float32, `taken_for` int64 is the answer to each image.
+    """
+
+    SHAPES: ClassVar[Mapping[str, str]] = {
+        "indices": "n", "labels": "n", "taken_for": "n s", "images": "n s C H W", "parameters": "n s P",
+    }  # fmt: skip
+
+    source: str
+    indices: Tensor
+    labels: Tensor
+    taken_for: Tensor
+    images: Tensor
+    parameters: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """Everything of a run that is shown and is not a number of the report."""
 
     worst: tuple[Worst, ...] = ()
     draws: tuple[Draws, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    strips: tuple[Strip, ...] = ()
 
 
-_Entry = TypeVar("_Entry", Worst, Draws)
+_Entry = TypeVar("_Entry", Worst, Draws, Profile, Strip)
 
 
 def write_evidence(folder: Path, evidence: Evidence) -> None:
@@ -113,7 +151,10 @@ def read_evidence(folder: str | Path) -> Evidence | None:
             raise ValueError(f"it has format {record.get('format')!r}, not {_FORMAT!r}")
         names = record["names"]
         return Evidence(
-            _entries(Worst, "worst", names, tensors), _entries(Draws, "draws", names, tensors)
+            _entries(Worst, "worst", names, tensors),
+            _entries(Draws, "draws", names, tensors),
+            _entries(Profile, "profiles", names, tensors),
+            _entries(Strip, "strips", names, tensors),
         )
     except (RecordError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
@@ -127,15 +168,20 @@ def _entries(
 ) -> tuple[_Entry, ...]:
     """The records of a group from the tensors that belong to them."""
     found = []
-    for number, source in enumerate(names[group]):
-        values = {name: tensors[f"{group}.{number}.{name}"] for name in kind.SHAPES}
+    optional = {each.name for each in fields(kind) if each.default_factory is not MISSING}
+    for number, source in enumerate(names.get(group, [])):
+        values = {
+            name: tensors[f"{group}.{number}.{name}"]
+            for name in kind.SHAPES
+            if name not in optional or f"{group}.{number}.{name}" in tensors
+        }
         found.append(kind(source, **values))
         for fault in _faults(found[-1]):
             raise ValueError(f"{fault} of {source!r}")
     return tuple(found)
 
 
-def _faults(record: Worst | Draws) -> Iterator[str]:
+def _faults(record: Worst | Draws | Profile | Strip) -> Iterator[str]:
     """Tensors that are of another kind or shape than declared, or not finite.
 
     A letter is the same size in all shapes of a record; an empty tensor has no size to compare.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nppr.noise.family import Dependency
+from nppr.noise.family import BOX_WORDS, Dependency
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import attacked, by_width, headline_of, is_fixed, table_rows
 from nppr.report.model import ReportRecord, Result, Rung
@@ -25,6 +25,12 @@ _ENDS = {
     Metric.AR: "an attack: the worst perturbation found for each input",
 }
 """The words for both ends; those for the rungs between are `Dependency.threat`."""
+
+_BOX_ENDS = {
+    Metric.PR: "known conditions: a law fixed beforehand, the worst of those measured",
+    Metric.AR: "an attack: the worst parameters found for each input",
+}
+"""The same where a transformation takes the place of added noise."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,10 @@ def steps_of(report: ReportRecord) -> list[Step]:
     floors = sorted({row.floor or 0.0 for row in learned})
     known = (row for row in rows if row.metric is Metric.PR and is_fixed(report, row))
     ends = {Metric.PR: next(known, None), Metric.AR: attacked(report)}
+    box = report.budget.is_box
+    words = _BOX_ENDS if box else _ENDS
     top, bottom = (
-        [Step(f"{metric.value}, {row.name}", _ENDS[metric], {floors[0]: row})] if row else []
+        [Step(f"{metric.value}, {row.name}", words[metric], {floors[0]: row})] if row else []
         for metric, row in ends.items()
     )
     steps = []
@@ -59,7 +67,7 @@ def steps_of(report: ReportRecord) -> list[Step]:
         # The lowest source of the set, where that is a reference noise, before the learned noise.
         own = sorted((row for row in learned if row.dependency is rung), key=by_width)
         results = {row.floor or 0.0: row for row in reversed(own)}
-        steps.append(Step(rung.value, rung.threat, results))
+        steps.append(Step(rung.value, BOX_WORDS[rung][1] if box else rung.threat, results))
     return [*top, *steps, *bottom]
 
 
@@ -67,6 +75,7 @@ def ladder_table(report: ReportRecord) -> Table:
     """What the noise knows by how random it must be."""
     steps, numbers, quoted = steps_of(report), Numbers(report), headline_of(report)
     floors = sorted({floor for step in steps for floor in step.results})
+    law = "law" if report.budget.is_box else "noise"
 
     def cell(row: Result | None) -> Cell:
         if row is None:
@@ -76,10 +85,10 @@ def ladder_table(report: ReportRecord) -> Table:
         return Cell(row.value, text, strong=row is quoted, parts=parts)
 
     return Table(
-        "The ladder: % classified correctly, by what the noise knows and how random it must be (rho);"
+        f"The ladder: % classified correctly, by what the {law} knows and how random it must be (rho);"
         f" with {100 * report.settings.confidence:g} % confidence, observed under the noise found",
         (
-            Column("rung", "the noise knows"),
+            Column("rung", f"the {law} knows"),
             *(Column(f"rho={floor:g}", f"rho {floor:g}", number=True) for floor in floors),
             Column("threat", "which threat it is", terminal=None),
         ),
@@ -176,3 +185,14 @@ SEARCH_WORDS = {
     "rival": "the lowest other source of the same set: fixed noise, universal",
 }
 """What the columns of the table of searches mean."""
+
+_BOX_SEARCH_WORDS = {
+    "rho": "weight of uniform parameters in every draw",
+    "1-rho": "observed with the same law in (1 - rho) of the ranges, no uniform part",
+    "rival": "the lowest other source of the same set: fixed law, universal",
+}
+
+
+def search_words(report: ReportRecord) -> dict[str, str]:
+    """What the columns of the table of searches mean, in the words of the budget."""
+    return SEARCH_WORDS | (_BOX_SEARCH_WORDS if report.budget.is_box else {})

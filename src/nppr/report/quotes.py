@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nppr.report.at_least_line import noise_words
+from nppr.noise.family import BOX_WORDS
+from nppr.report.at_least_line import covered_noise, noise_words
 from nppr.report.findings import interval_of, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import LOSSES, Numbers
@@ -27,6 +28,13 @@ _SENTENCES = {
         " correctly is"
     ),
 }
+_BOX_SENTENCES = {
+    Metric.PR: f"Under {{noise}} parameters, {_DRAWS}",
+    Metric.NPPR: f"Under the worst admissible law of the parameters ({{noise}}), {_DRAWS}",
+    Metric.AR: f"Under the worst parameters of the ranges (tried: {{noise}}), {_STAY}",
+}
+"""The same where a transformation takes the place of added noise."""
+
 _ALL_INPUTS = (Metric.ACCURACY, Metric.NORMALISED_ACCURACY, *LOSSES)
 """Metrics that are not of the clean-correct inputs alone."""
 
@@ -51,7 +59,8 @@ def _number(row: Result) -> tuple[object, ...]:
 def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     """The sentence on a result, with its scope; `kind` is Markup on a page."""
     report, used = numbers.report, interval_of(numbers.report, row)
-    start = kind(_SENTENCES[row.metric]).format(
+    sentences = _SENTENCES | (_BOX_SENTENCES if report.budget.is_box else {})
+    start = kind(sentences[row.metric]).format(
         noise=_noise(report, row), least=100 * (1 - (row.gamma or 0.0))
     )
     counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
@@ -60,7 +69,7 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
         numbers.claim(row, kind=kind),
         report.classifier.name,
         report.data.name,
-        f", {report.budget.norm} {radius_text(report, row.radius)}" if row.radius else "",
+        f", {report.budget.at(row.radius, radius_text(report, row.radius))}" if row.radius else "",
         numbers.of(row, "inputs"),
         counted,
         kind(", {} draws each").format(numbers.of(row, "draws")) if row.draws > 1 else "",
@@ -71,14 +80,16 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
 
 def _noise(report: ReportRecord, row: Result) -> str:
     """The noise that a result is of; of learned noise also the admissible set that was searched."""
+    box = report.budget.is_box
     if row.metric is Metric.BOUND:
-        return f"all noise {noise_words(row)}"
+        return covered_noise(report, row)
     if row.bounded is not None:
-        return f"noise {noise_words(row)}"
+        return f"noise {noise_words(report, row)}"
     if row.source == MERGED:
-        return "all attacks and noise together"
+        return "all attacks and laws together" if box else "all attacks and noise together"
     if row.dependency is None:
         return row.name
     scaled = row.radius != report.budget.radius
     where = f", found at {report.budget.text} and scaled" if scaled else ""
-    return f"{row.name}, {row.dependency.words}, rho {row.floor or 0:g}{where}"
+    words = BOX_WORDS[row.dependency][0] if box else row.dependency.words
+    return f"{row.name}, {words}, rho {row.floor or 0:g}{where}"

@@ -22,9 +22,9 @@ from nppr.report.findings import (
     table_rows,
 )
 from nppr.report.ladder_tables import (
-    SEARCH_WORDS,
     ladder_table,
     search_table,
+    search_words,
     steps_of,
     threat_table,
 )
@@ -244,7 +244,7 @@ def notes_of(report: ReportRecord) -> str:
     """What the rows and marks of the table mean, and what else was found."""
     legend = legend_of(report)
     legend["/ clean"] = "accuracy under the source over all inputs / clean accuracy, in %"
-    legend |= SEARCH_WORDS if report.ladder else {}
+    legend |= search_words(report) if report.ladder else {}
     bound = None if steps_of(report) else stated_bound(report)
     legend |= {"at least": at_least_line(Numbers(report), bound)} if bound else {}
     width = max(len(name) for name in legend)
@@ -351,6 +351,7 @@ def _precision_notes(report: ReportRecord) -> list[str]:
 def _radius_notes(report: ReportRecord) -> list[str]:
     """A line for every other radius: the first number of each source and metric."""
     lines, numbers = [], Numbers(report)
+    where = "in {} of the ranges" if report.budget.is_box else "at radius {}"
     for radius, rows in report.at_other_radii():
         firsts: dict[tuple[str, Metric], str] = {}
         for row in rows:
@@ -360,7 +361,7 @@ def _radius_notes(report: ReportRecord) -> list[str]:
             firsts.setdefault((row.name, row.metric), text)
         level = f"{100 * report.settings.confidence:g} % confidence"
         lines.append(
-            f"at radius {radius_text(report, radius)}, {level}: {', '.join(firsts.values())}"
+            f"{where.format(radius_text(report, radius))}, {level}: {', '.join(firsts.values())}"
         )
     if lines and report.distributions:
         lines.append("learned noise is scaled to these radii, not searched for again")

@@ -23,8 +23,8 @@ from nppr.sources.losses import margin
 from nppr.sources.per_input_noise import latent_points
 from nppr.tally import Fit, IntArray
 
-POINTS_PER_DIMENSION = 64
-MOST_POINTS = 256
+POINTS_PER_DIMENSION = 65
+MOST_POINTS = 257
 INPUTS = 256
 """Parameters and inputs of a scan, at most."""
 

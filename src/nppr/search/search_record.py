@@ -95,8 +95,19 @@ class BudgetRecord(Record):
             parameters=parameters,
         )
 
+    @property
+    def is_box(self) -> bool:
+        """Whether perturbations are parameters of a transformation."""
+        return self.transform is not None
+
+    def at(self, radius: float, text: str) -> str:
+        """The budget at another radius, whose text is given, for readers."""
+        if not self.is_box:
+            return f"{self.norm} {text}"
+        return self.text if radius == self.radius else f"{text} of the ranges {self.text}"
+
     def __str__(self) -> str:
-        return self.text if self.transform else f"{self.norm} {self.text}"
+        return self.at(self.radius, self.text)
 
 
 class StageRecord(Record):

@@ -34,7 +34,7 @@ class Scan(Source, kind="scan"):
     fixed_draws = 1
 
     budget: Budget
-    points: int = 64
+    points: int = 65
 
     def __post_init__(self) -> None:
         if self.points < 2:

@@ -14,6 +14,7 @@ from nppr.report.figures.noise_figures import (
     tsne,
     weights,
 )
+from nppr.report.figures.parameter_figures import failures, parameters
 from nppr.report.figures.run_figures import floors, history, ladder, radii, rates
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
@@ -26,6 +27,9 @@ FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
 )  # fmt: skip
 """In the order of the paper."""
 
+BOX_FIGURES = (parameters, failures, weights, history, ladder, radii, floors, rates)
+"""Of a transformation: its parameters are shown instead of perturbed pixels."""
+
 
 def figures_of(
     report: ReportRecord, per_input: PerInput | None = None, evidence: Evidence | None = None
@@ -33,7 +37,8 @@ def figures_of(
     """Every figure for which the run has what is needed; what it lacks is left out."""
     subject = Subject(report, per_input, evidence)
     with styled():
-        found = [each for figure in FIGURES if (each := figure(subject)) is not None]
+        wanted = BOX_FIGURES if report.budget.is_box else FIGURES
+        found = [each for figure in wanted if (each := figure(subject)) is not None]
         for each in found:
             settle(each.figure)
     return found

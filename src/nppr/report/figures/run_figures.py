@@ -165,7 +165,7 @@ def radii(subject: Subject) -> Drawn | None:
     tables = {report.budget.radius: headlines(report.results)}
     for radius, results in report.at_other_radii():
         tables.setdefault(radius, headlines(results))
-    texts = {radius: Budget.parse(report.budget.norm, radius).radius_text for radius in tables}
+    texts = {radius: Budget.linf(radius).radius_text for radius in tables}
     places = sorted(tables)
     known = dict.fromkeys(name for place in places for name in tables[place])
     sources = [name for name in known if name != MERGED]
@@ -177,7 +177,9 @@ def radii(subject: Subject) -> Drawn | None:
         rows = {place: tables[place][source] for place in places if source in tables[place]}
         _radius_line(axes, subject.look(source), source, rows)
     _ticks(axes, places, [texts[place] for place in places])
-    axes.set_xlabel(f"radius ({report.budget.norm})")
+    axes.set_xlabel(
+        "fraction of the ranges" if report.budget.is_box else f"radius ({report.budget.norm})"
+    )
     axes.set_ylabel("PR, AR, NPPR")
     axes.set_ylim(-0.02, 1.02)
     percent_axis(axes)

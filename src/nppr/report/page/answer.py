@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from nppr.report.at_least_line import at_least_line, noise_words, stated_bound
+from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
 from nppr.report.findings import (
     GUARANTEED,
@@ -21,7 +21,7 @@ from nppr.report.findings import (
     population_bound,
     table_rows,
 )
-from nppr.report.ladder_tables import SEARCH_WORDS, ladder_table, search_table
+from nppr.report.ladder_tables import ladder_table, search_table, search_words
 from nppr.report.model import CLEAN, MERGED, ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.page.shell import rendered
@@ -60,7 +60,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         clean=clean if clean and clean.value is not None else None,
         attack=attacked(report) if metric in (Metric.PR, Metric.BOUND) else None,
         bound=at_least_line(numbers, bound, Markup) if bound else None,
-        noise=noise_words(bound) if bound else "",
+        noise=covered_noise(report, bound) if bound else "",
     )
 
 
@@ -99,7 +99,7 @@ def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
         n=numbers,
         searches=search_table(report).to_html("The searches", "search-table"),
         rungs=report.ladder,
-        words=SEARCH_WORDS,
+        words=search_words(report),
         lanes=lanes,
         claims=sorted({lane.row.claim.value for lane in lanes if lane.row.claim}),
         replaced=sorted(replaced),
@@ -134,7 +134,7 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
         Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words
     ]
     for row in bounds_of(report)[:_MOST_LANES]:
-        what = f"all noise {noise_words(row)}"
+        what = covered_noise(report, row)
         lanes.append(Lane("at least", what, row, row, "bound", population_bound(report, row)))
     return lanes
 

@@ -102,6 +102,7 @@ class Case:
     perturbed: Markup
     width: int
     height: int
+    parameters: str = ""
 
 
 def worst_inputs(
@@ -118,6 +119,8 @@ def worst_inputs(
     ]
     return rendered(
         "worst.html.j2",
+        box=report.budget.is_box,
+        strips=strips_of(report, evidence),
         groups=groups,
         open=_SHOWN_CASES,
         held=evidence is not None,
@@ -139,15 +142,54 @@ def cases_of(report: ReportRecord, worst: Worst) -> list[Case]:
                 taken_for=class_name(report, taken),
                 broken=label != taken,
                 rate=float(worst.rates[i]),
-                factor=f"{scale / report.budget.radius:.3g}",
+                factor=f"{scale / (1 if report.budget.is_box else report.budget.radius):.3g}",
                 clean=png(worst.clean[i]),
                 delta=png(shown),
                 perturbed=png(worst.perturbed[i]),
                 width=width,
                 height=height,
+                parameters=parameter_text(report, worst.parameters[i])
+                if len(worst.parameters)
+                else "",
             )
         )
     return cases
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One image of a strip, and what it was classified as."""
+
+    name: str
+    parameters: str
+    taken_for: str
+    broken: bool
+    image: Markup
+
+
+def strips_of(report: ReportRecord, evidence: Evidence | None) -> list[tuple[str, list[Shown]]]:
+    """Inputs of different classes at the worst, median and best parameters tried, by class name."""
+    found = []
+    for strip in evidence.strips if evidence else ():
+        for i, label in enumerate(strip.labels.tolist()):
+            images = [
+                Shown(
+                    name=name,
+                    parameters=parameter_text(report, strip.parameters[i, at]),
+                    taken_for=class_name(report, int(strip.taken_for[i, at])),
+                    broken=int(strip.taken_for[i, at]) != label,
+                    image=png(strip.images[i, at]),
+                )
+                for at, name in enumerate(("worst", "median", "best"))
+            ]
+            found.append((class_name(report, label), images))
+    return found
+
+
+def parameter_text(report: ReportRecord, values: Tensor) -> str:
+    """Parameters for readers: `rotate -12.3 deg, exposure 0.5 stops`."""
+    known = zip(report.budget.parameters, values.tolist(), strict=False)
+    return ", ".join(f"{each.name} {value:.3g} {each.unit}".strip() for each, value in known)
 
 
 def png(image: Tensor) -> Markup:

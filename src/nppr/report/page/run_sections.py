@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from nppr.noise.family import BOX_WORDS
 from nppr.report.brackets import bracket_table, quoted_bracket
 from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
@@ -24,12 +25,18 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     asked = report.settings.search
     # What was searched can be less than what was asked for: the search lowers it without features.
     searches = [*(made.search.settings for made in report.distributions), asked]
+    family = next((search.family for search in searches if search), None)
+    words = ""
+    if family is not None:
+        own = family.dependency
+        words = BOX_WORDS[own][0] if report.budget.is_box else own.words
     return rendered(
         "admissible.html.j2",
         n=numbers,
+        words=words,
         bracket=None if asked or report.distributions else quoted_bracket(report),
         report=report,
-        family=next((search.family for search in searches if search), None),
+        family=family,
         asked=asked.family.dependency if asked else None,
     )
 
