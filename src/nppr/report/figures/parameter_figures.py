@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nppr.noise.family import FLOOR_NOISE
 from nppr.report.evidence import Draws
 from nppr.report.figures.figure_style import (
     BLUE,
@@ -109,7 +110,7 @@ def _curves(subject: Subject, each: ParameterRecord, laws: Sequence[Draws]) -> D
         values, look = _shown(draws, [each])[:, 0], subject.look(draws.source)
         _stairs(axes, values, each, color=look.colour, linestyle=look.line, label=draws.source)
         parts.append(f"{draws.source} around {np.median(values):.3g} {each.unit}".strip())
-    axes.axhline(1, color=BLUE, linewidth=1, label="uniform")
+    axes.axhline(1, color=BLUE, linewidth=1, label=FLOOR_NOISE)
     axes.set_xlabel(_axis(each))
     axes.set_ylabel("times as likely as uniform")
     axes.set_ylim(0, None)
