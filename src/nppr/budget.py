@@ -323,7 +323,7 @@ class Budget:
         return f"Budget({self.norm.name}, {self.text})"
 
     def __str__(self) -> str:
-        return f"{self.norm.name} {self.text}"
+        return f"{self.norm.name} {self.text}" if self.transform is None else self.text
 
 
 def parse_radius(radius: float | str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nppr.budget import Budget
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import (
     WALKS,
@@ -110,6 +111,8 @@ class Chain:
             made = paper_settings(family, inputs=inputs, floors=floors, **given)
         else:
             made = default_settings(family, floors=floors, **given)
+        if Budget.parse(self.norm, self.radius).transform is not None:
+            made = made.in_box()
         recipe = replace(made.recipe, inputs=self.fit.step_inputs or made.recipe.inputs)
         epochs = self.epochs or self.fit.epochs
         if epochs is None and self.fit.calls is None and self.fit.is_paper:

@@ -357,7 +357,7 @@ class _Planner:
                 determined_by={
                     **model.known,
                     **known,
-                    "budget": [ball.norm.name, ball.radius] if ball else None,
+                    "budget": [ball.spec, ball.radius] if ball else None,
                     "draws": draws,
                     "seed": seed,
                     "confidence": measure.confidence,
@@ -392,7 +392,7 @@ class _Planner:
                     classifier=self.models[chain.classifier if chain else name].label,
                     target=model.label,
                     group=model.entry.group,
-                    norm=budget.norm.name,
+                    norm=budget.spec,
                     radius=budget.radius_text,
                 ),
                 seed=seed,

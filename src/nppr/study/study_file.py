@@ -37,7 +37,8 @@ from nppr.options import (
 )
 from nppr.random_draws import DRAWS
 from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
-from nppr.sources import ALL, NPPR, parse_sources
+from nppr.sources import ALL, NPPR, SOURCES, parse_sources
+from nppr.transformations import parse_transform
 
 OWN = "own"
 """As a feature model or target: the classifier itself."""
@@ -148,13 +149,23 @@ def _check_axes(where: dict[str, object]) -> None:
         require_one_of("where", name, AXES)
 
 
+def _check_norm(text: str) -> None:
+    """A norm, or the ranges of a transformation."""
+    if "=" in text:
+        parse_transform(text)
+    else:
+        require_one_of("norms", text, NORMS)
+
+
 def _check_source(text: str) -> None:
     if text.split(":")[0] in (NPPR, ALL):
         raise SpecError(
             f"`sources` of a grid must be named one by one and without nppr, got {text!r}."
             " Learned noise comes from `dependencies`."
         )
-    if len(parse_sources(text, Budget.linf(0.1))) != 1:
+    kind = SOURCES.get(text.split(":")[0])
+    budget = Budget.linf(0.1) if kind is None or kind.adds else Budget.box("rotate=1")
+    if len(parse_sources(text, budget)) != 1:
         raise SpecError(f"`sources` must name one source in each text, got {text!r}.")
 
 
@@ -171,7 +182,7 @@ def _fill(text: str | None, info: ValidationInfo) -> str | None:
 
 
 Radius = Annotated[float | str, _accepted_by(parse_radius)]
-NormName = Annotated[str, _one_of("norms", NORMS)]
+NormName = Annotated[str, _accepted_by(_check_norm)]
 DependencyName = Annotated[str, _one_of("dependencies", [each.value for each in Dependency])]
 CovarianceName = Annotated[str, _accepted_by(lambda value: Family(covariance=value))]
 UpsamplerName = Annotated[str, _accepted_by(lambda value: Family(upsampler=value))]
