@@ -122,6 +122,7 @@ def prepare_run(
 
     A model that is prepared already runs as it is.
     """
+    budget.domain(data.shape)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
     division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
     threads = division.threads or gathered(torch.get_num_threads())[0]

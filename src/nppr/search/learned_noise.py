@@ -24,6 +24,7 @@ from nppr.ranks import first
 from nppr.records import UNREADABLE, checksum, one_line, read_record, write_record
 from nppr.search.search_record import (
     FORMAT,
+    BudgetRecord,
     DistributionRecord,
     LawRecord,
     LearnedNoiseRecord,
@@ -55,7 +56,7 @@ class LearnedNoise:
         classifier = self.record.classifier
         return (
             self.record.search.references is not None
-            and _budget(self.record) == self.source.budget
+            and self.record.budget == BudgetRecord.of(self.source.budget)
             and classifier is not None
             and classifier.fingerprint == fingerprint
         )
