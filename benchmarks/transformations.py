@@ -4,9 +4,9 @@
     python benchmarks/transformations.py --weights resnet20.safetensors --data CIFAR10 --inputs 500
 
 For each box of one parameter, on the evaluated inputs: PR under uniform parameters, the rung
-`independent` beside the best of 1,000 random values, the rung `per-input` beside a grid of 201 values,
-and for rotations what holds at least for a density ratio of 5 beside the worst fifth. Then the time of
-measuring a rotation over that of bare forward passes, both sides in turn, medians.
+`independent` beside the best of 1,000 random values (`--random`), the rung `per-input` beside a grid of
+201 values, and for the first box what holds at least for a density ratio of 5 beside the worst fifth.
+Then the time of measuring a rotation over that of bare forward passes, both sides in turn, medians.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nppr.measurement import measure, probe
 from nppr.sources import Bound, Uniform
 from nppr.tally import BoolArray, FloatArray
 
-RANDOM, GRID, TURNS = 1000, 201, 11
+GRID, TURNS = 201, 11
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 BOXES = (
     "rotate=30",
@@ -58,19 +58,19 @@ def answers(classifier: Classifier, data: Data, budget: Budget, points: FloatArr
     return found
 
 
-def compare(classifier: Classifier, data: Data, box: str, draws: int) -> None:
+def compare(classifier: Classifier, data: Data, box: str, draws: int, tried: int) -> None:
     """One line: what the ladder finds, and what scans of the same inputs find."""
     budget = Budget.box(box)
     report = nppr.assess(classifier, data, budget=budget, draws=draws, sources="nppr,uniform,scan")
     values = {rung.name: 100 * rung.value for rung in report.ladder}
     uniform = next(row.value for row in report.results if row.source == "uniform")
-    random = np.random.default_rng(0).uniform(-1, 1, RANDOM)
+    random = np.random.default_rng(0).uniform(-1, 1, tried)
     shared = 100 * answers(classifier, data, budget, random).mean(0)
     grid = answers(classifier, data, budget, np.linspace(-1, 1, GRID))
-    fifth = np.sort(shared)[: RANDOM // 5].mean()
+    fifth = np.sort(shared)[: tried // 5].mean()
     print(
         f"{box:14} uniform {100 * (uniform or 0):5.1f}"
-        f"  independent {values['nppr:independent']:5.1f} (best of {RANDOM:,}: {shared.min():5.1f})"
+        f"  independent {values['nppr:independent']:5.1f} (best of {tried:,}: {shared.min():5.1f})"
         f"  label {values['nppr:label']:5.1f}  joint {values['nppr:joint']:5.1f}"
         f"  per-input {values['nppr:per-input']:5.1f} (grid of {GRID}: {100 * grid.all(1).mean():5.1f})"
         f"  worst fifth {fifth:5.1f}",
@@ -78,10 +78,10 @@ def compare(classifier: Classifier, data: Data, box: str, draws: int) -> None:
     )
 
 
-def bound(classifier: Classifier, data: Data, box: str) -> None:
+def bound(classifier: Classifier, data: Data, box: str, patterns: int) -> None:
     """What holds at least for every law of at most 5 times the uniform density."""
     budget = Budget.box(box)
-    sources = [Bound(budget, ratio="5"), Bound(budget, ratio="5", patterns=RANDOM)]
+    sources = [Bound(budget, ratio="5"), Bound(budget, ratio="5", patterns=patterns)]
     report = nppr.assess(classifier, data, budget=budget, draws=100, sources=sources)
     for row in report.results:
         if row.metric.value in ("bound", "infimum") and row.value is not None:
@@ -119,6 +119,7 @@ def main() -> None:
     parser.add_argument("--data", default="digits")
     parser.add_argument("--inputs", type=int)
     parser.add_argument("--draws", type=int, default=32)
+    parser.add_argument("--random", type=int, default=1000)
     parser.add_argument("--boxes", default=",".join(BOXES))
     given = parser.parse_args()
     data = nppr.load_data(given.data)
@@ -131,8 +132,8 @@ def main() -> None:
     else:
         classifier = nppr.load_classifier("digits-cnn")
     for box in given.boxes.split(","):
-        compare(classifier, data, box, given.draws)
-    bound(classifier, data, BOXES[0])
+        compare(classifier, data, box, given.draws, given.random)
+    bound(classifier, data, given.boxes.split(",")[0], given.random)
     overhead(classifier, data)
 
 
