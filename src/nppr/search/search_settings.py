@@ -53,6 +53,9 @@ MOST_PATTERNS = 2**25
 """Numbers in the means of all components, at most."""
 
 
+COARSE_BOUND = 4.0
+"""Of the means on a coarse grid: the slope of tanh is 1e-3 there, and signs of gradients still lead."""
+
 BOX_RATE = 0.1
 """Step of the latent means in the box of a transformation."""
 
@@ -208,12 +211,13 @@ def default_settings(
 ) -> SearchSettings:
     """Our recipe: many inputs and few draws, and a walk through the nested families.
 
-    On a coarse grid means are not bounded, for between its points large ones make sharper edges, and
-    steps are smaller, for there are few coordinates to find and many local minima.
+    On a coarse grid means may be larger, for between its points large ones make sharper edges, and
+    steps are smaller, for there are few coordinates to find and many local minima. Without a bound tanh
+    becomes flat, no gradient is left, and whatever starts there never leaves.
     """
     family = family or Family()
     if family.upsampler in ("bicubic", "trainable"):
-        recipe = {"bound": None, "inputs": 64, **recipe}
+        recipe = {"bound": COARSE_BOUND, "inputs": 64, **recipe}
     made = SearchSettings(family=family, floors=floors, seeds=seeds, recipe=Recipe(**recipe))
     return made if calls is None else replace(made, calls=calls)
 
