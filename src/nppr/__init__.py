@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from nppr.assessment.assess import assess, learn
     from nppr.budget import Budget
     from nppr.classifiers import Classifier, load_classifier
+    from nppr.classifiers.formats.array_models import ArrayModel
     from nppr.data import Data, from_arrays, load_data
-    from nppr.errors import NpprError
+    from nppr.errors import ModelUnavailableError, NpprError
     from nppr.measurement import measure
     from nppr.noise.distribution import Distribution
     from nppr.noise.family import Dependency, Family
@@ -35,8 +36,9 @@ _HOMES = {
     "nppr.assessment.assess": ("assess", "learn"),
     "nppr.budget": ("Budget",),
     "nppr.classifiers": ("Classifier", "load_classifier"),
+    "nppr.classifiers.formats.array_models": ("ArrayModel",),
     "nppr.data": ("Data", "from_arrays", "load_data"),
-    "nppr.errors": ("NpprError",),
+    "nppr.errors": ("ModelUnavailableError", "NpprError"),
     "nppr.measurement": ("measure",),
     "nppr.noise.distribution": ("Distribution",),
     "nppr.noise.family": ("Dependency", "Family"),
@@ -52,11 +54,11 @@ _HOMES = {
 """Public names by the module they are loaded from."""
 
 __all__ = [
-    "CW", "PGD", "Budget", "Classifier", "CustomAttack", "CustomNoise", "CustomTransform", "Data",
-    "Dependency", "Distribution", "Estimate", "Family", "Gaussian", "Laplace", "Learned",
-    "LearnedNoise", "NpprError", "Report", "SearchSettings", "Source", "Tally", "Uniform", "assess",
-    "default_settings", "from_arrays", "learn", "load_classifier", "load_data", "load_learned",
-    "measure", "paper_settings", "read_report", "read_run",
+    "CW", "PGD", "ArrayModel", "Budget", "Classifier", "CustomAttack", "CustomNoise", "CustomTransform",
+    "Data", "Dependency", "Distribution", "Estimate", "Family", "Gaussian", "Laplace", "Learned",
+    "LearnedNoise", "ModelUnavailableError", "NpprError", "Report", "SearchSettings", "Source",
+    "Tally", "Uniform", "assess", "default_settings", "from_arrays", "learn", "load_classifier",
+    "load_data", "load_learned", "measure", "paper_settings", "read_report", "read_run",
 ]  # fmt: skip
 
 

@@ -38,6 +38,14 @@ class ClassifierError(InputError):
     """A model that is not a classifier of the given data."""
 
 
+class ModelUnavailableError(NpprError):
+    """A model that cannot be asked any more, such as a service that is down: a run stops here.
+
+    Everything else that a model raises costs the source that is measured; this costs the rest of the
+    run, which `resume` continues.
+    """
+
+
 class WeightsError(InputError):
     """A weights file that is missing, damaged or of another architecture."""
 

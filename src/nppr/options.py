@@ -31,7 +31,9 @@ from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DRAWS
 from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search_settings import (
+    AUTO,
     FEWEST_PER_INPUT,
+    GRADIENTS,
     LOSSES,
     PAPER_COMPONENTS,
     PAPER_HIDDEN_DIM,
@@ -473,6 +475,12 @@ class SearchOptions(FamilyOptions):
         " (grids of all sizes). Default: none; trainable with --preset paper.",
         Panel.NOISE,
     )
+    search: str = option(
+        AUTO,
+        "How the worst noise is searched for: gradients, scores (from the model's answers alone, on a"
+        " coarse grid or with --transform), or auto: gradients where the model gives them.",
+        Panel.SEARCH,
+    )
     loss: str = option(Recipe.loss, f"Loss of the search: {' or '.join(LOSSES)}.", Panel.SEARCH)
     fit_calls: int | None = option(
         None,
@@ -526,6 +534,7 @@ class SearchOptions(FamilyOptions):
         if self.fit_draws is not None:
             chosen["draws"] = self.fit_draws
         if self.is_paper:
+            require_one_of("search", self.search, (AUTO, GRADIENTS))
             floors = (0.0,) if self.floor is None else self.floor
             return paper_settings(family, inputs=inputs, floors=floors, **chosen)
         floors = SearchSettings.floors if self.floor is None else self.floor
@@ -534,6 +543,7 @@ class SearchOptions(FamilyOptions):
         )
         return replace(
             default_settings(family, floors=floors, **chosen),
+            method=self.search,
             per_class=self.components is None,
             per_input_calls=calls if own else 0,
         )

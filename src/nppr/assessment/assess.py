@@ -28,6 +28,9 @@ from nppr.sources.learned import learned_name
 PASSES_PER_CALL = 3.5
 """Forward passes that a forward and backward pass takes, with the selection that comes with it."""
 
+SCORED = 1.25
+"""The same of a search without gradients, whose calls are forward passes."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -140,9 +143,10 @@ def assess(
         resume=resume,
         overwrite=overwrite,
     )
-    if on_plan:
-        on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], search))
     finder = setup.search(search, on_search) if search else None
+    if on_plan:
+        settled = finder.settings if finder else None
+        on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
     return complete_run(setup, chosen, distributions, finder, progress)
 
 
@@ -239,7 +243,8 @@ def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None
         rungs = [(rung, floor) for floor in search.floors for rung in search.rungs]
         names = [*(learned_name(rung, floor) for rung, floor in rungs), *names]
         passes += inputs * asked * len(rungs)
-        passes += search.seeds * search.total_calls * PASSES_PER_CALL
+        each = SCORED if search.recipe.scores else PASSES_PER_CALL
+        passes += search.seeds * search.total_calls * each
         passes += inputs * len(search.floors) * search.per_input_calls * PASSES_PER_CALL
     warning = None
     if search is not None and search.is_short:

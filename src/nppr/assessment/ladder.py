@@ -15,7 +15,7 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PASSES_PER_CALL, PerInput
 from nppr.tally import BoolArray, Evaluate, Metric, Tally
 
 CHECKED_INPUTS = 100
@@ -29,7 +29,8 @@ def per_input_noise(settings: SearchSettings, learned: Sequence[LearnedNoise]) -
     if not settings.per_input_calls:
         return []
     lowest = {each.source.floor: each.source for each in learned if each.source.fit_seed is None}
-    return [PerInput(source, settings.per_input_calls) for source in lowest.values()]
+    scores = settings.recipe.scores
+    return [PerInput(source, settings.per_input_calls, scores) for source in lowest.values()]
 
 
 def describe_rungs(
@@ -130,8 +131,9 @@ def _checked(
     if not clean_correct[some].any():
         return {}
     full = float(tally.rates[some][clean_correct[some]].mean())
-    fewer = PerInput(noise.parent, noise.calls - noise.steps // 2)
-    again = PerInput(noise.parent, noise.calls)
+    left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
+    fewer = replace(noise, calls=noise.calls - left, _last=[])
+    again = replace(noise, _last=[])
     return {
         "half": _value(_measured(session, fewer, some.stop, draws, seed)),
         "full": full,

@@ -7,7 +7,7 @@ import math
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,11 +22,12 @@ from nppr.classifiers import (
     ModelSpec,
     Prepared,
     frozen,
+    is_out_of_memory,
     load_classifier,
     prepare,
 )
 from nppr.data import Data
-from nppr.errors import ClassifierError
+from nppr.errors import ClassifierError, GradientError
 from nppr.measurement import probe
 from nppr.noise.family import Dependency
 from nppr.ranks import first, gathered, require_same, world
@@ -36,7 +37,7 @@ from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
-from nppr.search.search_settings import SearchSettings
+from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.sources import Source, references
 
 FIT_MICRO_BATCH = 64
@@ -67,8 +68,12 @@ class Setup:
         if self.lacks_features(settings):
             family = replace(settings.family, dependency=Dependency.LABEL)
             settings = replace(settings, family=family)
-        if self.budget.transform is not None:
+        box = self.budget.transform is not None
+        if box:
             settings = settings.in_box()
+        by_itself = settings.method == AUTO and settings.walks and not self.gives_gradients
+        if settings.method == SCORES or by_itself:
+            settings = settings.by_scores(box=box)
         return Search(
             settings=settings,
             classifier=fixed_form(self.classifier, self.data),
@@ -84,6 +89,20 @@ class Setup:
             progress=progress,
             references=references(self.budget),
         )
+
+    @cached_property
+    def gives_gradients(self) -> bool:
+        """Whether classifier and budget give gradients in a perturbation."""
+        x = probe(self.data.evaluate)[:2].to(self.classifier.device)
+        delta = x.new_zeros(len(x), *self.budget.domain(self.data.shape))
+        try:
+            with self.classifier.frozen() as models:
+                self.budget.gradient(models.fast, lambda logits: logits.sum(1), x, delta)
+        except (GradientError, ClassifierError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            return False
+        return True
 
     def lacks_features(self, settings: SearchSettings | None) -> bool:
         """Whether joint noise is asked for and the model shows no features."""

@@ -28,8 +28,8 @@ from nppr.doctor import (
     overlap_flags,
     result_flags,
 )
-from nppr.doctor.flags import FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
-from nppr.errors import NpprError
+from nppr.doctor.flags import BY_SCORES, FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
+from nppr.errors import ModelUnavailableError, NpprError
 from nppr.measurement import ProgressCallback, measure
 from nppr.ranks import first, world
 from nppr.report import Report, per_input_of
@@ -109,7 +109,9 @@ def _examine(setup: Setup, search: Search | None) -> list[Flag]:
     """What is known of data and classifier before anything is measured."""
     reference, seed = setup.classifier.reference, setup.settings.seed
     flags = [*overlap_flags(setup.data), *check_model(reference, setup.data, seed=seed)]
-    if search is not None and setup.lacks_features(setup.record.settings.search):
+    if search is not None and search.settings.recipe.scores:
+        flags.append(flag(BY_SCORES, source=NPPR))
+    elif search is not None and setup.lacks_features(setup.record.settings.search):
         flags.append(flag(NO_FEATURES, source=NPPR))
     return flags
 
@@ -121,6 +123,8 @@ def _run_search(session: Session, search: Search | None) -> tuple[list[LearnedNo
     try:
         with session.timed("fit"):
             found = search.run()
+    except ModelUnavailableError:
+        raise
     except Exception as error:
         return [], [session.failed(NPPR, Metric.NPPR, error)]
     if session.folder:
@@ -187,6 +191,8 @@ class _Measurements:
             self.tallies[source.name] = tally
             if source.budget is not None:
                 self.inside.append(source)
+        except ModelUnavailableError:
+            raise
         except Exception as error:  # whatever a source does, the others' results are kept
             self.results.append(self.session.failed(source, source.metric, error))
 
@@ -338,6 +344,8 @@ def _at_other_radii(
                     for row in found
                     if row.metric is source.metric
                 ]
+            except ModelUnavailableError:
+                raise
             except Exception as error:  # the others' results are kept
                 row = session.failed(source, source.metric, error)
                 rows.append(row.model_copy(update={"radius": other.radius}))

@@ -43,7 +43,7 @@ from nppr.cli import (  # noqa: E402, F401
     train_command,
 )
 from nppr.cli.app import app  # noqa: E402
-from nppr.errors import NpprError, SpecError  # noqa: E402
+from nppr.errors import ModelUnavailableError, NpprError, SpecError  # noqa: E402
 from nppr.process import keep_freed_memory  # noqa: E402
 
 INTERRUPTED = 130
@@ -91,6 +91,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         way = CONTINUED_BY.get(given[0])
         console.show_error("interrupted" + (f"; what is finished is kept: {way}" if way else ""))
         return INTERRUPTED
+    except ModelUnavailableError as error:
+        way = CONTINUED_BY.get(given[0])
+        console.show_error(str(error) + (f" What is finished is kept: {way}." if way else ""))
+        return 2
     except NpprError as error:
         console.show_error(str(error))
         return 2

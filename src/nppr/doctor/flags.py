@@ -57,6 +57,9 @@ PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as 
 RARE_PARTLY = _declare("rare-partly", _N, "the others count as never failing; allow more --rare-calls")
 NO_GRADIENTS = _declare("no-gradients", _N,
     "skipped: the source needs gradients and the model gives none")
+BY_SCORES = _declare("by-scores", _N,
+    "the worst noise was searched for without gradients, from answers alone and on a coarse grid or a"
+    " box: finer or input-dependent noise may be worse")
 NO_FEATURES = _declare("no-features", _N,
     "the model shows no features, so the learned noise may depend on the label only; name a layer"
     " with --features or another model with --feature-model")

@@ -223,7 +223,7 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
         reason = "the model gives no gradients"
         if not isinstance(error, GradientError):  # the pass back through a foreign model failed
             reason += f" ({' '.join(str(error).split())[:120]})"
-        message = f"{reason}: attacks and NPPR cannot be measured"
+        message = f"{reason}: attacks by gradients cannot be measured"
         return (Flag(id=NO_GRADIENTS, source=None, message=message),)
 
 

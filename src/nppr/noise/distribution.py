@@ -8,6 +8,7 @@ Noise comes from a `DrawBlock`, in one stream for all distributions, so that dif
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -73,6 +74,25 @@ class Distribution(nn.Module):
         size = self.mixture.covariance.noise_size(self.family.components)
         latent = given.relaxed(gumbel, draws.normal(NOISE, (size,)), tau)
         return self._perturbation(latent, draws, budget), given
+
+    def pair(
+        self, context: Context, draws: DrawBlock, budget: Budget, tau: float, std: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Latent means with gradients, and two perturbations on either side of each without.
+
+        Means m and normal steps e `(B, 1, D)`, and perturbations `(B, 2, C, H, W)` of m + std e and
+        m - std e with the same other random numbers.
+        """
+        given = self.mixture(context)
+        one = replace(draws, size=1, capacity=1)
+        gumbel = one.uniform(COMPONENT, (self.family.components,))
+        size = self.mixture.covariance.noise_size(self.family.components)
+        still = gumbel.new_zeros(len(gumbel), 1, size)
+        means = given.relaxed(gumbel, still, tau)
+        step = one.normal(NOISE, (means.shape[-1],))
+        with torch.no_grad():
+            sides = [self._perturbation(means + sign * std * step, one, budget) for sign in (1, -1)]
+        return means, step, torch.cat(sides, 1)
 
     def exact(self, context: Context, draws: DrawBlock, budget: Budget) -> Tensor:
         """Perturbations as they are measured, `(B, S, C, H, W)`."""

@@ -24,9 +24,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr.budget import Budget, require_graph
+from nppr.budget import Budget, perturbed, require_graph
 from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
-from nppr.errors import FitError, RecordError, RunFolderError
+from nppr.errors import FitError, ModelUnavailableError, RecordError, RunFolderError
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context, Given
 from nppr.process import Interrupt, held_back
@@ -42,7 +42,7 @@ from nppr.records import (
     take_prefix,
     write_record,
 )
-from nppr.search.search_settings import Recipe
+from nppr.search.search_settings import SCORE_STD, Recipe
 from nppr.search.selection import CleanInputs
 from nppr.tally import Fit, IntArray
 
@@ -226,7 +226,7 @@ def fit(
                     latest = (state.number, fitting.steps, state.loss[-1], state.pr[-1])
                     progress(FitProgress(fitting.stage, *latest))
                 interrupt.raise_if_asked()
-            except (FitError, LostRank, KeyboardInterrupt):
+            except (FitError, LostRank, ModelUnavailableError, KeyboardInterrupt):
                 if save:  # the step was taken completely or not at all
                     save(state, True)
                 raise
@@ -283,6 +283,8 @@ def _gradients(
     loss_of = LOSS_FUNCTIONS[recipe.loss]
     images = recipe.inputs * recipe.draws
     loss, correct = 0.0, 0
+    if recipe.scores:
+        return _score_gradients(fitting, distribution, model, number)
     for epoch, positions in _positions(
         fitting, number, max(math.prod(distribution.shape), fitting.pixels)
     ):
@@ -306,6 +308,47 @@ def _gradients(
             slopes.append(torch.full_like(ends[1], len(positions) / recipe.inputs))
         torch.autograd.backward(ends, slopes)
     return loss / images, correct / images
+
+
+def _score_gradients(
+    fitting: Fitting, distribution: Distribution, model: FrozenClassifier, number: int
+) -> tuple[float, float]:
+    """The same from answers alone: natural evolution with an antithetic pair for every input.
+
+    With e a normal step from the mean m of an input and u the ranks of the losses f of the whole step,
+    from -1/2 to 1/2: the gradient in m is `(u(f(m + s e)) - u(f(m - s e))) e / 2 s` on average, up to
+    scale (Wierstra et al., 2014; Salimans et al., 2017). Ranks keep a few inputs from dominating.
+    """
+    recipe, classifier = fitting.recipe, fitting.classifier
+    tau = recipe.tau_at(number, fitting.steps)
+    found: list[tuple[Tensor, Tensor]] = []
+    losses: list[Tensor] = []
+    loss, correct = 0.0, 0
+    pixels = max(math.prod(distribution.shape), fitting.pixels)
+    for epoch, positions in _positions(fitting, number, pixels):
+        x, y = fitting.inputs.batch(positions, classifier.device)
+        context = Context(y, fitting.inputs.features_at(positions, classifier.device))
+        draws = _draws(fitting, positions, epoch)
+        means, step, delta = distribution.pair(context, draws, fitting.budget, tau, SCORE_STD)
+        labels = y.repeat_interleave(2)
+        images = perturbed(x.unsqueeze(1), delta, fitting.budget).flatten(0, 1)
+        with torch.no_grad():
+            pieces = images.split(classifier.micro_batch)
+            own = [model.logits(pieces[piece]) for piece in span(len(pieces))]
+        logits = joined(own, x.device)
+        each = LOSS_FUNCTIONS[recipe.loss](logits, labels, recipe.kappa)
+        loss += float(each.sum())
+        correct += int((logits.argmax(1) == labels).sum())
+        losses.append(each.view(-1, 2))
+        found.append((means, step))
+    every = torch.cat(losses)
+    count = every.numel()
+    ranks = every.flatten().argsort(stable=True).argsort(stable=True).to(every)
+    utilities = (ranks / max(1, count - 1) - 0.5).view(-1, 2)
+    weights = (utilities[:, 0] - utilities[:, 1]).split([len(each) for each, _ in found])
+    for (means, step), weight in zip(found, weights, strict=True):
+        torch.autograd.backward(means, weight[:, None, None] * step / (2 * SCORE_STD * count))
+    return loss / count, correct / count
 
 
 def _in_pieces(

@@ -56,6 +56,15 @@ MOST_PATTERNS = 2**25
 COARSE_BOUND = 4.0
 """Of the means on a coarse grid: the slope of tanh is 1e-3 there, and signs of gradients still lead."""
 
+AUTO, GRADIENTS, SCORES = METHODS = ("auto", "gradients", "scores")
+
+SCORE_STD = 0.5
+"""How far the two sides of a mean lie apart from it, in a search without gradients."""
+
+SCORE_INPUTS, SCORE_RATE, SCORE_BOUND = 256, 0.2, 2.0
+SCORE_CALLS = 368_640
+"""Inputs of a step, its size, the bound of the means and the calls of such a search by default."""
+
 BOX_RATE = 0.1
 """Step of the latent means in the box of a transformation."""
 
@@ -90,6 +99,8 @@ class Recipe:
     kappa: float = 1.0
     entropy: float = 0.0
     diversity: float = 0.0
+    scores: bool = False
+    """Without gradients of the classifier: two draws on either side of the mean of every input."""
 
     def __post_init__(self) -> None:
         require_count("step-inputs", self.inputs)
@@ -140,8 +151,14 @@ class SearchSettings:
     per_class: bool = True
     per_input_calls: int = 20
     preset: str = "nppr"
+    method: str = AUTO
+    """By gradients of the classifier, by scores (its answers alone), or whichever it allows."""
 
     def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise unknown("search", self.method, METHODS)
+        if self.method == SCORES and not self.walks:
+            raise SpecError("`search` must be gradients with --preset paper, got 'scores'.")
         require_count("fit-calls", self.calls)
         require_count("fit-seeds", self.seeds)
         if self.calls > MOST_CALLS:
@@ -164,6 +181,27 @@ class SearchSettings:
             raise SpecError(
                 f"`fit-calls` must be at least one step, {self.step_calls} calls, got {self.calls}."
             )
+
+    def by_scores(self, *, box: bool) -> SearchSettings:
+        """The same without gradients of the classifier: from answers alone.
+
+        The noise may see the label at most, for what sees features has too many parameters, and lies on
+        a coarse grid unless it is in a box. A call is then a forward pass.
+        """
+        seen = {Dependency.INPUT: Dependency.INDEPENDENT, Dependency.JOINT: Dependency.LABEL}
+        family = self.family.with_(
+            dependency=seen.get(self.family.dependency, self.family.dependency),
+            upsampler="none"
+            if box
+            else ("bicubic" if self.family.upsampler == "none" else self.family.upsampler),
+        )
+        rate = BOX_RATE if box else SCORE_RATE
+        recipe = replace(
+            self.recipe, scores=True, draws=2, inputs=SCORE_INPUTS, rate=rate, bound=SCORE_BOUND
+        )
+        calls = SCORE_CALLS if self.calls == SearchSettings.calls else self.calls
+        least = recipe.inputs * recipe.draws
+        return replace(self, family=family, recipe=recipe, child_rate=rate, calls=max(calls, least))
 
     def in_box(self) -> SearchSettings:
         """The same for the parameters of a transformation: short steps, from where a scan has led."""

@@ -45,6 +45,8 @@ class PerInput(Source):
     along the momentum itself) of the gradient of the margin, with a step that falls from 2 to 0, from
     the parent's mean or from 0, whichever starts lower. In the box of a transformation half of the
     calls try means all over it, and steps are short, because the margin has many local maxima there.
+    With `scores` it takes no gradients but as many forward passes: random changes of fewer and fewer
+    coordinates, each kept if it raises the margin of a draw.
     """
 
     kind = NPPR
@@ -54,6 +56,7 @@ class PerInput(Source):
 
     parent: Learned
     calls: int = 20
+    scores: bool = False
     _last: list[tuple[FrozenModel, object, tuple[Tensor, Tensor]]] = field(
         default_factory=list, repr=False
     )
@@ -91,7 +94,7 @@ class PerInput(Source):
     def steps(self) -> int:
         """Steps of the search, after its starts and its choice."""
         passes = PASSES_PER_CALL * self.calls - self.starts - 2 * CHOICE_DRAWS
-        return passes // PASSES_PER_CALL
+        return passes if self.scores else passes // PASSES_PER_CALL
 
     @property
     def starts(self) -> int:
@@ -112,7 +115,7 @@ class PerInput(Source):
         return float(PASSES_PER_CALL * self.calls * inputs)
 
     def at(self, budget: Budget) -> PerInput:
-        return PerInput(self.parent.at(budget), self.calls)
+        return replace(self, parent=self.parent.at(budget), _last=[])
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""
@@ -144,6 +147,9 @@ class PerInput(Source):
         """Means `(B, D)`, and for which inputs they are worse than the law of the rung above."""
         own = replace(draws, split=f"{draws.split}/per-input", block=0, size=1, capacity=1)
         means = self._start(model, x, y, own)
+        if self.scores:
+            means = self._search_by_scores(model, x, y, own, means)
+            return means, self._is_worse(model, x, y, means, own)
         momentum, size = torch.zeros_like(means), math.sqrt(means.shape[1])
         l2, keeps_best = self.budget.norm.name == "l2", self.budget.transform is not None
         best, largest = means, means.new_full((len(x),), -torch.inf)
@@ -170,6 +176,29 @@ class PerInput(Source):
                 means = means.clamp(-BOUND, BOUND)
         means = best if keeps_best else means
         return means, self._is_worse(model, x, y, means, own)
+
+    def _search_by_scores(
+        self, model: FrozenModel, x: Tensor, y: Tensor, own: DrawBlock, means: Tensor
+    ) -> Tensor:
+        """Means `(B, D)`: a random part of the coordinates is drawn again, and kept if it is worse."""
+        with torch.no_grad():
+            largest = margin(
+                model.logits(perturbed(x, self._draw(means, own)[:, 0], self.budget)), y
+            )
+            for number in range(self.steps - 1):
+                block = replace(own, block=number + 1)
+                part = max(1 / means.shape[1], 0.5 * (1 - number / self.steps))
+                changed = block.uniform("scores/part", (means.shape[1],))[:, 0] < part
+                drawn = EDGE * (2 * block.uniform("scores", (means.shape[1],))[:, 0] - 1)
+                if self.budget.transform is None:
+                    drawn = EDGE * drawn.sign()  # the worst patterns are at the edge of a ball
+                tried = torch.where(changed, drawn.atanh(), means)
+                moved = perturbed(x, self._draw(tried, block)[:, 0], self.budget)
+                margins = margin(model.logits(moved), y)
+                better = margins > largest
+                means = torch.where(better[:, None], tried, means)
+                largest = torch.maximum(margins, largest)
+        return means
 
     def _start(self, model: FrozenModel, x: Tensor, y: Tensor, own: DrawBlock) -> Tensor:
         """The mean of the rung above, 0 or, in a box, another point, by the margin of one draw each."""

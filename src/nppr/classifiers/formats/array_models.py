@@ -1,0 +1,74 @@
+"""Models that know nothing of PyTorch: numpy arrays in, scores or labels out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.errors import ClassifierError
+
+
+@dataclass(frozen=True)
+class ArrayModel:
+    """A model `function(images) -> scores or labels` on numpy arrays: a library, a service, a device.
+
+    It is given float32 images `(B, C, H, W)` in [0, 1] and returns scores `(B, classes)`, larger ones
+    for likelier classes, or one label per image, `(B,)` whole numbers from 0 to classes - 1. At most
+    `batch` images are given to it at a time, where that is stated. Attacks by gradients are skipped, and the worst noise is searched for by its answers. A service that is gone raises
+    `ModelUnavailableError`, which stops the run; `resume` continues it.
+
+    >>> model = ArrayModel(lambda images: (images.mean((1, 2, 3)) > 0.5).astype(int), classes=2)
+    >>> model(torch.tensor([0.2, 0.9]).view(2, 1, 1, 1))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    function: Callable[[Any], Any] = field(repr=False)
+    classes: int
+    batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.classes) is not int or self.classes < 2:
+            raise ClassifierError(f"`classes` must be a whole number >= 2, got {self.classes!r}.")
+        if self.batch is not None and (type(self.batch) is not int or self.batch < 1):
+            raise ClassifierError(f"`batch` must be a whole number >= 1, got {self.batch!r}.")
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Scores `(B, classes)`; those of labels are 1 for the label and 0 for the others."""
+        images = x.detach().float().cpu().numpy()
+        size = self.batch or max(1, len(images))
+        parts = [self._scores(images[at : at + size]) for at in range(0, len(images), size)]
+        return torch.from_numpy(np.concatenate(parts)).to(x.device)
+
+    def _scores(self, images: Any) -> Any:
+        answers = np.asarray(self.function(images))
+        if answers.shape == (len(images),):
+            return self._one_hot(answers)
+        if answers.shape != (len(images), self.classes):
+            raise ClassifierError(
+                f"`model` must return scores of shape ({len(images)}, {self.classes}) or"
+                f" {len(images)} labels, got an array of shape {answers.shape}."
+            )
+        if answers.dtype.kind not in "fiub":
+            raise ClassifierError(f"`model` must return numbers, got {answers.dtype}.")
+        return answers.astype(np.float32)
+
+    def _one_hot(self, labels: Any) -> Any:
+        whole = labels.dtype.kind in "iub" or (
+            labels.dtype.kind == "f" and bool((labels == np.round(labels)).all())
+        )
+        if not whole or not bool(((labels >= 0) & (labels < self.classes)).all()):
+            raise ClassifierError(
+                f"`model` must return labels from 0 to {self.classes - 1}, got"
+                f" {labels.ravel()[:3].tolist()}."
+            )
+        return np.eye(self.classes, dtype=np.float32)[labels.astype(np.int64)]
