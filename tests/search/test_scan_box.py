@@ -87,14 +87,16 @@ def test_the_ladder_of_a_box_finds_narrow_places() -> None:
     assert values["nppr:per-input"] <= 0.05
 
 
-def test_a_transformation_without_gradients_is_named() -> None:
-    def numpy_gain(images: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
-        gain = theta.detach().numpy()[:, :, None, None]
-        return torch.from_numpy((images.numpy() * gain).clip(0, 1))
+def test_a_transformation_without_gradients_is_searched_by_scores() -> None:
+    def numpy_shift(images: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        moved = images.numpy() + theta.detach().numpy()[:, :, None, None]
+        return torch.from_numpy(moved.clip(0, 1))
 
-    budget = Budget.box(nppr.CustomTransform({"gain": (0.5, 1.0)}, numpy_gain))
-    report = nppr.assess(Notch(), data(), budget=budget, sources="nppr,uniform", draws=8)
-    (failed,) = [row for row in report.results if row.error]
-    assert failed.source == "nppr"
-    assert "differentiable" in (failed.error or "")
-    assert any(row.source == "uniform" and row.value is not None for row in report.results)
+    budget = Budget.box(nppr.CustomTransform({"shift": (-0.4, 0.4)}, numpy_shift))
+    search = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=4096)
+    report = nppr.assess(
+        Notch(), data(), budget=budget, sources="nppr,uniform", search=search, draws=8
+    )
+    values = {rung.name: rung.value for rung in report.ladder}
+    assert values["nppr:label"] <= 0.05
+    assert any(flag.id == "by-scores" for flag in report.flags)

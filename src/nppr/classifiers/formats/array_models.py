@@ -19,7 +19,8 @@ class ArrayModel:
 
     It is given float32 images `(B, C, H, W)` in [0, 1] and returns scores `(B, classes)`, larger ones
     for likelier classes, or one label per image, `(B,)` whole numbers from 0 to classes - 1. At most
-    `batch` images are given to it at a time, where that is stated. Attacks by gradients are skipped, and the worst noise is searched for by its answers. A service that is gone raises
+    `batch` images are given to it at a time, where that is stated. Attacks by gradients
+    are skipped, and the worst noise is searched for by its answers. A service that is gone raises
     `ModelUnavailableError`, which stops the run; `resume` continues it.
 
     >>> model = ArrayModel(lambda images: (images.mean((1, 2, 3)) > 0.5).astype(int), classes=2)
