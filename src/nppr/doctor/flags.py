@@ -144,7 +144,8 @@ def flag(name: str, found: str | None = None, source: str | None = None) -> Flag
     '2 layers are in training mode: the model is measured in eval mode, as it would be used'
     """
     meaning = MEANING[name]
-    return Flag(id=name, source=source, message=f"{found}: {meaning}" if found else meaning)
+    message = f"{found}: {meaning}" if found else meaning
+    return Flag(id=name, source=source, message=message, severity=SEVERITY[name])
 
 
 def grade(flags: Sequence[Flag]) -> Grade:
