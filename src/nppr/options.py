@@ -56,6 +56,9 @@ from nppr.tally import RARE_ACCURACY
 from nppr.transformations import EDGES, GROUPS, PARAMETERS, parse_transform
 
 RARE_CALLS = 1_000_000
+GRADES = "ABCD"
+"""Letters of a grade, the best first."""
+
 FIGURE_FORMATS = ("svg", "png", "pdf")
 _declared = count()
 

@@ -311,8 +311,8 @@ def _finish(
     )
     per_input = per_input_of(run.tallies, settings.confidence)
     if show:
-        rows = slice_results(report, session.data, run.tallies)
-        report = report.model_copy(update={"slices": rows})
+        sliced = slice_results(report, session.data, run.tallies)
+        report = report.model_copy(update={"slices": sliced})
     evidence = _collect_evidence(run, ready, setup.budget) if show else None
     if session.folder:
         session.folder.write(report, per_input, evidence)

@@ -27,9 +27,9 @@ def slice_results(
     of its k slices has a k-th of the error.
     """
     row = headline_of(report)
-    if row is None or row.tally not in tallies or row.metric not in RATES:
+    tally = tallies.get(row.tally or "") if row else None
+    if row is None or tally is None or row.metric not in RATES:
         return ()
-    tally = tallies[row.tally]
     columns = slices_of(data, tally.indices, tally.labels)
     return tuple(
         each for slices in columns.values() for each in _column(report, row, tally, slices)

@@ -74,9 +74,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
 def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list[Slice]]:
     """The slices of inputs at these positions of the image set, by column, the classes first."""
     found = {
-        CLASS: [
-            Slice(CLASS, name, labels == label) for label, name in enumerate(data.class_names)
-        ]
+        CLASS: [Slice(CLASS, name, labels == label) for label, name in enumerate(data.class_names)]
     }
     for column, values in data.slices.items():
         own = np.array(values, dtype=object)[indices]
@@ -86,7 +84,9 @@ def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list
 
 def _csv(path: Path) -> dict[str, list[str]]:
     with path.open(newline="", encoding="utf-8-sig") as file:
-        head, *lines = csv.reader(file)
+        head, *lines = list(csv.reader(file)) or [[]]
+    if len(set(head)) < len(head):
+        raise ValueError("two columns have the same name")
     ragged = next((at for at, line in enumerate(lines, 2) if len(line) != len(head)), None)
     if ragged is not None:
         raise ValueError(f"line {ragged} has not as many cells as the header, {len(head)}")
