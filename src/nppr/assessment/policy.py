@@ -170,6 +170,7 @@ _OF = (
     r"(?:(?P<metric>accuracy|PR|AR|NPPR|corruption)\b ?)?(?P<source>(?!>=|not )\S+)?"
     r"(?: floor (?P<floor>\S+))?"
 )
+_POINTS = r" (?:percentage )?points?(?: \(paired\))?"
 FORMS = {
     "PR": (Kind.LEVEL, _OF + _VALUE, "PR uniform >= 0.95"),
     "AR": (Kind.LEVEL, _OF + _VALUE, "AR pgd >= 0.3"),
@@ -186,8 +187,7 @@ FORMS = {
     "no": (Kind.FLAG, r"no flag (?P<name>\S+)", "no flag gradient-masking"),
     "not": (
         Kind.PAIRED,
-        rf"(?:{_OF} )?not worse than (?P<name>.+?) by more than (?P<value>[\d.]+)(?P<percent>)"
-        r" (?:percentage )?points?(?: \(paired\))?",
+        rf"(?:{_OF} )?not worse than (?P<name>.+?) by more than (?P<value>[\d.]+){_POINTS}",
         "PR uniform not worse than runs/main by more than 1 point",
     ),
 }

@@ -52,7 +52,7 @@ INTERRUPTED = 130
 
 COMMANDS = (
     "assess", "fit", "evaluate", "spectrum", "bound", "bracket", "certify", "gate", "doctor", "report",
-    "compare", "study", "train",
+    "export", "compare", "study", "train",
 )  # fmt: skip
 """In the order of `nppr --help`."""
 

@@ -52,7 +52,7 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     """The sentence on a result, with its scope; `kind` is Markup on a page."""
     report, used = numbers.report, interval_of(numbers.report, row)
     start = kind(_SENTENCES[row.metric]).format(
-        noise=_noise(report, row), least=100 * (1 - (row.gamma or 0.0))
+        noise=noise_of(report, row), least=100 * (1 - (row.gamma or 0.0))
     )
     counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
     return kind("{} {}: {} on {}{}; {} {}{}; {}; {}.").format(
@@ -69,7 +69,7 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     )
 
 
-def _noise(report: ReportRecord, row: Result) -> str:
+def noise_of(report: ReportRecord, row: Result) -> str:
     """The noise that a result is of; of learned noise also the admissible set that was searched."""
     if row.metric is Metric.BOUND:
         return f"all noise {noise_words(row)}"
