@@ -182,11 +182,3 @@ def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
         f" {report.classifier.name} on {report.data.name}; {row.inputs:,} clean-correct inputs,"
         f" {row.draws:,} draws each; {row.claim}."
     )
-
-
-def worst_slices(report: ReportRecord) -> dict[str, SliceResult]:
-    """The slice with the lowest number of each column; the rows of a column are in this order."""
-    found: dict[str, SliceResult] = {}
-    for row in report.slices:
-        found.setdefault(row.column, row)
-    return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nppr.report.claims import FiledReport, NumberClaim, claims_of, missing_of, worst_slices
+from nppr.report.claims import FiledReport, NumberClaim, claims_of, missing_of
+from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import LOSSES, percent
 from nppr.report.results_table import subject_of
