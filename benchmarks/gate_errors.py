@@ -99,7 +99,7 @@ def fixed_size(limit: float, truth: float, error: float) -> int:
     above = truth > limit
     edge = stats.binom.isf(error, n, limit) if above else stats.binom.ppf(error, n, limit) - 1
     power = stats.binom.sf(edge, n, truth) if above else stats.binom.cdf(edge, n, truth)
-    enough: IntArray = np.flatnonzero(np.minimum.accumulate((power >= POWER)[::-1])[::-1])
+    enough: IntArray = np.flatnonzero(np.minimum.accumulate(np.asarray(power >= POWER)[::-1])[::-1])
     return int(n[enough[0]])
 
 

@@ -112,9 +112,9 @@ def test_a_doubted_search_never_turns_green(learned: Path) -> None:
 
 
 def test_a_gate_measures_the_run_that_it_needs(tmp_path: Path) -> None:
-    keys = {"draws": 10, "fit_calls": 2048, "out": tmp_path / "run"}
-    out = keys.pop("out")
-    policy = make_policy({"require": ["NPPR independent >= 0.999", "grade >= A"], **keys})
+    out = tmp_path / "run"
+    require = ["NPPR independent >= 0.999", "grade >= A"]
+    policy = make_policy({"require": require, "draws": 10, "fit_calls": 2048})
     found = gate(policy, out=out)
     assert found.decisions[0].verdict is Verdict.VIOLATED
     assert found.decisions[1].verdict is Verdict.VIOLATED
@@ -181,7 +181,7 @@ def test_names_that_do_not_exist_are_refused() -> None:
     with pytest.raises(SpecError, match="it cannot be shown"):
         one("bound tv:0.05 >= 0.96")
     with pytest.raises(
-        SpecError, match="`rung beside input` must be one of independent, input, got .label"
+        SpecError, match=r"`rung beside input` must be one of independent, input, got .label"
     ):
         decided("NPPR label >= 0.9", "NPPR input >= 0.9", "grade >= D", inputs=50)
 

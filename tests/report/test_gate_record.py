@@ -78,11 +78,11 @@ def test_junit_parses_and_its_counts_match() -> None:
         assert (each.get("tests"), each.get("failures"), each.get("errors")) == ("6", "2", "2")
     cases = suite.findall("testcase")
     assert [case.get("name") for case in cases] == [d.requirement for d in MIXED.decisions]
-    for case, each in zip(cases, MIXED.decisions, strict=True):
+    for case, found in zip(cases, MIXED.decisions, strict=True):
         failed, error = case.find("failure"), case.find("error")
-        assert (failed is not None) == (each.verdict is Verdict.VIOLATED)
-        assert (error is not None) == (each.verdict is Verdict.UNDECIDED)
-        assert each.statement in str(case.findtext("system-out"))
+        assert (failed is not None) == (found.verdict is Verdict.VIOLATED)
+        assert (error is not None) == (found.verdict is Verdict.UNDECIDED)
+        assert found.statement in str(case.findtext("system-out"))
 
 
 def test_markdown_has_a_row_for_each_and_the_words_of_a_search() -> None:
