@@ -207,7 +207,7 @@ def _search(policy: Policy, inputs: int) -> SearchSettings | None:
     for rung in rungs:
         if rung not in search.rungs:
             raise unknown(
-                f"rung beside {lowest.value}", rung, [each.value for each in search.rungs]
+                f"rung beside {lowest.value}", rung.value, [each.value for each in search.rungs]
             )
     return search
 
