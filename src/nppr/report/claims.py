@@ -74,6 +74,12 @@ class NumberClaim:
     because: tuple[str, ...]
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """Its numbers and their scope as plain values."""
+        left_out = ("sentence", "because")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    @property
     def is_evidence(self) -> bool:
         """Whether it may be relied on."""
         return not self.because

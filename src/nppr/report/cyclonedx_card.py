@@ -14,6 +14,9 @@ from nppr.report.model import ReportRecord
 
 SPEC_VERSION = "1.6"
 
+_METRIC = ("metric", "source", "slice", "value", "low", "high")
+"""Facts that a metric of the format has room for."""
+
 
 def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
     """The document."""
@@ -89,20 +92,8 @@ def _metric(each: NumberClaim) -> dict[str, Any]:
 
 
 def _facts(report: ReportRecord, name: str, each: NumberClaim) -> list[dict[str, str]]:
-    return _properties(
-        name,
-        pointer=each.pointer,
-        interval_pointer=each.interval_pointer,
-        sha256=each.sha256,
-        direction=each.direction.value,
-        claim=each.claim.value,
-        confidence=each.confidence,
-        method=each.method,
-        set=each.set,
-        inputs=each.inputs,
-        draws=each.draws,
-        seed=report.seed,
-    )
+    own = {fact: value for fact, value in each.facts.items() if fact not in _METRIC}
+    return _properties(name, **own, seed=report.seed)
 
 
 def _properties(name: str, **facts: object) -> list[dict[str, str]]:

@@ -13,9 +13,9 @@ from nppr.tally import Claim, Direction, Metric
 SCHEMA_VERSION = 1
 
 SPLIT = (
-    "With {level:g} % confidence all intervals contain their values, and so no verdict is wrong: each"
-    " of the {tested} tested requirements has an equal share of the error, half of it for each end,"
-    " valid at every look at the draws."
+    "With {level:g} % confidence all intervals contain their values, and so no verdict is wrong. The"
+    " error is divided equally among the requirements that draws decide ({tested}), half of each share"
+    " for each end of an interval, valid at every look at the draws."
 )
 SEARCHED = (
     "NPPR and AR are upper bounds that a search found: violated applies to the worst admissible noise,"

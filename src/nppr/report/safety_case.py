@@ -96,27 +96,8 @@ def _node(name: str, kind: str, text: str, supported_by: Sequence[str] = ()) -> 
 def _leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:
     """A number: a solution, or a finding where flags forbid to rely on it."""
     kind = "solution" if each.is_evidence else "finding"
-    evidence = {
-        "file": "report.json",
-        "pointer": each.pointer,
-        "interval_pointer": each.interval_pointer,
-        "sha256": each.sha256,
-        "metric": each.metric.value,
-        "source": each.source,
-        "slice": each.slice,
-        "value": each.value,
-        "low": each.low,
-        "high": each.high,
-        "confidence": each.confidence,
-        "method": each.method,
-        "direction": each.direction.value,
-        "claim": each.claim.value,
-        "set": each.set,
-        "inputs": each.inputs,
-        "draws": each.draws,
-        "seed": report.seed,
-        "flags": list(each.because),
-    }
+    flags = list(each.because)
+    evidence = {"file": "report.json", **each.facts, "seed": report.seed, "flags": flags}
     flagged = f" Not evidence: {', '.join(each.because)}." if each.because else ""
     return {**_node(name, kind, each.sentence + flagged), "evidence": evidence}
 

@@ -6,7 +6,7 @@ that applies to you.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nppr.report.claims import FiledReport, NumberClaim, claims_of, missing_of
 from nppr.report.findings import worst_slices
@@ -24,6 +24,7 @@ _METHODS = {
     Metric.CORRUPTION: _EMPIRICAL,
     Metric.BOUND: f"{_STATISTICAL}; no formal method as in ISO/IEC 24029-2: it holds at a confidence",
 }
+_Made = Callable[[ReportRecord, NumberClaim], Cell]
 _SCOPE = (
     "This section reports robustness to perturbations of the input for the technical documentation of"
     " Annex IV of Regulation (EU) 2024/1689 (validation and testing procedures, metrics used to measure"
@@ -71,53 +72,9 @@ def _subject(report: ReportRecord, digest: str) -> list[str]:
 
 
 def _table(report: ReportRecord, claims: Sequence[NumberClaim]) -> str:
-    columns = (
-        Column("metric", "metric"),
-        Column("source", "source"),
-        Column("slice", "inputs"),
-        Column("value", "value", number=True),
-        Column("low", "at least", number=True),
-        Column("high", "at most", number=True),
-        Column("confidence", "confidence", number=True),
-        Column("direction", "direction"),
-        Column("claim", "applies to"),
-        Column("set", "set"),
-        Column("inputs", "number", number=True),
-        Column("draws", "draws", number=True),
-        Column("seed", "seed", number=True),
-        Column("method", "interval"),
-        Column("clause", "methods"),
-        Column("flags", "flags"),
-        Column("pointer", "in report.json"),
-        Column("sha256", "SHA-256"),
-    )
-    return Table("", columns, tuple(_row(report, each) for each in claims)).to_md()
-
-
-def _row(report: ReportRecord, each: NumberClaim) -> tuple[Cell, ...]:
-    inner = each.direction is Direction.ESTIMATE
-    least = "at-least" if each.direction is Direction.LOWER_BOUND else "percent"
-    most = "percent" if inner else "at-most"
-    return (
-        Cell.of(each.metric.value),
-        Cell.of(each.source),
-        Cell.of(each.slice),
-        _number(each, each.value, least),
-        _number(each, each.low, least),
-        _number(each, each.high, most),
-        Cell(each.confidence, f"{100 * each.confidence:g}"),
-        Cell.of(each.direction.value),
-        Cell.of(each.claim.value),
-        Cell.of(each.set),
-        Cell(each.inputs, f"{each.inputs:,}"),
-        Cell(each.draws, f"{each.draws:,}"),
-        Cell.of(report.seed),
-        Cell.of(each.method),
-        Cell.of(_METHODS.get(each.metric, _STATISTICAL)),
-        Cell.of(", ".join(each.because)),
-        Cell.of(each.pointer),
-        Cell.of(each.sha256),
-    )
+    columns = tuple(column for column, _ in _COLUMNS)
+    rows = tuple(tuple(cell(report, each) for _, cell in _COLUMNS) for each in claims)
+    return Table("", columns, rows).to_md()
 
 
 def _number(each: NumberClaim, value: float | None, form: str) -> Cell:
@@ -136,3 +93,53 @@ def _flags(report: ReportRecord) -> list[str]:
 
 def _bullets(lines: Sequence[str]) -> str:
     return "\n".join(f"- {md_text(line)}" for line in lines)
+
+
+def _of(name: str, heading: str) -> tuple[Column, _Made]:
+    """A column of a fact that is printed as it is."""
+    return Column(name, heading), lambda _, each: Cell.of(str(getattr(each, name)))
+
+
+def _count(name: str, heading: str) -> tuple[Column, _Made]:
+    return (
+        Column(name, heading, number=True),
+        lambda _, each: Cell(each.facts[name], f"{each.facts[name]:,}"),
+    )
+
+
+def _end(name: str, heading: str) -> tuple[Column, _Made]:
+    """A fraction; what holds at least is rounded down and what holds at most up."""
+
+    def cell(_: ReportRecord, each: NumberClaim) -> Cell:
+        rounded = {Direction.LOWER_BOUND: "at-least", Direction.UPPER_BOUND: "at-most"}
+        bound = name != "value" or each.direction is Direction.LOWER_BOUND
+        return _number(
+            each, each.facts[name], rounded.get(each.direction, "percent") if bound else "percent"
+        )
+
+    return Column(name, heading, number=True), cell
+
+
+_COLUMNS: tuple[tuple[Column, _Made], ...] = (
+    _of("metric", "metric"),
+    _of("source", "source"),
+    _of("slice", "inputs"),
+    _end("value", "value"),
+    _end("low", "at least"),
+    _end("high", "at most"),
+    (
+        Column("confidence", "confidence", number=True),
+        lambda _, each: Cell(each.confidence, f"{100 * each.confidence:g}"),
+    ),
+    _of("direction", "direction"),
+    _of("claim", "applies to"),
+    _of("set", "set"),
+    _count("inputs", "number"),
+    _count("draws", "draws"),
+    (Column("seed", "seed", number=True), lambda report, _: Cell.of(report.seed)),
+    _of("method", "interval"),
+    (Column("clause", "methods"), lambda _, each: Cell.of(_METHODS.get(each.metric, _STATISTICAL))),
+    (Column("flags", "flags"), lambda _, each: Cell.of(", ".join(each.because))),
+    _of("pointer", "in report.json"),
+    _of("sha256", "SHA-256"),
+)
