@@ -18,7 +18,7 @@ import time
 import numpy as np
 from scipy import stats
 
-from nppr.assessment.certify import AT_ONCE
+from nppr.assessment.sequential_draws import AT_ONCE
 from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_evidence
 from nppr.tally import BoolArray, IntArray
 

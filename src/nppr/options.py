@@ -58,6 +58,9 @@ from nppr.tally import RARE_ACCURACY
 from nppr.transformations import EDGES, GROUPS, PARAMETERS, parse_transform
 
 RARE_CALLS = 1_000_000
+GRADES = "ABCD"
+"""Letters of a grade, the best first."""
+
 FIGURE_FORMATS = ("svg", "png", "pdf")
 _declared = count()
 
@@ -281,6 +284,12 @@ DEVICE_OPTION = option(
     None, "Device, such as cpu or cuda:0. Default: the accelerator, if there is one."
 )
 FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT)
+SLICES_OPTION = option(
+    None,
+    "Columns beside the data, such as weather or camera: a CSV or parquet file with a header and a line"
+    " for every image. Each value of a column has a row.",
+    Panel.STATISTICS,
+)
 QUIET_OPTION = option(False, "Print nothing but the path of the result.")
 JSON_OPTION = option(False, "Print the result as JSON instead of a table.", flag="--json")
 
@@ -343,6 +352,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         " fractions of the ranges: 0.25,0.5. Learned noise is scaled, not learned again.",
         Panel.STATISTICS,
     )
+    slices: Path | None = SLICES_OPTION
     page: bool = option(
         True, "Write report.html, the page for readers. Default: yes.", Panel.OUTPUT
     )

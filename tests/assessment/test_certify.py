@@ -15,7 +15,8 @@ from torch import Tensor
 
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
-from nppr.assessment.certify import AT_ONCE, Certificate, certify, statement
+from nppr.assessment.certify import Certificate, certify, statement
+from nppr.assessment.sequential_draws import AT_ONCE
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Split, from_arrays

@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,14 @@ def test_forward_values_survive_a_round_trip(tmp_path: Path, name: str) -> None:
         for file in ("w.safetensors", "w.pt"):
             loaded = load_classifier(name, weights=tmp_path / file, classes=10)
             assert torch.equal(loaded.forward(x), expected)
+
+
+def test_the_hash_of_the_weights_file_is_kept(tmp_path: Path) -> None:
+    shipped = load_classifier("digits-cnn")
+    path = tmp_path / "w.safetensors"
+    write_tensors(path, shipped.tensors(), {"classes": "10"})
+    own = load_classifier("digits-cnn", weights=path)
+    assert own.weights_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert shipped.weights_sha256 not in (None, own.weights_sha256)
+    assert load_classifier("digits-cnn", weights="random", data=DATA_OF_7).weights_sha256 is None
+    assert load_classifier(nn.Flatten()).weights_sha256 is None

@@ -13,6 +13,7 @@ from nppr.doctor.flags import (
     ATTACK_TOO_WEAK,
     FEW_DRAWS,
     FEW_INPUTS,
+    GRADIENT_MASKING,
     HEADLINE_MISSING,
     MEANING,
     NEAR_CHANCE,
@@ -21,7 +22,11 @@ from nppr.doctor.flags import (
     NOTHING_MEASURED,
     ONE_COMPONENT,
     OVERLAP,
+    PRECISION,
     SEVERITY,
+    STARVED,
+    ZERO_GRADIENTS,
+    could_be_raised,
     flag,
     grade,
     overlap_flags,
@@ -29,6 +34,7 @@ from nppr.doctor.flags import (
 )
 from nppr.report.model import Grade, Result
 from nppr.tally import Metric
+from report.page.made_runs import made_report
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "flags.md").read_text()
 ROWS = dict(re.findall(r"^\| `([a-z-]+)` \|.*\| ([a-z]+) \|$", DOCUMENTED, re.MULTILINE))
@@ -85,3 +91,16 @@ def test_the_worst_flag_decides(
 def test_a_flag_of_many_sources_is_named_once() -> None:
     found = grade([flag(FEW_DRAWS, source=source) for source in ("uniform", "gaussian")])
     assert found == Grade(letter="B", reason="the numbers hold, with notes (few-draws)")
+
+
+def test_only_what_was_looked_for_can_be_raised() -> None:
+    whole, noise = made_report()[0], made_report(only="noise")[0]
+    assert could_be_raised(NEAR_CHANCE, noise)
+    assert could_be_raised(GRADIENT_MASKING, whole)
+    assert not could_be_raised(GRADIENT_MASKING, noise)
+    assert could_be_raised(STARVED, whole)
+    assert not could_be_raised(STARVED, noise)
+    assert not could_be_raised(PRECISION, whole)
+    blind = noise.model_copy(update={"flags": (flag(NO_GRADIENTS),)})
+    assert could_be_raised(ZERO_GRADIENTS, noise)
+    assert not could_be_raised(ZERO_GRADIENTS, blind)

@@ -234,3 +234,14 @@ def test_every_field_is_documented() -> None:
     for metric in Metric:
         assert f"`{metric.value}`" in text, metric
     assert f"schema version {model.SCHEMA_VERSION}" in text
+
+
+def test_a_report_without_later_fields_is_read(folder: Path) -> None:
+    """Slices, severities and the hash of the weights file came within schema version 2."""
+    path = folder / "report.json"
+    content = json.loads(path.read_text())
+    del content["slices"], content["classifier"]["weights_sha256"]
+    for each in content["flags"]:
+        del each["severity"]
+    path.write_text(json.dumps(content))
+    assert read_run(folder).report.slices == ()

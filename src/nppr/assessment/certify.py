@@ -9,29 +9,24 @@ this test set    inputs are drawn with replacement, each with a fresh draw: as m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from nppr.assessment.sequential_draws import CALLS, CountQuestion, draw_until_decided
 from nppr.classifiers import Prepared
 from nppr.data import Split
 from nppr.doctor.flags import ATTACK_TOO_WEAK, SEVERITY, Severity
 from nppr.errors import SpecError
-from nppr.measurement import measure
 from nppr.noise_sets import NoiseSet
-from nppr.random_draws import key
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
-from nppr.sources import Clean, Source
-from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_bound
-from nppr.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
+from nppr.sources import Source
+from nppr.statistics.intervals import Interval
+from nppr.statistics.sequential import BernoulliTest, Verdict
+from nppr.tally import Claim, Evaluate, Metric, Progress
 
-AT_ONCE = 64
-"""Inputs of a block."""
-
-CALLS = 100_000
 _LEAST_FAILURE = 1e-9
 """A smaller failure probability cannot be shown by draws."""
 
@@ -126,50 +121,32 @@ def certify(
     over inputs is at most h(p), and at least `h(0) + (1 - h(0)) p`, whatever the inputs' own ones are:
     HOLDS is tested where the first, VIOLATED where the second reaches `1 - at_least`.
     """
-    if calls < 1:
-        raise SpecError(f"`calls` must be a whole number >= 1, got {calls}.")
-    if source.metric not in METRICS:
-        raise SpecError(
-            f"`source` must be noise, an attack or a corruption, whose answers are correct or wrong,"
-            f" got {source.name!r}."
-        )
-    if source.needs_fit_split:
-        raise SpecError(
-            f"`source` must not be {source.kind}, which is fitted on other inputs first."
-        )
-    edges = _edges(source, noise, at_least)
+    require_decidable(source)
+    edges = edges_of(source, noise, at_least)
     test = BernoulliTest(edges[0], confidence, edges[1])
     names = class_names or ()
     share = 1 - (1 - confidence) / max(1, len(names))
     tests = [BernoulliTest(edges[0], share, edges[1]) for _ in names]
-    inputs: set[int] = set()
-    each_once = about is Claim.POPULATION
-    used, why = 0, "every input was used once" if each_once else "no input is clean-correct"
-    for block in _blocks(source, classifier, split, about, seed, quantise):
-        used += block.calls
-        inputs.update(block.positions.tolist())
-        verdict = test.update(int(block.correct.sum()), len(block.correct))
-        for label, each in enumerate(tests):
-            rows = split.labels[block.positions] == label
-            each.update(int(block.correct[rows].sum()), int(rows.sum()))
-        if progress:
-            left = max(0, calls - used)
-            progress(Progress(source.name, test.draws, test.draws + left, test.correct))
-        waiting = any(each.verdict is Verdict.UNDECIDED for each in tests)
-        if verdict is not Verdict.UNDECIDED and not waiting:
-            why = "the evidence is sufficient"
-            break
-        if used >= calls:
-            why = f"{used:,} calls were used"
-            break
-    doubts = () if noise else _doubts(source, flags)
+    drawing = draw_until_decided(
+        source,
+        classifier,
+        split,
+        [
+            CountQuestion(test),
+            *(CountQuestion(each, split.labels == label) for label, each in enumerate(tests)),
+        ],
+        about=about,
+        calls=calls,
+        seed=seed,
+        quantise=quantise,
+        progress=progress,
+    )
+    doubts = () if noise else doubts_of(source, flags)
 
     def trusted(verdict: Verdict) -> Verdict:
         return Verdict.UNDECIDED if doubts and verdict is Verdict.HOLDS else verdict
 
-    low, high = _bounds(test)
-    if noise is not None:
-        low, high = 1 - float(noise.h(np.array(1 - low))), high * (1 - float(noise.h(np.zeros(()))))
+    bounds = bounds_of(test.bounds(), noise)
     verdict = trusted(test.verdict)
     doubted = doubts if verdict is not test.verdict else ()
     return Certificate(
@@ -188,13 +165,13 @@ def certify(
             doubted=bool(doubted),
             noise=noise.words(f"{source.name} noise") if noise else None,
         ),
-        why=why,
+        why=drawing.why,
         correct=test.correct,
         draws=test.draws,
-        low=low,
-        high=high,
-        inputs=len(inputs),
-        calls=used,
+        low=bounds.low,
+        high=bounds.high,
+        inputs=drawing.inputs,
+        calls=drawing.calls,
         seed=seed,
         classes=tuple(
             ClassVerdict(label, name, trusted(each.verdict), each.correct, each.draws)
@@ -204,7 +181,20 @@ def certify(
     )
 
 
-def _edges(source: Source, noise: NoiseSet | None, at_least: float) -> tuple[float, float]:
+def require_decidable(source: Source) -> None:
+    """Raise `SpecError` unless the answers under a source are correct or wrong, without a fit."""
+    if source.metric not in METRICS:
+        raise SpecError(
+            f"`source` must be noise, an attack or a corruption, whose answers are correct or wrong,"
+            f" got {source.name!r}."
+        )
+    if source.needs_fit_split:
+        raise SpecError(
+            f"`source` must not be {source.kind}, which is fitted on other inputs first."
+        )
+
+
+def edges_of(source: Source, noise: NoiseSet | None, at_least: float) -> tuple[float, float]:
     """The probability of a correct answer above which it holds, and that below which it is violated."""
     if noise is None:
         return at_least, at_least
@@ -222,17 +212,15 @@ def _edges(source: Source, noise: NoiseSet | None, at_least: float) -> tuple[flo
     return 1 - p, at_least / best
 
 
-def _bounds(test: BernoulliTest) -> tuple[float, float]:
-    """Both bounds, with the one that decided: later draws, for the classes, take nothing from it."""
-    counts = test.correct, test.draws - test.correct
-    low, high = (one_sided_bound(*counts, test.confidence, above=above) for above in (True, False))
-    if test.bound is None:
-        return low, high
-    holds = test.verdict is Verdict.HOLDS
-    return (max(low, test.bound), high) if holds else (low, min(high, test.bound))
+def bounds_of(bounds: Interval, noise: NoiseSet | None) -> Interval:
+    """Bounds of a source as those of the worst noise of a set around it."""
+    if noise is None:
+        return bounds
+    best = 1 - float(noise.h(np.zeros(())))
+    return Interval(1 - float(noise.h(np.array(1 - bounds.low))), bounds.high * best)
 
 
-def _doubts(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:
+def doubts_of(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:
     """Warnings on the search for learned noise; a weak attack is no fault of the noise that beat it."""
     if source.metric is not Metric.NPPR:
         return ()
@@ -284,65 +272,3 @@ def statement(
     }
     only = "" if noise else worse.get(metric, "")
     return f"holds: under {under} at least {level} of the answers are correct {sure}{only}"
-
-
-class _Block(NamedTuple):
-    """Some draws: the position of the input of each, whether the answer was correct, calls made."""
-
-    positions: IntArray
-    correct: IntArray
-    calls: int
-
-
-def _blocks(
-    source: Source,
-    classifier: Prepared,
-    split: Split[Evaluate],
-    about: Claim,
-    seed: int,
-    quantise: bool,
-) -> Iterator[_Block]:
-    """Draws in blocks, from the seeded order of the inputs or with replacement."""
-
-    def measured(each: Source, positions: IntArray, seed: int = 0) -> Tally[Evaluate]:
-        """One draw of each of these inputs."""
-        chosen = replace(split, indices=split.indices[positions], labels=split.labels[positions])
-        ones = np.ones(len(positions), bool)
-        return measure(
-            each, classifier, chosen, draws=1, seed=seed, clean_correct=ones, quantise=quantise
-        )
-
-    def clean_correct(positions: IntArray) -> tuple[IntArray, int]:
-        """Those that are clean-correct, and the calls it took."""
-        tally = measured(Clean(), positions)
-        return positions[tally.correct == 1], tally.calls
-
-    def drawn(positions: IntArray, seed: int, spent: int) -> _Block:
-        if not len(positions):
-            return _Block(positions, positions, spent)
-        tally = measured(source, positions, seed)
-        return _Block(positions, tally.correct, tally.calls + spent)
-
-    random = np.random.default_rng(key(seed, "certify/order", 0, 0) & 0xFFFFFFFF)
-    order = random.permutation(len(split))
-    if about is Claim.POPULATION:
-        for start in range(0, len(order), AT_ONCE):
-            correct, spent = clean_correct(order[start : start + AT_ONCE])
-            yield drawn(correct, seed, spent)
-        return
-    known = np.full(len(split), -1)  # 1 clean-correct, 0 wrong, -1 not looked at yet
-    number = 0
-    while (known != 0).any():
-        left = random.integers(len(split), size=AT_ONCE)
-        new = np.unique(left[known[left] < 0])
-        correct, spent = clean_correct(new) if len(new) else (new, 0)
-        known[new] = 0
-        known[correct] = 1
-        left = left[known[left] == 1]
-        if not len(left):
-            yield _Block(left, left, spent)
-        while len(left):  # an input that was drawn twice gets two draws of its own
-            chosen, first = np.unique(left, return_index=True)
-            yield drawn(chosen, key(seed, "certify/draws", 0, number) & 0x7FFFFFFF, spent)
-            left = np.delete(left, first)
-            number, spent = number + 1, 0

@@ -260,6 +260,7 @@ def _describe_classifier(
         std=classifier.std,
         fingerprint=fingerprint,
         features=_describe_features(classifier, feature_model, data),
+        weights_sha256=classifier.weights_sha256,
     )
 
 

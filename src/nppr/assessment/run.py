@@ -17,6 +17,7 @@ from nppr.assessment.ladder import describe_rungs, per_input_noise
 from nppr.assessment.precision import Growth, grow
 from nppr.assessment.prepare import Setup
 from nppr.assessment.session import Session, result_of
+from nppr.assessment.slice_results import slice_results
 from nppr.budget import Budget
 from nppr.data import Split, short_digests
 from nppr.doctor import (
@@ -315,6 +316,9 @@ def _finish(
         ),
     )
     per_input = per_input_of(run.tallies, settings.confidence)
+    if show:
+        sliced = slice_results(report, session.data, run.tallies)
+        report = report.model_copy(update={"slices": sliced})
     evidence = _collect_evidence(run, ready, setup.budget) if show else None
     if session.folder:
         session.folder.write(report, per_input, evidence)

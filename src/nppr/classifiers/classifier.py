@@ -42,7 +42,7 @@ class Classifier:
     `mean` and `std` (one number, or one per channel) are applied to inputs in [0, 1] before the model.
     `channels_last` is the memory order the model wants them in, `features` the layer whose output
     counts as features, `fingerprint` identifies the weights of a model that is not a module, and
-    `weights` records the file they came from.
+    `weights` and `weights_sha256` record the file they came from.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Classifier:
         features: str | None = None,
         fingerprint: str | None = None,
         weights: str | None = None,
+        weights_sha256: str | None = None,
     ) -> None:
         if not callable(model):
             raise ClassifierError(
@@ -70,6 +71,7 @@ class Classifier:
         self.features = features
         self.quirks: Quirks | None = None  # until the model was checked
         self.weights = weights
+        self.weights_sha256 = weights_sha256
         self._fingerprint = fingerprint
 
     def with_model(self, model: nn.Module, *, channels_last: bool = False) -> Classifier:

@@ -71,12 +71,13 @@ def load_classifier(
         raise SpecError(f"`stem` must be left out for {model!r}, it is for networks of the zoo.")
     check_model(model)
     prefix, _, rest = model.partition(":")
-    name, fingerprint = model, None
+    name, fingerprint, file = model, None, weights
     if model in ZOO:
         found = _load_zoo(model, weights, classes, stem, data)
+        file = shipped_weights(model) if weights is None else weights
     elif (path := Path(model)).suffix in FILES:
         found, name = _load_file(path, weights), path.stem
-        fingerprint = hashlib.sha256(path.read_bytes()).hexdigest()
+        fingerprint, file = _sha256(path), path
     elif prefix in LIBRARIES:
         # A library that is given a number of classes replaces the trained last layer by a random one.
         outputs = None if weights is None else classes or (data.classes if data else None)
@@ -97,7 +98,13 @@ def load_classifier(
         features=features,
         fingerprint=fingerprint,
         weights=None if weights is None else Path(weights).name,
+        weights_sha256=None if file is None or str(file) == RANDOM else _sha256(file),
     )
+
+
+def _sha256(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _load_zoo(

@@ -1,7 +1,7 @@
 """The command line: parses, calls the library, sets the exit code, nothing else.
 
 Exit codes: 0 success, 1 a source failed (its row states why), 2 bad input, 130 interrupted;
-of certify 0 holds, 1 violated, 3 undecided.
+of certify and gate 0 holds, 1 violated, 3 undecided.
 PyTorch is loaded when it is first used, after the text of a command has been checked.
 """
 
@@ -37,6 +37,7 @@ if "torch" not in sys.modules:
 from nppr import console  # noqa: E402
 from nppr.cli import (  # noqa: E402, F401
     check_commands,
+    gate_command,
     measure_commands,
     report_commands,
     study_command,
@@ -50,8 +51,8 @@ INTERRUPTED = 130
 """What the framework returns for a Ctrl-C: 128 plus the number of the signal."""
 
 COMMANDS = (
-    "assess", "fit", "evaluate", "spectrum", "bound", "bracket", "certify", "doctor", "report",
-    "compare", "study", "train",
+    "assess", "fit", "evaluate", "spectrum", "bound", "bracket", "certify", "gate", "doctor", "report",
+    "export", "compare", "study", "train",
 )  # fmt: skip
 """In the order of `nppr --help`."""
 

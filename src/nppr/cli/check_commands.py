@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from pydantic import field_validator
 
 from nppr import console
 from nppr.cli.app import command
+from nppr.cli.gate_command import CODES
 from nppr.errors import SpecError
 from nppr.noise_sets import NoiseSet, parse_spec
 from nppr.options import (
     DISTRIBUTION_OPTION,
+    GRADES,
     JSON_OPTION,
     FeatureModelOptions,
     NoisyRunOptions,
@@ -28,7 +31,6 @@ from nppr.sources import ALL, NPPR
 if TYPE_CHECKING:
     from nppr.report.model import Flag
 
-CODES = {"holds": 0, "violated": 1, "undecided": 3}
 ABOUT = {"population": "the population", "test-set": "this test set"}
 
 
@@ -167,18 +169,31 @@ def _flags_of(folder: Path) -> tuple[Flag, ...]:
 class DoctorOptions(RunOptions):
     """Options of `nppr doctor`."""
 
+    fail_below: str | None = option(
+        None, "Exit with code 1 where the grade is worse than this one: A, B, C or D."
+    )
     as_json: bool = JSON_OPTION
+
+    @field_validator("fail_below")
+    @classmethod
+    def _require_grade(cls, value: str | None) -> str | None:
+        if value is not None:
+            require_one_of("fail-below", value, GRADES)
+        return value
 
 
 @command("""
     nppr doctor --model my_model.py:make --data photos/
         can the numbers of this model on these data be trusted?
+    nppr doctor --fail-below B
+        exit with code 1 where the grade is C or D
 """)
 def doctor(options: DoctorOptions) -> None:
     """Check a classifier and its data before measuring robustness: warnings and a grade, A to D.
 
     Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
-    docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade.
+    docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade, or 1
+    where it is worse than that of --fail-below.
     """
     settings = options.run_settings()
 
@@ -199,7 +214,9 @@ def doctor(options: DoctorOptions) -> None:
             "flags": [flag.model_dump(mode="json") for flag in flags],
         }
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
-        return
-    for flag in flags:
-        console.print_line(f"{flag.id}: {flag.message}")
-    console.print_line(f"grade {given.letter}: {given.reason}")
+    else:
+        for flag in flags:
+            console.print_line(f"{flag.id}: {flag.message}")
+        console.print_line(f"grade {given.letter}: {given.reason}")
+    if options.fail_below is not None and given.letter > options.fail_below:
+        raise typer.Exit(1)

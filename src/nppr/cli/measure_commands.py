@@ -325,9 +325,10 @@ def _measure(
 
     from nppr.assessment.assess import assess as assess_model
     from nppr.assessment.load import load_images, load_models
+    from nppr.data import with_slices
     from nppr.search.learned_noise import load_learned
 
-    loaded = load_images(options, settings, options.classes)
+    loaded = with_slices(load_images(options, settings, options.classes), options.slices)
     other = options if isinstance(options, FeatureModelOptions) else None
     classifier, feature_model = load_models(options, loaded, other)
     budget = options.budget()

@@ -1,4 +1,4 @@
-"""`nppr report` and `nppr compare`: what is rendered from finished runs."""
+"""`nppr report`, `nppr export` and `nppr compare`: what is rendered from finished runs."""
 
 from __future__ import annotations
 
@@ -75,6 +75,36 @@ def report(options: ReportOptions) -> None:
             sys.stdout.write(f"{paths[0]}\n")
         if kinds and not options.quiet:
             console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
+
+
+KINDS = ("safety-case", "technical-documentation", "cyclonedx")
+
+
+class ExportOptions(Options):
+    """Options of `nppr export`."""
+
+    run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
+    to: str = option("safety-case", f"The document: {', '.join(KINDS)}.")
+    out: Path | None = option(None, "Folder to write to. Default: exports in RUN.")
+
+
+@command("""
+    nppr export runs/mine --to technical-documentation
+        its numbers as a section of technical documentation, in Markdown
+    nppr export runs/mine --to cyclonedx
+        its numbers as a CycloneDX model card
+""")
+def export(options: ExportOptions) -> None:
+    """Write a run as documents to file: a safety case, technical documentation, a model card.
+
+    Reads report.json alone. Numbers that a flag forbids to rely on are findings, not evidence.
+    """
+    require_one_of("to", options.to, KINDS)
+
+    from nppr.report.exports import write_exports
+
+    for path in write_exports(options.run, options.to, options.out):
+        console.print_line(str(path))
 
 
 class CompareOptions(Options):

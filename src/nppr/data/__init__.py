@@ -15,13 +15,16 @@ from nppr.data.data_set import (
 )
 from nppr.data.file_trees import require
 from nppr.data.image_sets import TensorImages
+from nppr.data.slices import CLASS, Slice, slices_of, with_slices
 
 __all__ = [
+    "CLASS",
     "PROBE_INPUTS",
     "RANGE_TOLERANCE",
     "Data",
     "DataSpec",
     "Images",
+    "Slice",
     "Split",
     "TensorImages",
     "content_hash",
@@ -30,5 +33,7 @@ __all__ = [
     "overlaps",
     "require",
     "short_digests",
+    "slices_of",
     "stratified_order",
+    "with_slices",
 ]

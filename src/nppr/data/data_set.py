@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -78,7 +79,8 @@ class Split(Generic[S]):
 class Data:
     """A data set with its three disjoint splits.
 
-    `split` and `resize` are the arguments it was loaded with.
+    `split` and `resize` are the arguments it was loaded with. `slices` has a value for every image of
+    the set that is evaluated, by column (`nppr.data.with_slices`).
     """
 
     name: str
@@ -88,6 +90,7 @@ class Data:
     evaluate: Split[Evaluate]
     split: str | None = None
     resize: int | None = None
+    slices: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.class_names) < 2:

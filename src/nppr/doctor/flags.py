@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from nppr.data import Data, overlaps
-from nppr.report.model import Flag, Grade, Result
+from nppr.report.model import Flag, Grade, ReportRecord, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
+from nppr.tally import Metric
 
 
 class Severity(StrEnum):
@@ -147,7 +148,8 @@ def flag(name: str, found: str | None = None, source: str | None = None) -> Flag
     '2 layers are in training mode: the model is measured in eval mode, as it would be used'
     """
     meaning = MEANING[name]
-    return Flag(id=name, source=source, message=f"{found}: {meaning}" if found else meaning)
+    message = f"{found}: {meaning}" if found else meaning
+    return Flag(id=name, source=source, message=message, severity=SEVERITY[name])
 
 
 def grade(flags: Sequence[Flag]) -> Grade:
@@ -161,6 +163,32 @@ def grade(flags: Sequence[Flag]) -> Grade:
         if deciding:
             return Grade(letter=letter, reason=f"{words} ({', '.join(deciding)})")
     return Grade(letter="A", reason="no flag limits the numbers")
+
+
+_SEARCHED = (
+    ONE_COMPONENT, NEARLY_DETERMINISTIC, STARVED, STILL_FALLING, SEARCH_BEHIND, SEEDS_APART,
+    NPPR_ABOVE_PARENT, NO_FEATURES,
+)  # fmt: skip
+_BY_RESULTS = {
+    **{name: {Metric.NPPR} for name in _SEARCHED},
+    NPPR_ABOVE_PR: {Metric.NPPR, Metric.PR},
+    ATTACK_TOO_WEAK: {Metric.NPPR, Metric.AR},
+    GRADIENT_MASKING: {Metric.PR, Metric.AR},
+}
+"""Flags that only results of these metrics can raise."""
+
+_BY_GRADIENTS = (ZERO_GRADIENTS, NAN_GRADIENTS, EXPLODING_GRADIENTS, ATTACK_FAILS)
+
+
+def could_be_raised(name: str, report: ReportRecord) -> bool:
+    """Whether a run looked for what a flag is raised by: only then is its absence good news."""
+    measured = {row.metric for row in report.results if row.value is not None}
+    if name == GRADIENT_MASKING and report.budget.transform:
+        return False  # it is not looked for in the box of a transformation
+    if name in _BY_GRADIENTS and any(flag.id == NO_GRADIENTS for flag in report.flags):
+        return False
+    asked = {PRECISION: report.precision, RARE_PARTLY: report.settings.rare_calls}
+    return bool(asked.get(name, True)) and _BY_RESULTS.get(name, set()) <= measured
 
 
 def overlap_flags(data: Data) -> tuple[Flag, ...]:

@@ -36,6 +36,7 @@ from nppr.doctor.flags import (
     NOT_LOGITS,
     OUT_OF_RANGE,
     RANDOMISED,
+    SEVERITY,
     TRAIN_MODE,
     ZERO_GRADIENTS,
     flag,
@@ -224,7 +225,9 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
         if not isinstance(error, GradientError):  # the pass back through a foreign model failed
             reason += f" ({' '.join(str(error).split())[:120]})"
         message = f"{reason}: attacks by gradients cannot be measured"
-        return (Flag(id=NO_GRADIENTS, source=None, message=message),)
+        return (
+            Flag(id=NO_GRADIENTS, source=None, message=message, severity=SEVERITY[NO_GRADIENTS]),
+        )
 
 
 def _check_sizes(steepness: Tensor, slope: Tensor) -> Iterator[Flag]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nppr.errors import RunFolderError
 from nppr.noise.family import FLOOR_NOISE, Dependency
-from nppr.report.model import MERGED, ReportRecord, Result
+from nppr.report.model import MERGED, ReportRecord, Result, SliceResult
 from nppr.report.per_input import PerInput
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.paired import Share
@@ -150,6 +150,14 @@ def not_followed(report: ReportRecord) -> list[str]:
         if row.metric in noise and row.value is not None and not row.with_references
     )
     return [tally for tally in asked if tally is not None and tally not in followed]
+
+
+def worst_slices(report: ReportRecord) -> dict[str, SliceResult]:
+    """The slice with the lowest number of each column; the rows of a column are in this order."""
+    found: dict[str, SliceResult] = {}
+    for row in report.slices:
+        found.setdefault(row.column, row)
+    return found
 
 
 def headline_of(report: ReportRecord) -> Result | None:

@@ -165,12 +165,38 @@ class SettingsRecord(Record):
     radii: tuple[str, ...] = ()
 
 
+class SliceResult(Record):
+    """The number of one source on the clean-correct inputs of one slice.
+
+    The intervals of all slices of a column hold together at the confidence (Bonferroni).
+    """
+
+    column: str
+    """`class`, or a column of the file of slices."""
+    name: str
+    source: str
+    """The name of the row whose number this is a part of; `tally` its lines in `per_input.csv`."""
+    tally: str
+    metric: Metric
+    direction: Direction
+    value: float
+    low: float
+    high: float
+    confidence: Confidence
+    method: str
+    claim: Claim
+    inputs: int
+    draws: int
+
+
 class Flag(Record):
     """A documented warning about the run or one of its sources."""
 
     id: str
     source: str | None
     message: str
+    severity: str | None = None
+    """`information`, `note`, `warning` or `serious`; None in reports of earlier versions."""
 
 
 class Grade(Record):
@@ -295,6 +321,8 @@ class ReportRecord(Record):
     """The sources again at other radii, each at its `Result.radius`."""
     distributions: tuple[DistributionRecord, ...] = ()
     ladder: tuple[Rung, ...] = ()
+    slices: tuple[SliceResult, ...] = ()
+    """Of the row that the run is quoted for: by class, and by each column beside the data."""
     flags: tuple[Flag, ...] = ()
     grade: Grade
     rare: tuple[RareRecord, ...] = ()

@@ -146,7 +146,11 @@ class Numbers:
         }
         form = _BOUND_FORMS.get((row.direction, field), "percent")
         form = _FIELD_FORMS.get(field, "loss" if row.metric in LOSSES else form)
-        return Number(value, form, f"{self._places[id(row)]}/{field}", facts)
+        return Number(value, form, f"{self.place(row)}/{field}", facts)
+
+    def place(self, row: Result) -> str:
+        """Where a result is in the report."""
+        return self._places[id(row)]
 
     def at(self, form: str, *keys: str | int) -> Number:
         """The number at a place of the report, in one of the forms above."""

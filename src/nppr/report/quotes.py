@@ -61,7 +61,7 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     report, used = numbers.report, interval_of(numbers.report, row)
     sentences = _SENTENCES | (_BOX_SENTENCES if report.budget.is_box else {})
     start = kind(sentences[row.metric]).format(
-        noise=_noise(report, row), least=100 * (1 - (row.gamma or 0.0))
+        noise=noise_of(report, row), least=100 * (1 - (row.gamma or 0.0))
     )
     counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
     return kind("{} {}: {} on {}{}; {} {}{}; {}; {}.").format(
@@ -78,7 +78,7 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     )
 
 
-def _noise(report: ReportRecord, row: Result) -> str:
+def noise_of(report: ReportRecord, row: Result) -> str:
     """The noise that a result is of; of learned noise also the admissible set that was searched."""
     box = report.budget.is_box
     if row.metric is Metric.BOUND:

@@ -30,6 +30,7 @@ from nppr.report.ladder_tables import (
 )
 from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers, claim_text, percent
+from nppr.report.slices_table import worst_words
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.tally import RARE_ACCURACY, Direction, Metric
@@ -255,6 +256,7 @@ def notes_of(report: ReportRecord) -> str:
             *_rare_notes(report),
             *_precision_notes(report),
             *_radius_notes(report),
+            *filter(None, [worst_words(report)]),
             *_flag_notes(report),
             f"grade {report.grade.letter}: {report.grade.reason}",
         ]

@@ -40,6 +40,18 @@ class RunFiles:
 
 def read_run(path: str | Path) -> RunFiles:
     """The files of a finished run, from its folder or its `report.json`."""
+    folder = report_path(path).parent
+    report = read_report(folder / REPORT)
+    inputs = folder / PER_INPUT
+    per_input = read_per_input(inputs) if inputs.exists() else None
+    if per_input is not None:
+        _check_lines(per_input, report, inputs)
+    evidence = read_evidence(folder)
+    return RunFiles(folder, report.with_inputs(per_input, evidence), per_input, evidence)
+
+
+def report_path(path: str | Path) -> Path:
+    """The `report.json` of a finished run, from its folder or from itself."""
     folder = Path(path)
     if folder.name == REPORT and folder.is_file():
         folder = folder.parent
@@ -51,13 +63,7 @@ def read_run(path: str | Path) -> RunFiles:
         )
     if not (folder / REPORT).exists():
         raise RunFolderError(_unfinished(folder))
-    report = read_report(folder / REPORT)
-    inputs = folder / PER_INPUT
-    per_input = read_per_input(inputs) if inputs.exists() else None
-    if per_input is not None:
-        _check_lines(per_input, report, inputs)
-    evidence = read_evidence(folder)
-    return RunFiles(folder, report.with_inputs(per_input, evidence), per_input, evidence)
+    return folder / REPORT
 
 
 def read_report(path: str | Path) -> Report:

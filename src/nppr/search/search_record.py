@@ -49,6 +49,8 @@ class ClassifierRecord(Record):
     std: tuple[float, ...] | None
     fingerprint: str
     features: FeaturesRecord | None
+    weights_sha256: str | None = None
+    """SHA-256 of the bytes of the weights file, or of the model's file that holds them."""
 
 
 class ParameterRecord(Record):

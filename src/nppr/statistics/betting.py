@@ -34,6 +34,9 @@ CAP = 0.75
 MARGIN = 1e-9
 """Excess of a log capital over its threshold, far above the rounding errors of its sum."""
 
+Bets = tuple[FloatArray, FloatArray]
+"""Numbers in several orders, and the bet on each of them, both `(J, n)`."""
+
 _ORDERS = 8
 _STEPS = 32
 
@@ -79,8 +82,8 @@ def betting_sequence(
     """
     error, x = check_confidence(confidence) / 2, np.concatenate(rounds)
     require_shares(x)
-    low = _bound(list(_aimed_bets(rounds, aim, seed)), error)
-    high = 1 - _bound(list(_aimed_bets([1 - new for new in rounds], aim, seed)), error)
+    low = largest_excluded(list(_aimed_bets(rounds, aim, seed)), error)
+    high = 1 - largest_excluded(list(_aimed_bets([1 - new for new in rounds], aim, seed)), error)
     return Interval(min(low, float(x.mean())), max(high, float(x.mean())))
 
 
@@ -129,21 +132,23 @@ def _ruled_out(x: FloatArray, error: float, seed: int) -> float:
     """The mean up to which all candidates are ruled out, by a capital of 1/error; 0 if none is."""
     require_shares(x)
     rows = in_orders(x, seed)
-    return _bound([(rows, plug_in_bets(rows, error))], error)
+    return largest_excluded([(rows, plug_in_bets(rows, error))], error)
 
 
-def _aimed_bets(
-    rounds: Sequence[FloatArray], aim: float, seed: int
-) -> Iterator[tuple[FloatArray, FloatArray]]:
+def _aimed_bets(rounds: Sequence[FloatArray], aim: float, seed: int) -> Iterator[Bets]:
     """The numbers of each round in 8 orders, and the bets on them, which know earlier rounds."""
     for number, new in enumerate(rounds):
-        before = np.concatenate([new[:0], *rounds[:number]])
-        rows = in_orders(new, seed)
-        seen = np.concatenate([np.tile(before, (_ORDERS, 1)), rows], axis=1)
-        yield rows, aim / (expected_variance(seen)[:, len(before) :] + aim)
+        yield aimed_bets(np.concatenate([new[:0], *rounds[:number]]), new, aim, seed)
 
 
-def _bound(placed: Sequence[tuple[FloatArray, FloatArray]], error: float) -> float:
+def aimed_bets(before: FloatArray, new: FloatArray, aim: float, seed: int) -> Bets:
+    """The numbers of one round and the bets on them, which know the numbers of earlier rounds."""
+    rows = in_orders(new, seed)
+    seen = np.concatenate([np.tile(before, (_ORDERS, 1)), rows], axis=1)
+    return rows, aim / (expected_variance(seen)[:, len(before) :] + aim)
+
+
+def largest_excluded(placed: Sequence[Bets], error: float) -> float:
     """The largest candidate that numbers and bets rule out, by the product of their capitals."""
     needed = math.log(1 / error) + MARGIN
     low, high = 0.0, 1.0

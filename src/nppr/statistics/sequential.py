@@ -13,7 +13,15 @@ import numpy as np
 import scipy
 
 from nppr.errors import SpecError
-from nppr.statistics.intervals import check_confidence
+from nppr.statistics.betting import (
+    MARGIN,
+    Bets,
+    aimed_bets,
+    largest_excluded,
+    log_capital,
+    require_shares,
+)
+from nppr.statistics.intervals import Interval, check_confidence
 from nppr.tally import BoolArray, FloatArray, IntArray
 
 _STEPS = 60
@@ -122,8 +130,9 @@ class BernoulliTest:
 
     Guaranteed, at all looks together: if the probability is below `at_least`, the verdict is ever HOLDS
     with probability at most `1 - confidence`; if it is at least `at_least`, the same applies to
-    VIOLATED, or with `violated_below` where it is at least that. A verdict is final, and `bound` is the
-    bound that it was given for. The evidence is `one_sided_evidence` on either side.
+    VIOLATED, or with `violated_below` where it is at least that, and with `violated_confidence` at that
+    confidence. A verdict is final, and `bound` is the bound that it was given for. The evidence is
+    `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
     >>> print(test.update(10, draws=10), test.update(90, draws=90))
@@ -131,13 +140,18 @@ class BernoulliTest:
     """
 
     def __init__(
-        self, at_least: float, confidence: float, violated_below: float | None = None
+        self,
+        at_least: float,
+        confidence: float,
+        violated_below: float | None = None,
+        violated_confidence: float | None = None,
     ) -> None:
         if not 0 < at_least < 1:
             raise SpecError(f"`at_least` must lie in (0, 1), got {at_least}. Example: 0.9")
         self.at_least = at_least
         self.violated_below = at_least if violated_below is None else violated_below
         self.confidence = confidence
+        self.violated_confidence = violated_confidence or confidence
         self.needed = math.log(1 / check_confidence(confidence)) + _MARGIN
         self.verdict = Verdict.UNDECIDED
         self.bound: float | None = None
@@ -152,12 +166,68 @@ class BernoulliTest:
         self.draws += draws
         if self.verdict is Verdict.UNDECIDED:
             counts = self.correct, self.draws - self.correct
-            for above, edge, verdict in (
-                (True, self.at_least, Verdict.HOLDS),
-                (False, self.violated_below, Verdict.VIOLATED),
+            for above, edge, verdict, confidence in (
+                (True, self.at_least, Verdict.HOLDS, self.confidence),
+                (False, self.violated_below, Verdict.VIOLATED, self.violated_confidence),
             ):
-                shown = edge > 0 and one_sided_evidence(*counts, edge, above=above) >= self.needed
-                if shown:
+                needed = math.log(1 / check_confidence(confidence)) + _MARGIN
+                if edge > 0 and one_sided_evidence(*counts, edge, above=above) >= needed:
                     self.verdict = verdict
-                    self.bound = one_sided_bound(*counts, self.confidence, above=above)
+                    self.bound = one_sided_bound(*counts, confidence, above=above)
         return self.verdict
+
+    def bounds(self) -> Interval:
+        """Both bounds, with the one that decided: later draws take nothing from it."""
+        counts = self.correct, self.draws - self.correct
+        low = one_sided_bound(*counts, self.confidence, above=True)
+        high = one_sided_bound(*counts, self.violated_confidence, above=False)
+        if self.bound is None:
+            return Interval(low, high)
+        if self.verdict is Verdict.HOLDS:
+            return Interval(max(low, self.bound), high)
+        return Interval(low, min(high, self.bound))
+
+
+class MeanTest:
+    """Sequential test of "the mean is at least `at_least`" on independent numbers in [0, 1].
+
+    Guaranteed, at all looks together, by betting (`nppr.statistics.betting`): each wrong verdict has
+    probability at most `1 - confidence`, and so has each end of `bounds` of missing the mean. `aim` is
+    the distance from the mean that the bets are made for. A verdict is final: what comes later is not
+    looked at.
+
+    >>> print(MeanTest(0.4, 0.95, aim=0.1).update(np.full(64, 0.5)))
+    holds
+    """
+
+    def __init__(self, at_least: float, confidence: float, aim: float, seed: int = 0) -> None:
+        self.error = check_confidence(confidence)
+        self.aim, self.seed = aim, seed
+        self.levels = {Verdict.HOLDS: at_least, Verdict.VIOLATED: 1 - at_least}
+        self.capital = dict.fromkeys(self.levels, 0.0)
+        self.placed: dict[Verdict, list[Bets]] = {verdict: [] for verdict in self.levels}
+        self.seen: FloatArray = np.zeros(0)
+        self.verdict = Verdict.UNDECIDED
+
+    def update(self, x: FloatArray) -> Verdict:
+        """Add numbers `(n,)`, whose number may depend on those before; the verdict so far."""
+        if self.verdict is not Verdict.UNDECIDED or not len(x):
+            return self.verdict
+        require_shares(x)
+        for verdict, level in self.levels.items():
+            up = verdict is Verdict.HOLDS
+            before, new = (self.seen, x) if up else (1 - self.seen, 1 - x)
+            self.placed[verdict].append(aimed_bets(before, new, self.aim, self.seed))
+            self.capital[verdict] += log_capital(*self.placed[verdict][-1], level)
+            if self.capital[verdict] >= math.log(1 / self.error) + MARGIN:
+                self.verdict = verdict
+        self.seen = np.concatenate([self.seen, x])
+        return self.verdict
+
+    def bounds(self) -> Interval:
+        """A lower and an upper bound of the mean."""
+        low, high = (
+            largest_excluded(self.placed[verdict], self.error)
+            for verdict in (Verdict.HOLDS, Verdict.VIOLATED)
+        )
+        return Interval(low, 1 - high)

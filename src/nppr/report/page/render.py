@@ -20,6 +20,7 @@ from nppr.report.page.run_sections import (
     measured,
 )
 from nppr.report.page.shell import page_shell, rendered
+from nppr.report.page.slice_section import by_slice
 from nppr.report.per_input import PerInput
 from nppr.report.results_table import subject_of
 
@@ -66,7 +67,7 @@ def render(
         "ladder": ladder(report, numbers),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),
-        "classes": by_class(report, per_input),
+        "classes": by_class(report, per_input) + by_slice(report),
         "worst": worst_inputs(report, evidence, per_input),
         "learned": learned_noise(report, numbers, others),
         "flags": flags_and_grade(report),

@@ -1,0 +1,464 @@
+"""A gate: every requirement of a policy holds, is violated or is undecided, at one confidence.
+
+Of m requirements that draws decide, each has an m-th of the error `1 - confidence`, half of it for each
+end of its interval. By Bonferroni all intervals contain their values at all looks with probability at
+least `confidence`, and then no verdict is wrong, however requirements share draws. What could not be
+measured is undecided: a gate fails closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nppr.assessment.certify import doubts_of, edges_of, require_decidable, statement
+from nppr.assessment.gate_questions import (
+    GateQuestion,
+    LevelQuestion,
+    PairedQuestion,
+    Reading,
+    WorstQuestion,
+)
+from nppr.assessment.ladder import per_input_noise
+from nppr.assessment.load import load_images, load_models
+from nppr.assessment.policy import ABOUT, TESTED, Kind, Policy, Requirement
+from nppr.assessment.prepare import Setup, prepare_run
+from nppr.assessment.run import complete_run
+from nppr.assessment.sequential_draws import draw_until_decided
+from nppr.classifiers import ModelSpec, load_classifier
+from nppr.data import DataSpec, load_data, slices_of, with_slices
+from nppr.doctor.flags import SEVERITY, could_be_raised
+from nppr.errors import DistributionError, InputError, RunFolderError, unknown
+from nppr.measurement import ProgressCallback
+from nppr.noise.family import Dependency
+from nppr.options import GRADES
+from nppr.report import Report, read_run
+from nppr.report.findings import lines_of
+from nppr.report.gate_record import Decision, GateRecord
+from nppr.report.model import CLEAN, ReportRecord
+from nppr.report.numbers import percent
+from nppr.run_settings import default_draws, require_budget
+from nppr.search.fitting import FitProgress
+from nppr.search.learned_noise import load_learned
+from nppr.search.search_record import BudgetRecord
+from nppr.search.search_settings import SearchSettings
+from nppr.sources import Clean, Source, default_sources, parse_sources, split_search
+from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
+from nppr.tally import Claim, Direction, Metric
+
+logger = logging.getLogger(__name__)
+
+PAIRED_DRAWS = 16
+"""Draws of each input where its rate is compared with that of a baseline: one block."""
+
+
+def gate(
+    policy: Policy,
+    model: ModelSpec | None = None,
+    data: DataSpec | None = None,
+    *,
+    name: str = "policy",
+    out: str | Path | None = None,
+    progress: ProgressCallback | None = None,
+    on_search: Callable[[FitProgress], None] | None = None,
+) -> GateRecord:
+    """Decide every requirement of a policy.
+
+    `model` and `data` replace those of the policy. Where a requirement needs a run (grade, flags,
+    learned noise) and the policy names none, one is measured, and kept in `out` if that is given.
+    """
+    setup = _prepare(policy, model, data)
+    asked = policy.requirements()
+    share = (1 - policy.confidence) / (2 * max(1, sum(each.kind in TESTED for each in asked)))
+    with ExitStack() as stack:
+        known: _Known | None = None
+        flags = {each.text: flag_named(each.name) for each in asked if each.kind is Kind.FLAG}
+        alone = {each: each.kind in TESTED and each.rung is None for each in asked}
+        tests = [_plan(policy, setup, each, share) for each in asked if alone[each]]
+        if not all(alone.values()):
+            folder = policy.run or out or stack.enter_context(tempfile.TemporaryDirectory())
+            known = _evidence(policy, setup, Path(folder), progress, on_search)
+        tests += [
+            _plan(policy, setup, each, share, known)
+            for each in asked
+            if each.kind in TESTED and not alone[each]
+        ]
+    calls = _draw(policy, setup, tests, progress)
+    tested = {test.requirement.text: test.decision(policy) for test in tests}
+    decisions = [
+        tested[each.text] if each.text in tested else _read(each, known, flags.get(each.text, ""))
+        for each in asked
+    ]
+    return GateRecord(
+        nppr_version=version("nppr"),
+        policy=name,
+        classifier=setup.record.classifier,
+        data=setup.data.name,
+        data_fingerprint=setup.record.data.fingerprint,
+        budget=setup.record.budget,
+        seed=policy.seed,
+        confidence=policy.confidence,
+        tested=len(tests),
+        calls=calls,
+        decisions=tuple(decisions),
+    )
+
+
+def _prepare(policy: Policy, model: ModelSpec | None, data: DataSpec | None) -> Setup:
+    """Data and classifier, those of the policy unless others are given."""
+    settings = policy.run_settings()
+    if data is None:
+        loaded = load_images(policy, settings, policy.classes)
+    else:
+        loaded = load_data(data).limit(
+            inputs=settings.inputs,
+            fit_inputs=settings.fit_inputs,
+            select_inputs=settings.select_inputs,
+            seed=settings.seed,
+        )
+    loaded = with_slices(loaded, policy.slices)
+    if model is None:
+        classifier, feature_model = load_models(policy, loaded, policy)
+    else:
+        classifier, feature_model = load_classifier(model, data=loaded), None
+    budget = require_budget(policy.budget(), loaded.name)
+    if policy.draws is None:
+        settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
+    return prepare_run(
+        classifier, loaded, budget, settings,
+        feature_model=feature_model, batch_size=policy.batch_size, device=policy.device,
+    )  # fmt: skip
+
+
+class _Known(NamedTuple):
+    """What a run has found out: its report, and the noise it has learned by rung and floor."""
+
+    report: Report
+    learned: Mapping[tuple[Dependency | None, float | None], Source]
+
+
+def _evidence(
+    policy: Policy,
+    setup: Setup,
+    folder: Path,
+    progress: ProgressCallback | None,
+    on_search: Callable[[FitProgress], None] | None,
+) -> _Known:
+    """The run of the policy, which must be of the same things, or one that is measured now."""
+    if policy.run is not None:
+        report = read_run(policy.run).report
+        same = {
+            "classifier": report.classifier.fingerprint == setup.record.classifier.fingerprint,
+            **_same(report, setup),
+        }
+        _require_same(policy.run, "run", same)
+    else:
+        report = _measure(policy, setup, folder, progress, on_search)
+    try:
+        found = load_learned(folder, setup.budget, setup.feature_model)
+    except DistributionError:
+        found = []
+    own = per_input_noise(report.settings.search, found) if report.settings.search else []
+    sources: list[Source] = [*(each.source for each in found), *own]
+    return _Known(
+        report,
+        {(each.dependency, each.floor): each for each in sources if each.fit_seed is None},
+    )
+
+
+def _measure(
+    policy: Policy,
+    setup: Setup,
+    folder: Path,
+    progress: ProgressCallback | None,
+    on_search: Callable[[FitProgress], None] | None,
+) -> Report:
+    """A run with the default sources, and a search where a requirement is about learned noise."""
+    _, others = split_search(default_sources(setup.budget), setup.budget)
+    sources = parse_sources(others, setup.budget)
+    search = _search(policy, len(setup.data.fit))
+    made = prepare_run(
+        setup.classifier, setup.data, setup.budget, setup.settings,
+        sources=sources, search=search, feature_model=setup.feature_model, out=folder,
+        overwrite=True,
+    )  # fmt: skip
+    finder = made.search(search, on_search) if search else None
+    return complete_run(made, sources, (), finder, progress)
+
+
+def _search(policy: Policy, inputs: int) -> SearchSettings | None:
+    """The search for all learned noise that is required; it goes as far down as the lowest rung."""
+    asked = [each for each in policy.requirements() if each.rung is not None]
+    if not asked:
+        return None
+    rungs = [each.rung for each in asked if each.rung is not None]
+    lowest = max(rungs, key=lambda rung: (rung.depth, rung.value))
+    floors = tuple(sorted({each.floor for each in asked}))
+    changed = {"dependency": lowest.value, "floor": floors}
+    search = policy.model_copy(update=changed).search_settings(inputs)
+    for rung in rungs:
+        if rung not in search.rungs:
+            raise unknown(
+                f"rung beside {lowest.value}", rung.value, [each.value for each in search.rungs]
+            )
+    return search
+
+
+def _same(report: ReportRecord, setup: Setup) -> dict[str, bool]:
+    return {
+        "data": report.data.fingerprint == setup.record.data.fingerprint,
+        "budget": report.budget == BudgetRecord.of(setup.budget),
+        "rounding": report.settings.quantise == setup.settings.quantise,
+    }
+
+
+def _require_same(folder: Path, what: str, same: Mapping[str, bool]) -> None:
+    other = [name for name, agrees in same.items() if not agrees]
+    if other:
+        raise RunFolderError(
+            f"`{what}` must be of the same {' and '.join(same)} as the policy,"
+            f" {str(folder)!r} has another {' and another '.join(other)}."
+            " Repeat nppr assess with the policy's options."
+        )
+
+
+@dataclass(eq=False)
+class _Test:
+    """A requirement that draws decide: its source, its question, and how its interval is read.
+
+    `problem` states why it could not be measured.
+    """
+
+    requirement: Requirement
+    source: Source | None
+    question: GateQuestion | None
+    claim: Claim
+    doubts: tuple[str, ...] = ()
+    problem: str = ""
+    inputs: int = 0
+    draws: int = 1
+    why: str = ""
+
+    def decision(self, policy: Policy) -> Decision:
+        """The verdict, in the words of a certificate."""
+        asked, question = self.requirement, self.question
+        searched = asked.metric in (Metric.NPPR, Metric.AR)
+        direction = Direction.UPPER_BOUND if searched else Direction.ESTIMATE
+        decided = Decision(
+            requirement=asked.text,
+            verdict=Verdict.UNDECIDED,
+            statement="undecided: it was not measured",
+            why=self.problem,
+            at_least=asked.at_least,
+            metric=Metric.BOUND if asked.noise_set else asked.metric,
+            direction=Direction.LOWER_BOUND if asked.noise_set else direction,
+            claim=self.claim,
+            source=self.source.name if self.source else None,
+        )
+        if self.problem or question is None:
+            return decided
+        found = question.read()
+        doubted = bool(self.doubts) and question.verdict is Verdict.HOLDS and not asked.noise_set
+        verdict = Verdict.UNDECIDED if doubted else question.verdict
+        doubts = [f"search flagged: {doubt}" for doubt in self.doubts * doubted]
+        return decided.model_copy(
+            update={
+                "verdict": verdict,
+                "statement": _words(self, verdict, policy, found, doubted=doubted),
+                "why": "; ".join([self.why, *doubts]),
+                "inputs": self.inputs,
+                "value": found.value,
+                "low": found.interval.low,
+                "high": found.interval.high,
+                "draws": found.draws,
+                "slices": found.slices,
+            }
+        )
+
+
+def _plan(
+    policy: Policy, setup: Setup, asked: Requirement, error: float, known: _Known | None = None
+) -> _Test:
+    """The test of a requirement, each end of whose interval has this error."""
+    claim = Claim.POPULATION if asked.metric is Metric.ACCURACY else ABOUT[policy.about]
+    claim = Claim.POPULATION if asked.kind is Kind.PAIRED else claim
+    source, doubts = _source(setup, asked, known), tuple[str, ...]()
+    if source is None:
+        assert known is not None
+        rows = [row for row in known.report.results if row.metric is Metric.NPPR and row.error]
+        name = f"NPPR {asked.rung} with floor {asked.floor:g}"
+        problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
+        return _Test(asked, None, None, claim, problem=problem)
+    if asked.rung is not None and known is not None:
+        doubts = doubts_of(source, known.report.flags)
+    if source.metric is not Metric.ACCURACY:
+        require_decidable(source)
+    made = _Test(asked, source, None, claim, doubts)
+    if asked.kind is Kind.PAIRED:
+        made.draws = source.fixed_draws or PAIRED_DRAWS
+        made.question = _paired(setup, asked, source, error, made.draws)
+    elif asked.kind is Kind.WORST:
+        columns = slices_of(setup.data, setup.data.evaluate.indices, setup.data.evaluate.labels)
+        if asked.name not in columns:
+            raise unknown("column of slices", asked.name, columns)
+        made.question = WorstQuestion(asked.at_least, error, columns[asked.name])
+    else:
+        holds, violated = edges_of(source, asked.noise_set, asked.at_least)
+        test = BernoulliTest(holds, 1 - error, violated)
+        made.question = LevelQuestion(test, noise=asked.noise_set)
+    return made
+
+
+def _source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | None:
+    """The source of a requirement; None where learned noise was not found."""
+    if asked.metric is Metric.ACCURACY:
+        return Clean()
+    if asked.rung is not None:
+        return known.learned.get((asked.rung, asked.floor)) if known else None
+    (source,) = parse_sources(asked.source, setup.budget)
+    return source
+
+
+def _paired(
+    setup: Setup, asked: Requirement, source: Source, error: float, draws: int
+) -> PairedQuestion:
+    """The question on a baseline, which must be a run on the same inputs in the same budget."""
+    files = read_run(asked.name)
+    _require_same(files.path, "baseline", _same(files.report, setup))
+    lines = lines_of(files.per_input, files.path)
+    wanted = source.name if asked.metric is not Metric.ACCURACY else next(iter(lines), CLEAN)
+    if wanted not in lines or files.report.settings.only_merged:
+        raise unknown(f"source of the baseline {asked.name}", wanted, lines)
+    table, split = lines[wanted], setup.data.evaluate
+    at = np.searchsorted(table["index"], split.indices)
+    clean = table["clean_correct"][at] == 1
+    aim = max(1e-3, -asked.at_least / 2)
+    test = MeanTest((asked.at_least + 1) / 2, 1 - error, aim, setup.settings.seed)
+    if asked.metric is Metric.ACCURACY:
+        rates, counts = clean.astype(np.float64), np.ones(len(split), bool)
+    else:
+        rates, counts = (table["correct"] / table["draws"])[at], clean
+    if asked.metric in (Metric.AR, Metric.CORRUPTION):
+        rates = (rates == 1).astype(np.float64)
+    return PairedQuestion(test, rates, counts, draws)
+
+
+def _draw(
+    policy: Policy, setup: Setup, tests: Sequence[_Test], progress: ProgressCallback | None
+) -> int:
+    """Draw for all tests, once for those that ask the same draws; the calls it took."""
+    groups: dict[tuple[str, int, Claim], list[_Test]] = {}
+    for test in tests:
+        if test.source is not None:
+            groups.setdefault((test.source.name, test.draws, test.claim), []).append(test)
+    used = 0
+    for (_, draws, claim), group in groups.items():
+        source = group[0].source
+        assert source is not None
+        try:
+            drawn = draw_until_decided(
+                source,
+                setup.classifier,
+                setup.data.evaluate,
+                [each.question for each in group if each.question is not None],
+                about=claim,
+                calls=policy.calls,
+                draws=draws,
+                seed=policy.seed,
+                quantise=policy.quantise,
+                progress=progress,
+            )
+        except InputError:
+            raise
+        except Exception as error:  # whatever a source does, the others are decided
+            logger.debug("%s failed", source.name, exc_info=error)
+            for test in group:
+                test.problem = " ".join(str(error).split()) or type(error).__name__
+            continue
+        used += drawn.calls
+        for test in group:
+            test.inputs, test.why = drawn.inputs, drawn.why
+    return used
+
+
+def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, doubted: bool) -> str:
+    """What may be quoted."""
+    asked, sure = test.requirement, f"{100 * policy.confidence:g} % confidence, {test.claim.value}"
+    level = f"{100 * abs(asked.at_least):g}"
+    if asked.kind is Kind.PAIRED:
+        counted = (
+            "inputs"
+            if asked.metric is Metric.ACCURACY
+            else "inputs that are clean-correct for both"
+        )
+        outcome = {
+            Verdict.HOLDS: f"worse by less than {level} percentage points",
+            Verdict.VIOLATED: f"worse by more than {level} percentage points",
+        }.get(verdict, f"nothing is shown about a loss of {level} percentage points")
+        return f"{verdict}: {outcome} than {asked.name} ({sure}, {counted})"
+    if asked.metric is Metric.ACCURACY:
+        outcome = {
+            Verdict.HOLDS: f"at least {level} % of the answers are correct without noise",
+            Verdict.VIOLATED: f"fewer than {level} % of the answers are correct without noise",
+        }.get(verdict, f"nothing is shown about {level} % without noise")
+        return f"{verdict}: {outcome} ({sure})"
+    assert test.source is not None
+    noise = asked.noise_set.words(f"{test.source.name} noise") if asked.noise_set else None
+    said = statement(
+        asked.metric or Metric.PR, verdict, asked.at_least, policy.confidence, test.claim,
+        doubted=doubted, noise=noise,
+    )  # fmt: skip
+    if asked.kind is not Kind.WORST or not found.slices:
+        return f"{said} [{test.source.name}]"
+    worst = found.slices[0]
+    seen = "no input" if worst.value is None else f"{percent(worst.value)} % observed"
+    return f"{said} [{test.source.name}], of the worst {asked.name}: {worst.name} ({seen})"
+
+
+def _read(asked: Requirement, known: _Known | None, name: str) -> Decision:
+    """The verdict on a grade or a flag, from the report of a run."""
+    assert known is not None
+    report = known.report
+    if asked.kind is Kind.GRADE:
+        good = GRADES.index(report.grade.letter) <= GRADES.index(asked.name)
+        verdict = Verdict.HOLDS if good else Verdict.VIOLATED
+        return Decision(
+            requirement=asked.text,
+            verdict=verdict,
+            statement=f"{verdict}: the grade is {report.grade.letter}",
+            why=report.grade.reason,
+        )
+    raised = [flag for flag in report.flags if flag.id == name]
+    if raised:
+        said = f"violated: the flag {name} was raised"
+        return Decision(
+            requirement=asked.text, verdict=Verdict.VIOLATED, statement=said, why=raised[0].message
+        )
+    if not could_be_raised(name, report):
+        why = "the run measured nothing that could raise it"
+        said = f"undecided: the flag {name} was not looked for"
+        return Decision(requirement=asked.text, verdict=Verdict.UNDECIDED, statement=said, why=why)
+    said = f"holds: the flag {name} was not raised"
+    return Decision(
+        requirement=asked.text, verdict=Verdict.HOLDS, statement=said, why="it was looked for"
+    )
+
+
+def flag_named(name: str) -> str:
+    """The id of a flag, from the id or from a word that only one id has.
+
+    >>> flag_named("masking")
+    'gradient-masking'
+    """
+    near = [each for each in SEVERITY if name in each.split("-")]
+    if name not in SEVERITY and len(near) != 1:
+        raise unknown("flag", name, SEVERITY)
+    return name if name in SEVERITY else near[0]

@@ -1,0 +1,276 @@
+"""A policy: requirements in words, and what they are tested on, from a TOML file.
+
+    require = ["PR uniform >= 0.95", "bound tv:0.05 >= 0.9", "grade >= B"]
+    model = "digits-cnn"
+    eps = 0.1
+
+The other keys are the options of `nppr assess` and `nppr certify`. Every mistake is one line.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import ValidationError, model_validator
+
+from nppr.budget import Budget
+from nppr.errors import SpecError, unknown
+from nppr.noise.family import FLOOR_NOISE, Dependency
+from nppr.noise_sets import NoiseSet, parse_spec
+from nppr.options import (
+    CONFIDENCE_OPTION,
+    DRAWS_OPTION,
+    GRADES,
+    SLICES_OPTION,
+    FeatureModelOptions,
+    NoisyRunOptions,
+    SearchOptions,
+    option,
+    require_one_of,
+)
+from nppr.sources import parse_sources
+from nppr.tally import Claim, Metric
+
+ABOUT = {"population": Claim.POPULATION, "test-set": Claim.TEST_SET}
+WORST = "worst"
+
+
+class Kind(StrEnum):
+    """What a requirement is about."""
+
+    LEVEL = "level"
+    BOUND = "bound"
+    WORST = "worst slice"
+    PAIRED = "difference from a baseline"
+    GRADE = "grade"
+    FLAG = "flag"
+
+
+TESTED = (Kind.LEVEL, Kind.BOUND, Kind.WORST, Kind.PAIRED)
+"""Kinds that are decided by draws, and so share the error."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One line of a policy.
+
+    `at_least` is the least fraction of correct answers, of a difference minus the largest loss. The
+    `source` is written as on a command line; learned noise has a `rung` and a `floor` instead. `name`
+    is the column of a worst slice, the letter of a grade, the id of a flag or the folder of a baseline.
+    """
+
+    text: str
+    kind: Kind
+    at_least: float = 0.0
+    metric: Metric | None = None
+    source: str = ""
+    rung: Dependency | None = None
+    floor: float = 0.0
+    noise_set: NoiseSet | None = None
+    name: str = ""
+
+    @property
+    def quantity(self) -> Requirement:
+        """What is required, without the words and the value."""
+        name = "" if self.kind is Kind.GRADE else self.name
+        return replace(self, text="", at_least=0.0, name=name)
+
+
+class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
+    """The keys of a policy."""
+
+    require: tuple[str, ...] = option(
+        ..., "Requirements, such as 'PR uniform >= 0.95' (docs/gate.md)."
+    )
+    confidence: float = CONFIDENCE_OPTION
+    about: str = option("population", "population or test-set, as in nppr certify.")
+    calls: int = option(100_000, "Classify at most this many images for each source.")
+    draws: int | None = DRAWS_OPTION
+    run: Path | None = option(
+        None,
+        "Folder of nppr assess on the same classifier, data and budget, for grade, flags and learned"
+        " noise. Default: they are measured.",
+    )
+    slices: Path | None = SLICES_OPTION
+
+    @model_validator(mode="after")
+    def _require_policy(self) -> Self:
+        require_one_of("about", self.about, ABOUT)
+        for name in ("dependency", "floor"):
+            if getattr(self, name) is not None:
+                raise SpecError(
+                    f"`{name}` must be left out of a policy: requirements name rungs and floors."
+                    " Example: NPPR joint floor 0.5 >= 0.8"
+                )
+        if self.calls < 1:
+            raise SpecError(f"`calls` must be a whole number >= 1, got {self.calls}.")
+        self.run_settings()
+        self.requirements()
+        return self
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What is required, each quantity once."""
+        if not self.require:
+            raise SpecError(
+                "`require` must list at least one requirement, got none."
+                " Example: require = ['PR uniform >= 0.95']"
+            )
+        budget = self.budget() or Budget.linf(0.1)
+        found = [parse_requirement(text, budget) for text in self.require]
+        first: dict[Requirement, Requirement] = {}
+        for each in found:
+            other = first.setdefault(each.quantity, each)
+            if other is not each:
+                same = (other.at_least, other.name) == (each.at_least, each.name)
+                what = "different" if same else "consistent"
+                raise SpecError(f"`require` must be {what}, got {other.text!r} and {each.text!r}.")
+        return tuple(found)
+
+
+def read_policy(path: str | Path, **changed: Any) -> Policy:
+    """The policy in a file; `changed` replaces keys of it."""
+    try:
+        content = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SpecError(
+            f"`policy` must be a TOML file, got {str(path)!r}: {reason}."
+            " Example: nppr gate policy.toml"
+        ) from error
+    except ValueError as error:
+        raise SpecError(f"`policy` must be TOML, got {str(path)!r}: {error}.") from error
+    return make_policy(content | changed)
+
+
+def make_policy(keys: dict[str, Any]) -> Policy:
+    """The policy with these keys; the first mistake is an error of one line."""
+    keys = {name.replace("-", "_"): value for name, value in keys.items()}
+    for name in keys:
+        if name not in Policy.model_fields:
+            raise unknown("key of the policy", name, Policy.model_fields)
+    if isinstance(keys.get("eps"), int | float):
+        keys["eps"] = repr(keys["eps"])
+    try:
+        return Policy(**keys)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        name = ".".join(str(each) for each in mistake["loc"]).replace("_", "-")
+        what = mistake["msg"][:1].lower() + mistake["msg"][1:]
+        got = "" if mistake["type"] == "missing" else f", got {mistake['input']!r:.80}"
+        raise SpecError(f"`{name}` of the policy is wrong: {what}{got}.") from None
+
+
+_VALUE = r" ?>= ?(?P<value>[\d.]+)(?P<percent> ?%)?"
+_OF = (
+    r"(?:(?P<metric>accuracy|PR|AR|NPPR|corruption)\b ?)?(?P<source>(?!>=|not )\S+)?"
+    r"(?: floor (?P<floor>\S+))?"
+)
+_POINTS = r" (?:percentage )?points?(?: \(paired\))?"
+FORMS = {
+    "PR": (Kind.LEVEL, _OF + _VALUE, "PR uniform >= 0.95"),
+    "AR": (Kind.LEVEL, _OF + _VALUE, "AR pgd >= 0.3"),
+    "NPPR": (Kind.LEVEL, _OF + _VALUE, "NPPR independent floor 0.5 >= 0.8"),
+    "corruption": (Kind.LEVEL, _OF + _VALUE, "corruption jpeg >= 0.9"),
+    "accuracy": (Kind.LEVEL, _OF + _VALUE, "accuracy >= 0.95"),
+    "bound": (
+        Kind.BOUND,
+        rf"bound (?P<set>\S+)(?: around {_OF})?{_VALUE}",
+        "bound tv:0.05 around uniform >= 0.9",
+    ),
+    WORST: (Kind.WORST, rf"worst (?P<name>\S+)(?: under {_OF})?{_VALUE}", "worst class >= 0.7"),
+    "grade": (Kind.GRADE, r"grade ?>= ?(?P<name>\S+)", "grade >= B"),
+    "no": (Kind.FLAG, r"no flag (?P<name>\S+)", "no flag gradient-masking"),
+    "not": (
+        Kind.PAIRED,
+        rf"(?:{_OF} )?not worse than (?P<name>.+?) by more than (?P<value>[\d.]+){_POINTS}",
+        "PR uniform not worse than runs/main by more than 1 point",
+    ),
+}
+"""The forms of requirements by their first word: kind, pattern and example."""
+
+
+def parse_requirement(text: str, budget: Budget) -> Requirement:
+    """A requirement from its words, with sources of a budget.
+
+    >>> found = parse_requirement("NPPR label floor 0.5 >= 80 %", Budget.linf(0.1))
+    >>> found.rung.value, found.floor, found.at_least
+    ('label', 0.5, 0.8)
+    """
+    words = " ".join(text.split())
+    first = words.partition(" ")[0]
+    paired = " not worse than " in f" {words}"
+    if first not in FORMS and not paired:
+        raise unknown("first word of a requirement", first, FORMS)
+    kind, pattern, example = FORMS["not" if paired else first]
+    match = re.fullmatch(pattern, words)
+    if match is None:
+        raise SpecError(f"`require` must be of the form {example!r}, got {words!r}.")
+    given = {name: found for name, found in match.groupdict().items() if found is not None}
+    made = Requirement(words, kind, name=given.get("name", ""))
+    if kind is Kind.GRADE:
+        require_one_of("grade", made.name, GRADES)
+    if kind not in TESTED:
+        return made
+    value = _number(given["value"], words)
+    if kind is Kind.PAIRED:
+        made = replace(made, at_least=-value / 100)
+    else:
+        made = replace(made, at_least=value / 100 if "percent" in given else value)
+        if not 0 < made.at_least < 1:
+            raise SpecError(
+                f"`require` must ask for a fraction in (0, 1), got {words!r}. Example: {example}"
+            )
+    return _with_source(_with_set(made, given), given, budget)
+
+
+def _with_set(made: Requirement, given: dict[str, str]) -> Requirement:
+    if made.kind is not Kind.BOUND:
+        return made
+    sets = parse_spec(given["set"])
+    if ":" not in given["set"] or len(sets) > 1:
+        raise SpecError(
+            f"`bound` must name a set and one size, got {given['set']!r}. Example: bound tv:0.05 >= 0.9"
+        )
+    return replace(made, noise_set=sets[0])
+
+
+def _with_source(made: Requirement, given: dict[str, str], budget: Budget) -> Requirement:
+    """The requirement with its source, by default that of the floor, or with its learned noise."""
+    metric = Metric(given["metric"]) if "metric" in given else None
+    source = given.get("source", "")
+    if metric is Metric.ACCURACY:
+        if source or made.kind is Kind.WORST:
+            raise SpecError(f"`accuracy` must be without noise and slices, got {made.text!r}.")
+        return replace(made, metric=metric)
+    if metric is Metric.NPPR:
+        if made.kind is Kind.PAIRED:
+            raise SpecError(
+                "`NPPR` must not be compared with a baseline: each is an upper bound that a search of"
+                f" its own found, got {made.text!r}. Example: {FORMS['not'][2]}"
+            )
+        require_one_of("rung of NPPR", source, [each.value for each in Dependency])
+        floor = _number(given.get("floor", "0"), made.text)
+        return replace(made, metric=metric, rung=Dependency(source), floor=floor)
+    if "floor" in given:
+        raise SpecError(f"`floor` must be given with NPPR, got {made.text!r}.")
+    if metric is not None and not source:
+        raise SpecError(f"`{metric}` must name a source, got {made.text!r}. Example: PR uniform")
+    (noise,) = parse_sources(source.replace(",", " ") or FLOOR_NOISE, budget)
+    if metric not in (None, noise.metric):
+        raise SpecError(
+            f"`{metric}` must be of a source that is read as it, got {noise.name!r} in {made.text!r},"
+            f" which is read as {noise.metric}."
+        )
+    return replace(made, metric=noise.metric, source=noise.name)
+
+
+def _number(text: str, words: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SpecError(f"`require` must have numbers, got {text!r} in {words!r}.") from None

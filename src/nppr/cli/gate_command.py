@@ -1,0 +1,80 @@
+"""`nppr gate`: the requirements of a policy as a red or green build."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import typer
+
+from nppr import console
+from nppr.cli.app import command
+from nppr.options import DEVICE_OPTION, JSON_OPTION, QUIET_OPTION, Options, option
+
+CODES = {"holds": 0, "violated": 1, "undecided": 3}
+"""Exit codes of `nppr certify` and `nppr gate`, by verdict."""
+
+
+class GateOptions(Options):
+    """Options of `nppr gate`."""
+
+    policy: Path = option(..., "A policy: requirements and options in TOML.", flag="POLICY")
+    junit: Path | None = option(None, "Write the verdicts as JUnit XML.")
+    markdown: Path | None = option(None, "Write a summary for a pull request.")
+    model: str | None = option(None, "Instead of the policy's, as in nppr assess.")
+    weights: str | None = option(None, "Instead of the policy's, as in nppr assess.")
+    data: str | None = option(None, "Instead of the policy's, as in nppr assess.")
+    run: Path | None = option(
+        None, "Instead of the policy's: a run with the grade, flags and learned noise."
+    )
+    out: Path | None = option(
+        None, "Keep the run that grade, flags and learned noise need. Default: it is not kept."
+    )
+    device: str | None = DEVICE_OPTION
+    quiet: bool = QUIET_OPTION
+    as_json: bool = JSON_OPTION
+
+
+@command("""
+    nppr gate policy.toml --junit gate.xml --markdown gate.md
+        decide all requirements of a policy and write them for a build server
+    nppr gate policy.toml --weights new.safetensors
+        the same policy for other weights
+""")
+def gate(options: GateOptions) -> None:
+    """Decide every requirement of a policy, at one confidence for all of them together.
+
+    Draws no more than that takes. Exit codes: 0 all hold, 1 one is violated, 3 one is undecided, which
+    what could not be measured is too.
+    """
+    from nppr.assessment.policy import read_policy
+
+    replaced = options.model_dump(include={"model", "weights", "data", "run", "device"})
+    changed = {name: value for name, value in replaced.items() if value is not None}
+    policy = read_policy(options.policy, **changed)
+
+    from nppr.assessment.gate import gate as decide
+    from nppr.records import write_whole
+
+    quiet = options.quiet or options.as_json
+    with console.progress_bars(quiet=quiet) as (progress, on_search):
+        found = decide(
+            policy,
+            name=options.policy.stem,
+            out=options.out,
+            progress=progress,
+            on_search=on_search,
+        )
+    written = {options.junit: found.to_junit, options.markdown: found.to_markdown}
+    for path, text in written.items():
+        if path is not None:
+            write_whole(path, text())
+    if options.as_json:
+        sys.stdout.write(found.to_json())
+    elif options.quiet:
+        console.print_line(found.headline)
+    else:
+        console.out.print(found.table().to_rich(console.out.width))
+        for note in found.notes():
+            console.print_line(note)
+    raise typer.Exit(CODES[found.verdict.value])

@@ -1,0 +1,101 @@
+"""Slices of the inputs: columns beside the data, such as weather or camera, from a CSV or parquet file.
+
+A file has a header and a line for every image of the set that is evaluated, in its order: the position
+of a line is the `index` in `per_input.csv`. The classes are a slice that every data set has.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from nppr.data.data_set import Data
+from nppr.data.file_trees import one_line, require
+from nppr.errors import DataError
+from nppr.tally import BoolArray, IntArray
+
+CLASS = "class"
+"""The column of the classes."""
+
+MOST_VALUES = 100
+"""Different values of a column; more would leave few inputs in each."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The inputs of one value of a column; `rows` are those of an array of inputs, `(N,)`."""
+
+    column: str
+    name: str
+    rows: BoolArray
+
+
+def with_slices(data: Data, path: str | Path | None) -> Data:
+    """The data with the slices of a file, or as they are without one."""
+    return data if path is None else replace(data, slices=read_slices(path, data))
+
+
+def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
+    """The columns of a file, with a value for every image of the set that is evaluated."""
+    path = Path(path)
+    try:
+        columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(
+            f"`slices` must be a CSV or parquet file, cannot read {str(path)!r}:"
+            f" {one_line([str(error)])}"
+        ) from error
+    if not columns:
+        raise DataError(f"`slices` must have a column with a name, got none in {str(path)!r}.")
+    images = len(data.evaluate.images)
+    for name, values in columns.items():
+        if name == CLASS or not name or any(c.isspace() for c in name):
+            raise DataError(
+                f"`slices` must have columns of one word other than {CLASS!r}, got {name!r} in"
+                f" {str(path)!r}. Example: weather"
+            )
+        if len(values) != images:
+            raise DataError(
+                f"`slices` must have a line for each of the {images:,} images of {data.name!r}, in"
+                f" their order, got {len(values):,} in {str(path)!r}."
+            )
+        if len(set(values)) > MOST_VALUES:
+            raise DataError(
+                f"`slices` must have at most {MOST_VALUES} different values in a column, got"
+                f" {len(set(values)):,} in {name!r} of {str(path)!r}. Group them first."
+            )
+    return columns
+
+
+def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list[Slice]]:
+    """The slices of inputs at these positions of the image set, by column, the classes first."""
+    found = {
+        CLASS: [Slice(CLASS, name, labels == label) for label, name in enumerate(data.class_names)]
+    }
+    for column, values in data.slices.items():
+        own = np.array(values, dtype=object)[indices]
+        found[column] = [Slice(column, name, own == name) for name in sorted(set(values))]
+    return found
+
+
+def _csv(path: Path) -> dict[str, list[str]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        head, *lines = list(csv.reader(file)) or [[]]
+    if len(set(head)) < len(head):
+        raise ValueError("two columns have the same name")
+    ragged = next((at for at, line in enumerate(lines, 2) if len(line) != len(head)), None)
+    if ragged is not None:
+        raise ValueError(f"line {ragged} has not as many cells as the header, {len(head)}")
+    return {name.strip(): [line[at].strip() for line in lines] for at, name in enumerate(head)}
+
+
+def _parquet(path: Path) -> dict[str, list[str]]:
+    table = require("pyarrow.parquet", "parquet").read_table(path)
+    return {
+        name: ["" if value is None else str(value) for value in table[name].to_pylist()]
+        for name in table.column_names
+    }

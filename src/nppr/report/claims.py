@@ -1,0 +1,190 @@
+"""The numbers of a report as claims to file: evidence, or findings where flags forbid to rely on them.
+
+A claim names its place in report.json (RFC 6901) and the SHA-256 of what is there, so that an assessor
+can look it up and check that it is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nppr.report.findings import interval_of, table_rows
+from nppr.report.model import Flag, ReportRecord, Result, SliceResult
+from nppr.report.numbers import LOSSES, Numbers, percent
+from nppr.report.quotes import noise_of, sentence_of
+from nppr.report.run_files import read_report
+from nppr.tally import Claim, Direction, Metric
+
+FORBIDDING = ("warning", "serious")
+"""Severities of flags on a source that keep its numbers from being evidence."""
+
+
+class FiledReport(NamedTuple):
+    """A report with what its file holds: the SHA-256 of its bytes, and its content as it is there."""
+
+    report: ReportRecord
+    sha256: str
+    content: Any
+
+    def hash_at(self, pointer: str) -> str:
+        """The SHA-256 of an entry as JSON with sorted keys and no spaces."""
+        entry = self.content
+        for key in pointer.strip("/").split("/"):
+            entry = entry[int(key)] if isinstance(entry, list) else entry[key]
+        text = json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_filed(path: Path) -> FiledReport:
+    """A `report.json` and its hash."""
+    report, content = read_report(path), path.read_bytes()
+    return FiledReport(report, hashlib.sha256(content).hexdigest(), json.loads(content))
+
+
+@dataclass(frozen=True)
+class NumberClaim:
+    """One number with its interval and scope; `because` are the flags that make it a finding.
+
+    `low` is None where the number is an upper bound, `high` where it is a lower bound: that end of the
+    interval does not apply to the worst noise.
+    """
+
+    pointer: str
+    interval_pointer: str
+    sha256: str
+    metric: Metric
+    source: str
+    set: str
+    """The noise and the budget that it is of."""
+    slice: str
+    value: float
+    low: float | None
+    high: float | None
+    confidence: float
+    direction: Direction
+    claim: Claim
+    method: str
+    inputs: int
+    draws: int
+    sentence: str
+    because: tuple[str, ...]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its numbers and their scope as plain values."""
+        left_out = ("sentence", "because")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it may be relied on."""
+        return not self.because
+
+
+def claims_of(filed: FiledReport) -> list[NumberClaim]:
+    """The numbers of the table and of all slices, in their order."""
+    numbers = Numbers(filed.report)
+    rows = [row for row in table_rows(filed.report) if row.value is not None]
+    found = [_of_row(filed, numbers, row) for row in rows]
+    return [*found, *(_of_slice(filed, at) for at in range(len(filed.report.slices)))]
+
+
+def missing_of(report: ReportRecord) -> list[str]:
+    """Numbers that were asked for and are not there, each with the reason."""
+    failed = [row for row in report.results if row.value is None]
+    return [f"{row.metric} of {row.name}: {row.error or 'not measured'}" for row in failed]
+
+
+def forbidding_flags(
+    report: ReportRecord, names: tuple[str | None, ...], direction: Direction
+) -> tuple[str, ...]:
+    """The flags because of which a number is no evidence.
+
+    A serious flag on the run forbids all numbers, a warning on it those that a search found, and either
+    on a source the numbers of that source. A flag without a severity, of an earlier version, counts as
+    a warning where the grade is C or D.
+    """
+
+    def forbids(flag: Flag) -> bool:
+        unknown = "warning" if report.grade.letter in "CD" else "note"
+        severity = flag.severity or unknown
+        if flag.source is not None:
+            return flag.source in names and severity in FORBIDDING
+        searched = direction is Direction.UPPER_BOUND and severity == "warning"
+        return severity == "serious" or searched
+
+    return tuple(dict.fromkeys(flag.id for flag in report.flags if forbids(flag)))
+
+
+def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
+    report = filed.report
+    used, direction = interval_of(report, row), row.direction or Direction.ESTIMATE
+    assert row.value is not None
+    assert row.claim is not None
+    pointer = numbers.place(row)
+    return NumberClaim(
+        pointer=pointer,
+        interval_pointer=numbers.place(used),
+        sha256=filed.hash_at(pointer),
+        metric=row.metric,
+        source=row.name,
+        set=f"{noise_of(report, row)}; budget {report.budget}",
+        slice="all inputs" if row.metric in (Metric.ACCURACY, *LOSSES) else "clean-correct inputs",
+        value=row.value,
+        low=None if direction is Direction.UPPER_BOUND else used.low,
+        high=None if direction is Direction.LOWER_BOUND else used.high,
+        confidence=row.confidence,
+        direction=direction,
+        claim=row.claim,
+        method=used.method or "",
+        inputs=row.inputs,
+        draws=row.draws,
+        sentence=sentence_of(numbers, row),
+        because=forbidding_flags(
+            report, (row.name, row.noise, row.source, row.tally, row.reference), direction
+        ),
+    )
+
+
+def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
+    report = filed.report
+    row, pointer = report.slices[at], f"/slices/{at}"
+    whole = report.headline(row.source, row.metric)
+    return NumberClaim(
+        pointer=pointer,
+        interval_pointer=pointer,
+        sha256=filed.hash_at(pointer),
+        metric=row.metric,
+        source=row.source,
+        set=f"{noise_of(report, whole) if whole else row.source}; budget {report.budget}",
+        slice=f"{row.column} {row.name}, clean-correct inputs",
+        value=row.value,
+        low=None if row.direction is Direction.UPPER_BOUND else row.low,
+        high=row.high,
+        confidence=row.confidence,
+        direction=row.direction,
+        claim=row.claim,
+        method=f"{row.method}, all of {row.column} together",
+        inputs=row.inputs,
+        draws=row.draws,
+        sentence=slice_sentence(report, row),
+        because=forbidding_flags(report, (row.source, row.tally), row.direction),
+    )
+
+
+def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
+    """The sentence on a slice, with its scope."""
+    if row.direction is Direction.UPPER_BOUND:
+        said = f"at most {percent(row.high, 'at-most')} % ({percent(row.value)} % observed)"
+    else:
+        said = f"{percent(row.value)} % ({percent(row.low)}-{percent(row.high)} %)"
+    return (
+        f"On {row.column} {row.name}, the {row.metric} of {row.source} is {said} with"
+        f" {100 * row.confidence:g} % confidence for all of {row.column} together:"
+        f" {report.classifier.name} on {report.data.name}; {row.inputs:,} clean-correct inputs,"
+        f" {row.draws:,} draws each; {row.claim}."
+    )

@@ -1,0 +1,37 @@
+"""A run as documents that an assessor files, from its report.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from nppr.manifest import Manifest
+from nppr.records import write_whole
+from nppr.report.claims import FiledReport, read_filed
+from nppr.report.cyclonedx_card import cyclonedx_json
+from nppr.report.run_files import report_path
+from nppr.report.safety_case import safety_case_json, safety_case_mermaid
+from nppr.report.technical_documentation import technical_documentation
+
+Export = Callable[[FiledReport], str]
+
+EXPORTS: Mapping[str, Mapping[str, Export]] = {
+    "safety-case": {".json": safety_case_json, ".mmd": safety_case_mermaid},
+    "technical-documentation": {".md": technical_documentation},
+    "cyclonedx": {".cdx.json": cyclonedx_json},
+}
+"""Files by kind of document: suffix, and what makes its text."""
+
+
+def write_exports(run: str | Path, kind: str, folder: Path | None = None) -> list[Path]:
+    """Write the documents of a kind into a folder, by default `exports` of the run; their paths."""
+    source = report_path(run)
+    filed = read_filed(source)
+    place = folder or source.parent / "exports"
+    texts = {place / (kind + suffix): make for suffix, make in EXPORTS[kind].items()}
+    manifest = Manifest(source.parent, "run")
+    if folder is None and manifest.exists:
+        manifest.add(*texts)
+    for path, make in texts.items():
+        write_whole(path, make(filed))
+    return list(texts)

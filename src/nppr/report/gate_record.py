@@ -1,0 +1,187 @@
+"""What a gate decided: a table for terminals, JUnit XML, Markdown for a pull request, JSON."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from nppr.report.numbers import percent
+from nppr.report.tables import Cell, Column, Table, md_text
+from nppr.search.search_record import BudgetRecord, ClassifierRecord, Record
+from nppr.statistics.sequential import Verdict
+from nppr.tally import Claim, Direction, Metric
+
+SCHEMA_VERSION = 1
+
+SPLIT = (
+    "With {level:g} % confidence all intervals contain their values, and so no verdict is wrong. The"
+    " error is divided equally among the requirements that draws decide ({tested}), half of each share"
+    " for each end of an interval, valid at every look at the draws."
+)
+SEARCHED = (
+    "NPPR and AR are upper bounds that a search found: violated applies to the worst admissible noise,"
+    " holds only to the noise found; worse noise may exist."
+)
+
+
+class SliceDecision(Record):
+    """One slice of a requirement on the worst; the intervals of all slices hold together."""
+
+    name: str
+    verdict: Verdict
+    value: float | None
+    low: float
+    high: float
+    draws: int
+
+
+class Decision(Record):
+    """One requirement: its verdict, and what it rests on.
+
+    `value` is what was observed, `low` and `high` its interval; a grade or flag has none. Of a `bound`
+    the interval is that of the worst noise of its set, of a baseline that of the difference.
+    """
+
+    requirement: str
+    verdict: Verdict
+    statement: str
+    why: str
+    at_least: float | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    metric: Metric | None = None
+    direction: Direction | None = None
+    claim: Claim | None = None
+    source: str | None = None
+    inputs: int = 0
+    draws: int = 0
+    slices: tuple[SliceDecision, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """The verdict; after a search it holds for what was found only."""
+        found = {Metric.NPPR: " for the noise found", Metric.AR: " for this attack"}
+        only = found.get(self.metric, "") if self.metric and self.verdict is Verdict.HOLDS else ""
+        return self.verdict.value + only
+
+
+class GateRecord(Record):
+    """All decisions of one policy; `calls` are images classified for the tests."""
+
+    schema_version: int = SCHEMA_VERSION
+    nppr_version: str
+    policy: str
+    classifier: ClassifierRecord
+    data: str
+    data_fingerprint: str
+    budget: BudgetRecord
+    seed: int
+    confidence: float
+    tested: int
+    calls: int
+    decisions: tuple[Decision, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Violated if one requirement is, holds if all do; anything else is undecided."""
+        found = {each.verdict for each in self.decisions}
+        order = (Verdict.VIOLATED, Verdict.UNDECIDED, Verdict.HOLDS)
+        return next(each for each in order if each in found)
+
+    @property
+    def headline(self) -> str:
+        """The outcome in a line."""
+        counts = [
+            f"{sum(each.verdict is verdict for each in self.decisions)} {verdict}"
+            for verdict in Verdict
+        ]
+        return (
+            f"{self.verdict.value}: {', '.join(counts)} of {len(self.decisions)} requirements,"
+            f" {self.classifier.name} on {self.data}, budget {self.budget}, seed {self.seed}"
+        )
+
+    def table(self) -> Table:
+        """A row for each requirement, in the order of the policy."""
+        columns = (
+            Column("requirement", "requirement"),
+            Column("status", "status"),
+            Column("value", "observed %", number=True),
+            Column("", f"{100 * self.confidence:g} % interval", number=True, interval=True),
+            Column("draws", "draws", number=True),
+            Column("claim", "applies to", terminal=None),
+            Column("statement", "statement", terminal=None),
+            Column("why", "ended because", terminal=None),
+        )
+        return Table(self.headline, columns, tuple(map(_row, self.decisions)))
+
+    def notes(self) -> list[str]:
+        """What the verdicts mean together, and each that is not green in a sentence."""
+        searched = any(each.direction is Direction.UPPER_BOUND for each in self.decisions)
+        return [
+            *(
+                f"{each.requirement}: {each.statement}; {each.why}"
+                for each in self.decisions
+                if each.verdict is not Verdict.HOLDS
+            ),
+            *([SPLIT.format(level=100 * self.confidence, tested=self.tested)] * bool(self.tested)),
+            *([SEARCHED] * searched),
+        ]
+
+    def to_markdown(self) -> str:
+        """A summary for a pull request."""
+        notes = "".join(f"- {md_text(note)}\n" for note in self.notes())
+        shown = self.table()
+        kept = ("requirement", "status", "value", "", "draws", "claim")
+        places = [at for at, column in enumerate(shown.columns) if column.name in kept]
+        table = Table(
+            "",
+            tuple(shown.columns[at] for at in places),
+            tuple(tuple(row[at] for at in places) for row in shown.rows),
+        )
+        return f"### Robustness gate: {md_text(self.headline)}\n\n{table.to_md()}\n{notes}"
+
+    def to_junit(self) -> str:
+        """A test case for each requirement: violated is a failure, undecided an error."""
+        verdicts = [each.verdict for each in self.decisions]
+        counts = {
+            "tests": len(verdicts),
+            "failures": verdicts.count(Verdict.VIOLATED),
+            "errors": verdicts.count(Verdict.UNDECIDED),
+        }
+        facts = {name: str(count) for name, count in counts.items()}
+        suites = ElementTree.Element("testsuites", facts)
+        suite = ElementTree.SubElement(suites, "testsuite", {"name": "nppr gate", **facts})
+        for each in self.decisions:
+            named = {"classname": f"nppr.gate.{self.policy}", "name": each.requirement}
+            case = ElementTree.SubElement(suite, "testcase", named)
+            tag = {Verdict.VIOLATED: "failure", Verdict.UNDECIDED: "error"}.get(each.verdict)
+            if tag:
+                outcome = {"type": each.verdict.value, "message": each.statement}
+                ElementTree.SubElement(case, tag, outcome).text = each.why
+            output = ElementTree.SubElement(case, "system-out")
+            output.text = f"{each.statement}; {each.why}"
+        ElementTree.indent(suites)
+        return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+    def to_json(self) -> str:
+        """All of it."""
+        return self.model_dump_json(indent=2) + "\n"
+
+
+def _row(each: Decision) -> tuple[Cell, ...]:
+    interval = None if each.low is None or each.high is None else (each.low, each.high)
+    ends = (
+        f"{percent(interval[0], 'at-least')} to {percent(interval[1], 'at-most')}"
+        if interval
+        else ""
+    )
+    return (
+        Cell.of(each.requirement),
+        Cell(each.status, each.status, strong=each.verdict is not Verdict.HOLDS),
+        Cell(each.value, "" if each.value is None else percent(each.value)),
+        Cell(interval, ends),
+        Cell(each.draws or None, f"{each.draws:,}" if each.draws else ""),
+        Cell.of(each.claim and each.claim.value),
+        Cell.of(each.statement),
+        Cell.of(each.why),
+    )

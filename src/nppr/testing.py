@@ -1,0 +1,42 @@
+"""Robustness as a test of yours: `assert_robust` in pytest.
+
+from nppr.testing import assert_robust
+
+def test_robustness():
+    assert_robust(model, (images, labels), "policy.toml")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nppr.assessment.gate import gate
+from nppr.assessment.policy import Policy, make_policy, read_policy
+from nppr.classifiers import ModelSpec
+from nppr.data import DataSpec
+from nppr.report.gate_record import GateRecord
+from nppr.statistics.sequential import Verdict
+
+
+def assert_robust(
+    model: ModelSpec, data: DataSpec, policy: str | Path | Policy | Mapping[str, Any]
+) -> GateRecord:
+    """Raise `AssertionError` unless every requirement of a policy holds; else what was decided.
+
+    `policy` is a TOML file or its keys, whose model and data are replaced. What is undecided fails too.
+
+    >>> found = assert_robust("digits-cnn", "digits", {"require": ["PR uniform >= 0.9"]})
+    >>> found.decisions[0].status
+    'holds'
+    """
+    if isinstance(policy, str | Path):
+        policy = read_policy(policy)
+    elif isinstance(policy, Mapping):
+        policy = make_policy(dict(policy))
+    found = gate(policy, model, data)
+    if found.verdict is not Verdict.HOLDS:
+        lines = [f"{each.requirement}: {each.status}" for each in found.decisions]
+        raise AssertionError("\n".join([found.headline, *lines, *found.notes()]))
+    return found

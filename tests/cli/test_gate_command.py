@@ -1,0 +1,78 @@
+"""`nppr gate`, `nppr export` and `nppr doctor --fail-below`: exit codes, files, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from nppr.cli import run
+from report.page.made_runs import made_report
+
+from .conftest import Refused
+
+pytestmark = pytest.mark.slow
+
+POLICIES = Path(__file__).parents[2] / "examples" / "policies"
+
+
+@pytest.mark.parametrize(("name", "code"), [("holds", 0), ("violated", 1), ("undecided", 3)])
+def test_the_example_policies_end_as_they_are_named(name: str, code: int, tmp_path: Path) -> None:
+    path = tmp_path / "out.xml"
+    assert run(["gate", str(POLICIES / f"{name}.toml"), "--junit", str(path), "--quiet"]) == code
+    root = ElementTree.parse(path).getroot()
+    counts = [int(root.get(each) or 0) for each in ("failures", "errors")]
+    assert [count > 0 for count in counts] == [code == 1, code == 3]
+
+
+def test_a_policy_is_printed_written_and_overridden(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, markdown = tmp_path / "policy.toml", tmp_path / "gate.md"
+    policy.write_text('require = ["PR uniform >= 0.9", "accuracy >= 0.9"]\n')
+    assert run(["gate", str(policy), "--markdown", str(markdown)]) == 0
+    assert "PR uniform >= 0.9" in capsys.readouterr().out
+    assert markdown.read_text().startswith("### Robustness gate: holds")
+    assert run(["gate", str(policy), "--weights", "random", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["decisions"][1]["verdict"] == "violated"
+    assert found["classifier"]["weights_sha256"] is None
+
+
+def test_bad_input_is_one_line(tmp_path: Path, refused: Refused) -> None:
+    policy = tmp_path / "policy.toml"
+    assert "must be a TOML file" in refused(["gate", str(policy)])
+    policy.write_text('require = ["PR unifrom >= 0.9"]\n')
+    assert "Did you mean 'uniform'?" in refused(["gate", str(policy)])
+    policy.write_text("require = []\n")
+    assert "at least one requirement" in refused(["gate", str(policy)])
+    policy.write_text('require = ["no flag maskng"]\n')
+    assert "`flag` must be one of" in refused(["gate", str(policy)])
+    slices = tmp_path / "slices.csv"
+    slices.write_text("site\na\n")
+    policy.write_text(f'require = ["worst site >= 0.9"]\nslices = "{slices}"\n')
+    assert "each of the 1,797 images" in refused(["gate", str(policy)])
+    assert "each of the 1,797" in refused(
+        ["assess", "--sources", "uniform", "--slices", str(slices)]
+    )
+    assert "Did you mean 'cyclonedx'?" in refused(["export", "runs/x", "--to", "cyclonedex"])
+    assert "does not exist" in refused(["export", "runs/x"])
+    assert "`fail-below` must be one of" in refused(["doctor", "--fail-below", "E"])
+
+
+def test_an_export_prints_the_paths_it_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.json").write_text(made_report()[0].to_json())
+    out = tmp_path / "filed"
+    assert run(["export", str(tmp_path), "--to", "safety-case", "--out", str(out)]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.split()]
+    assert written == [out / "safety-case.json", out / "safety-case.mmd"]
+    assert all(path.is_file() for path in written)
+
+
+@pytest.mark.parametrize(("words", "code"), [("--fail-below B", 1), ("--fail-below D", 0), ("", 0)])
+def test_the_doctor_fails_below_a_grade(words: str, code: int) -> None:
+    assert run(["doctor", "--weights", "random", *words.split()]) == code
