@@ -184,6 +184,11 @@ class Budget:
                 f"`radius` of a transformation must be at most 1, the whole of its ranges, got"
                 f" {self.radius:g}. State wider ranges instead."
             )
+        if self.transform is not None and self.radius < 1 and not self.transform.shrinkable:
+            raise BudgetError(
+                f"`radius` must be 1 for ranges without the values that change nothing"
+                f" ({self.transform.text_at()}): they cannot be shrunk. State smaller ranges instead."
+            )
 
     @classmethod
     def linf(cls, radius: float | str) -> Budget:

@@ -456,3 +456,6 @@ STATED = (
     Contaminated(1.0, 0.05, TV),
 )
 """The sets that every tally of fixed noise is read for."""
+
+STATED_IN_BOX = (STATED[0], Contaminated(5.0, kind=RATIO), *STATED[1:])
+"""The same for the few parameters of a transformation, where density ratios say more."""

@@ -18,6 +18,7 @@ the nearest pixel is repeated (`nearest`), or they are black (`zeros`).
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from abc import ABC, abstractmethod
@@ -144,6 +145,16 @@ class Transform(ABC):
         """Whether the range of a parameter is smaller in a smaller box."""
         return True
 
+    @property
+    def shrinkable(self) -> bool:
+        """Whether smaller boxes lie inside this one: its ranges hold the values that change nothing."""
+        known = zip(self.box, self.identity, strict=True)
+        return all(low <= i <= high or not self.shrinks(name) for (name, low, high), i in known)
+
+    def fingerprint(self, shape: tuple[int, ...]) -> str | None:
+        """What tells functions apart, None where the text does; raises where one cannot be used."""
+        return None
+
     def text_at(self, radius: float = 1.0) -> str:
         """The box shrunk by `radius`, for readers."""
         known = zip(self.names, self.ranges_at(radius), self.units, strict=True)
@@ -171,6 +182,9 @@ class NaturalTransform(Transform):
     @property
     def units(self) -> tuple[str, ...]:
         return tuple(PARAMETERS[name].unit for name in self.names)
+
+    def text_at(self, radius: float = 1.0) -> str:
+        return super().text_at(radius) + ("" if self.edges == REFLECT else f", edges {self.edges}")
 
     @property
     def spec(self) -> str:
@@ -354,12 +368,24 @@ class CustomTransform(Transform):
         ends = [f"{name}={low:.12g}:{high:.12g}" for name, low, high in self.box]
         return f"{self.label}({','.join(ends)})"
 
+    def fingerprint(self, shape: tuple[int, ...]) -> str:
+        """A hash of what the function makes of fixed images at the ends and the middle of its box."""
+        x = torch.rand(1, *shape, generator=torch.Generator().manual_seed(0)).expand(3, *shape)
+        low, high = (torch.tensor([float(each[end]) for each in self.box]) for end in (1, 2))
+        with torch.no_grad():
+            made = self.images(x, torch.stack([low, (low + high) / 2, high]))
+        rounded = made.double().mul(1e4).round().to(torch.int64).contiguous().cpu().numpy()
+        return hashlib.sha256(rounded.tobytes()).hexdigest()[:16]
+
     def images(self, x: Tensor, theta: Tensor) -> Tensor:
         try:
             made = self.function(x.clone(), theta)
-        except RuntimeError as error:
+        except Exception as error:  # a function of the user's may fail in any way
             if not theta.requires_grad or "numpy()" not in str(error):
-                raise
+                raise DataError(
+                    f"`{self.label}` must accept images of shape {tuple(x.shape)} and parameters of"
+                    f" shape {tuple(theta.shape)}, but failed: {' '.join(str(error).split())[:200]}"
+                ) from error
             raise GradientError(
                 f"`{self.label}` must be differentiable in its parameters for a search, but turns"
                 " them into NumPy arrays: use PyTorch's operations on them."
@@ -367,8 +393,10 @@ class CustomTransform(Transform):
         if not isinstance(made, torch.Tensor) or made.shape != x.shape:
             got = tuple(made.shape) if isinstance(made, torch.Tensor) else type(made).__name__
             raise DataError(
-                f"`{self.label}` must return images of shape {tuple(x.shape)}, got {got}."
+                f"`{self.label}` must return a tensor of shape {tuple(x.shape)}, got {got}."
             )
+        if not bool(torch.isfinite(made.detach()).all()):
+            raise DataError(f"`{self.label}` must return finite numbers, got NaN or infinite ones.")
         least, most = (float(each) for each in made.detach().aminmax())
         if not (least >= -TOLERANCE and most <= 1 + TOLERANCE):
             raise DataError(
@@ -494,7 +522,11 @@ def _require_range(name: str, low: float, high: float, least: float, most: float
             f" Example: {name}={min(low, high):g}:{max(low, high) + (low == high):g}"
         )
     if low < least or high > most:
-        raise BudgetError(f"`{name}` must lie in {least:g} to {most:g}, got {low:g} to {high:g}.")
+        around = PARAMETERS[name].identity
+        hint = f" {name}=a means {around:g} - a to {around:g} + a." if around else ""
+        raise BudgetError(
+            f"`{name}` must lie in {least:g} to {most:g}, got {low:g} to {high:g}.{hint}"
+        )
 
 
 def _example(name: str) -> str:

@@ -83,9 +83,11 @@ def _rung(
 ) -> Rung:
     """Which rung it is, its value, and the strongest other source that its set contains.
 
-    Attacks on single inputs are the rung below `per-input`, not inside it.
+    Attacks on single inputs are the rung below `per-input`, not inside it, except in a box, whose laws
+    come close to single parameters.
     """
     assert source.dependency is not None
+    box = source.budget is not None and source.budget.transform is not None
     inside = {
         each.name: _value(tallies[each.name])
         for each in others
@@ -93,7 +95,7 @@ def _rung(
         and each.budget == source.budget
         and not source.floor
         and source.dependency.contains(each.sees)
-        and (each.metric is Metric.PR or each.sees is not Dependency.PER_INPUT)
+        and (box or each.metric is Metric.PR or each.sees is not Dependency.PER_INPUT)
     }
     strongest = min(inside, key=lambda name: inside[name], default=None)
     return Rung(
@@ -113,8 +115,8 @@ def _value(tally: Tally[Evaluate]) -> float:
 
 def _at_smaller_radius(session: Session, source: Learned, clean_correct: BoolArray) -> float | None:
     """The value of the same pattern at (1 - rho) r without the Uniform part."""
-    if not 0 < source.floor < 1:
-        return None
+    if not 0 < source.floor < 1 or source.budget.transform is not None:
+        return None  # parameters are few: a smaller box is no substitute for their randomness
     smaller = source.budget.at((1 - source.floor) * source.budget.radius)
     same = replace(source, budget=smaller, distribution=source.distribution.with_floor(0.0))
     draws = min(session.settings.draws or 1, SAME_PATTERN_DRAWS)

@@ -27,7 +27,7 @@ from nppr.classifiers import (
     prepare,
 )
 from nppr.data import Data
-from nppr.errors import ClassifierError, GradientError
+from nppr.errors import ClassifierError, DistributionError, GradientError
 from nppr.measurement import probe
 from nppr.noise.family import Dependency
 from nppr.ranks import first, gathered, require_same, world
@@ -158,7 +158,7 @@ def prepare_run(
         nppr_version=version("nppr"),
         classifier=_describe_classifier(classifier, features, data),
         data=_describe_data(data),
-        budget=BudgetRecord.of(budget),
+        budget=BudgetRecord.of(budget, data.shape),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
             search=search,
@@ -167,6 +167,12 @@ def prepare_run(
         ),
         seed=settings.seed,
     )
+    for each in distributions:
+        if each.record.budget.fingerprint != record.budget.fingerprint:
+            raise DistributionError(
+                f"`distributions` must be learned with the transformation of the budget,"
+                f" {each.source.name!r} was learned with another function of the same name."
+            )
     _require_same_ranks(record, data)
     folder = None
     if out is not None:

@@ -438,7 +438,7 @@ def _notes(groups: Sequence[Group], results: Sequence[Compared], *, paired: bool
             " as well as from the classifiers."
         )
     if len({str(group[0].report.budget) for group in groups}) > 1:
-        yield "The budgets differ: robustness is easier in a smaller budget."
+        yield "The budgets differ: a difference between numbers is not one between classifiers alone."
     yield from dict.fromkeys(result.incomparable for result in results if result.incomparable)
     if any(r.metric in (Metric.AR, Metric.NPPR) and not r.incomparable for r in results):
         yield (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from nppr.report.model import MERGED
 from nppr.report.numbers import claim_text
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.tables import Cell, Column, Table, md_text
-from nppr.tally import Metric
+from nppr.tally import Direction, Metric
 
 JSON = "compare.json"
 
@@ -59,11 +60,14 @@ def value_text(
     fields = ["value", "std", "low", "high"]
     if normalised:
         fields = ["normalised", *(f"normalised_{name}" for name in fields[1:])]
-    found = (getattr(standing, name) for name in fields)
-    value, std, *ends = (None if x is None else f"{100 * x:.{digits}f}" for x in found)
+    up = standing.direction is Direction.UPPER_BOUND
+    found = [getattr(standing, name) for name in fields]
+    value, std, low, high = (None if x is None else f"{100 * x:.{digits}f}" for x in found)
+    if up and found[3] is not None:  # what holds at most is never rounded down
+        high = f"{math.ceil(found[3] * 10 ** (digits + 2) - 1e-9) / 10**digits:.{digits}f}"
     shown = f"{value} ± {std}" if std else value
     mark = "*" if cell and standing.flags and not normalised else ""
-    return claim_text(standing.direction, shown, *ends, cell=cell) + mark
+    return claim_text(standing.direction, shown, low, high, cell=cell) + mark
 
 
 def signed(value: float) -> str:

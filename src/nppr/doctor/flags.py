@@ -45,7 +45,8 @@ ONE_COMPONENT = _declare("one-component", _I,
     "nearly all noise of an input comes from one component of the mixture, which may differ between"
     " inputs")
 NEARLY_DETERMINISTIC = _declare("nearly-deterministic", _I,
-    "the noise is one pattern per input, close to an attack; a floor requires randomness")
+    "the law found is nearly one fixed perturbation of each input, on the rung independent the same for"
+    " all, like a fixed mounting; a floor excludes such laws")
 ATTACK_PARTS = _declare("attack-parts", _I,
     "these parts of AutoAttack need more classes; the other parts ran")
 _declare(UNRESOLVED, _I,

@@ -28,6 +28,10 @@ FULL_SCALE = -8.0
 """Start of the scale: s = exp(-softplus(-8)) = 0.9997."""
 
 
+NARROW = -12.0
+"""Raw number of the least standard deviation: softplus(-12) = 6e-6 above it."""
+
+
 class Distribution(nn.Module):
     """Perturbations of images of `shape` (C, H, W).
 
@@ -128,6 +132,11 @@ class Distribution(nn.Module):
         if chosen is not None:
             other.chosen.copy_(chosen.expand(self.classes))
         return other
+
+    @torch.no_grad()
+    def narrow(self) -> None:
+        """Bring the latent standard deviations down to their least."""
+        self.mixture.raw[..., : self.mixture.covariance.latent_dim] = NARROW
 
     @torch.no_grad()
     def at_edge(self) -> Distribution:

@@ -69,7 +69,7 @@ def coverage(report: ReportRecord, row: Result) -> str:
         return ""
     if report.budget.is_box:
         uniform = row.reference == FLOOR_NOISE and row.noise_set == RATIO
-        return f"It covers uniform parameters in any {100 / c:.3g} % of the box." if uniform else ""
+        return _volume(c, len(report.budget.parameters)) if uniform else ""
     each = math.log(c) / dimensions
     per = f"{_near_1(math.exp(each))} times per coordinate"
     text = f"In {dimensions:,} dimensions {c:.15g} times is {per}"
@@ -79,6 +79,19 @@ def coverage(report: ReportRecord, row: Result) -> str:
     return (
         f"{text}: uniform noise in a {shape} of {_near_1(math.exp(-each))} of the radius is covered, in"
         " a smaller one it is not, and Gaussian noise, clipped at the edge of the budget, never is."
+    )
+
+
+def _volume(c: float, parameters: int) -> str:
+    """What a density ratio means for the parameters of a transformation."""
+    part = f"{100 / c:.3g} %"
+    if parameters == 1:
+        return f"At most {c:.15g} times covers uniform parameters in any {part} of the range."
+    each = 100 * math.exp(-math.log(c) / parameters)
+    return (
+        f"At most {c:.15g} times covers uniform parameters in any {part} of the volume of the box, such"
+        f" as {each:.0f} % of each of the {parameters} ranges; if each parameter by itself may be that"
+        f" much likelier, the ratio is {c:.15g}^{parameters}."
     )
 
 

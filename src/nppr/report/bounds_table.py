@@ -33,7 +33,8 @@ def bounds_table(report: ReportRecord) -> Table:
             row.bounded.label, {**_set_cells(row), "draws": Cell.of(row.draws)}
         )
         if row.value is not None:
-            cells[_column(row)] = Cell(row.value, percent(row.value))
+            form = "percent" if row.metric is Metric.INFIMUM else "at-least"
+            cells[_column(row)] = Cell(row.value, percent(row.value, form))
             if row.sees_input is False:
                 cells["patterns"] = Cell.of(row.draws)
     shown = [name for name in _HEADINGS if any(name in cells for cells in found.values())]
@@ -71,7 +72,7 @@ def sizes_table(report: ReportRecord) -> Table:
                 row.sees_input, "may see the input" if row.sees_input else "does not see the input"
             ),
             "claim": Cell.of(row.claim and row.claim.value),
-            "at_least": Cell(row.value, percent(row.value or 0.0)),
+            "at_least": Cell(row.value, percent(row.value or 0.0, "at-least")),
         }
         rows.append(tuple(cells[each.name] for each in columns))
     return Table("", columns, tuple(rows))
@@ -104,11 +105,12 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
         parts.append(
             "An estimate is not a bound; that of noise that may see the input is too high on average."
         )
-    parts += [coverage(report, stated)] if stated is not None else []
+    named = row if report.budget.is_box else stated
+    parts += [coverage(report, named)] if named is not None else []
     if any(row.sees_input is False for row in rows):
         parts.append(
             "Where the bound for noise that does not see the input is the smaller one, the other holds"
-            " for it too; more --patterns usually raise it."
+            " for it too, each with its own confidence; more --patterns usually raise it."
         )
     return " ".join(each for each in parts if each)
 

@@ -86,7 +86,7 @@ def ladder_table(report: ReportRecord) -> Table:
 
     return Table(
         f"The ladder: % classified correctly, by what the {law} knows and how random it must be (rho);"
-        f" with {100 * report.settings.confidence:g} % confidence, observed under the noise found",
+        f" with {100 * report.settings.confidence:g} % confidence, observed under the {law} found",
         (
             Column("rung", f"the {law} knows"),
             *(Column(f"rho={floor:g}", f"rho {floor:g}", number=True) for floor in floors),
@@ -168,8 +168,9 @@ def search_table(report: ReportRecord) -> Table:
         range(len(report.ladder)),
         key=lambda at: (report.ladder[at].floor, report.ladder[at].dependency.depth),
     )
+    law = "law" if report.budget.is_box else "noise"
     return Table(
-        "How well each worst noise was searched for: observed %, spread in percentage points",
+        f"How well each worst {law} was searched for: observed %, spread in percentage points",
         tuple(column for column, _ in columns),
         tuple(tuple(cell(at) for _, cell in columns) for at in order),
         grouped=True,
@@ -188,11 +189,13 @@ SEARCH_WORDS = {
 
 _BOX_SEARCH_WORDS = {
     "rho": "weight of uniform parameters in every draw",
-    "1-rho": "observed with the same law in (1 - rho) of the ranges, no uniform part",
-    "rival": "the lowest other source of the same set: fixed law, universal",
+    "1-rho": "",
+    "rival": "the lowest other source of the same set: fixed law, universal, attack",
 }
 
 
 def search_words(report: ReportRecord) -> dict[str, str]:
     """What the columns of the table of searches mean, in the words of the budget."""
-    return SEARCH_WORDS | (_BOX_SEARCH_WORDS if report.budget.is_box else {})
+    if not report.budget.is_box:
+        return SEARCH_WORDS
+    return {name: words for name, words in (SEARCH_WORDS | _BOX_SEARCH_WORDS).items() if words}

@@ -35,6 +35,9 @@ _BOX_SENTENCES = {
 }
 """The same where a transformation takes the place of added noise."""
 
+_SCALED = f"Under {{noise}}, which need not be the worst there, {_DRAWS}"
+"""Of learned noise at another radius than the one it was searched for at."""
+
 _ALL_INPUTS = (Metric.ACCURACY, Metric.NORMALISED_ACCURACY, *LOSSES)
 """Metrics that are not of the clean-correct inputs alone."""
 
@@ -60,9 +63,10 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     """The sentence on a result, with its scope; `kind` is Markup on a page."""
     report, used = numbers.report, interval_of(numbers.report, row)
     sentences = _SENTENCES | (_BOX_SENTENCES if report.budget.is_box else {})
-    start = kind(sentences[row.metric]).format(
-        noise=noise_of(report, row), least=100 * (1 - (row.gamma or 0.0))
-    )
+    sentence = sentences[row.metric]
+    if row.dependency is not None and row.radius != report.budget.radius:
+        sentence = _SCALED
+    start = kind(sentence).format(noise=noise_of(report, row), least=100 * (1 - (row.gamma or 0.0)))
     counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
     return kind("{} {}: {} on {}{}; {} {}{}; {}; {}.").format(
         start,

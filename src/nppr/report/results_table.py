@@ -231,7 +231,7 @@ def spectrum_table(report: ReportRecord) -> Table:
             rows.append(
                 (
                     Cell(made.family.floor, f"{made.family.floor:g}"),
-                    _EMPTY if most is None else Cell(most, percent(most)),
+                    _EMPTY if most is None else Cell(most, percent(most, "at-most")),
                     _value(numbers, row),
                     _interval(numbers, row),
                     Cell(std, f"{std:.3f}"),
@@ -239,6 +239,20 @@ def spectrum_table(report: ReportRecord) -> Table:
                 )
             )
     return Table("", columns, tuple(rows))
+
+
+def _median_notes(report: ReportRecord) -> list[str]:
+    """Where the learned laws of a transformation lie: the median of each parameter."""
+    lines = []
+    for made in report.distributions:
+        known = made.diagnostics.parameters
+        parts = [
+            f"{each.name} {known[each.name]:.3g} {each.unit}".strip()
+            for each in report.budget.parameters
+            if each.name in known
+        ]
+        lines += [f"{made.name}: median {', '.join(parts)}"] if parts else []
+    return lines
 
 
 def notes_of(report: ReportRecord) -> str:
@@ -252,6 +266,7 @@ def notes_of(report: ReportRecord) -> str:
     return "\n".join(
         [
             *(f"{name:{width}}  {words}" for name, words in legend.items()),
+            *_median_notes(report),
             *_reference_notes(report),
             *_rare_notes(report),
             *_precision_notes(report),

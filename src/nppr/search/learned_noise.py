@@ -56,10 +56,15 @@ class LearnedNoise:
         classifier = self.record.classifier
         return (
             self.record.search.references is not None
-            and self.record.budget == BudgetRecord.of(self.source.budget)
+            and self._fitted_in == BudgetRecord.of(self.source.budget)
             and classifier is not None
             and classifier.fingerprint == fingerprint
         )
+
+    @property
+    def _fitted_in(self) -> BudgetRecord:
+        """Its budget without the hash of a function, which a run has compared."""
+        return self.record.budget.model_copy(update={"fingerprint": None})
 
     @property
     def width(self) -> tuple[bool, float, int]:

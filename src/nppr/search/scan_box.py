@@ -69,10 +69,13 @@ class BoxScan:
                 worst = self.worst_of_class(label)
                 if worst is not None:
                     means[label].copy_(worst)
-            return made.sharpened(Rule.LARGEST)
-        worst = self.worst(len(means))
-        means[: len(worst)].copy_(worst)
-        return made.sharpened(Rule.CHOSEN, torch.tensor(0))
+            law = made.sharpened(Rule.LARGEST)
+        else:
+            worst = self.worst(len(means))
+            means[: len(worst)].copy_(worst)
+            law = made.sharpened(Rule.CHOSEN, torch.tensor(0))
+        law.narrow()
+        return law
 
 
 def scan_box(

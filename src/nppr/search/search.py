@@ -378,7 +378,7 @@ class Search:
         record = LearnedNoiseRecord(
             name=source.name,
             fit_seed=fit_seed,
-            budget=BudgetRecord.of(budget),
+            budget=BudgetRecord.of(budget, self.data.shape),
             search=self._search_record(finished),
             diagnostics=self.diagnose(last),
             nppr_version=version("nppr"),
@@ -441,6 +441,8 @@ def start(
             made = Distribution(stage.family, shape, classes, features)
             if made.features:
                 made.mixture.standardise(inputs.features)
+            if stage.recipe.scores:
+                made.narrow()  # answers do not tell how to, and the search has a spread of its own
             return made
         law = _basis(parent).with_floor(stage.family.floor)
         made = grow(law, stage.family, classes, features)

@@ -6,6 +6,7 @@ learned source. Nothing here imports PyTorch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
@@ -77,10 +78,12 @@ class BudgetRecord(Record):
     text: str
     transform: str | None = None
     parameters: tuple[ParameterRecord, ...] = ()
+    fingerprint: str | None = None
+    """Of a transformation that is a function of the user's: a hash of what it makes of fixed images."""
 
     @classmethod
-    def of(cls, budget: Budget) -> BudgetRecord:
-        """The record of a budget."""
+    def of(cls, budget: Budget, shape: tuple[int, ...] = ()) -> BudgetRecord:
+        """The record of a budget; `shape` (C, H, W) is that of the images it is for."""
         made = budget.transform
         if made is None:
             return cls(norm=budget.norm.name, radius=budget.radius, text=budget.text)
@@ -95,6 +98,7 @@ class BudgetRecord(Record):
             text=budget.text,
             transform=made.spec,
             parameters=parameters,
+            fingerprint=made.fingerprint(shape) if shape else None,
         )
 
     @property
@@ -197,6 +201,8 @@ class Diagnostics(Record):
     share_at_edge: float
     scale: float
     floor: float
+    parameters: Mapping[str, float] = {}
+    """Of a transformation: the median of each parameter over draws and inputs."""
 
 
 class DistributionRecord(Record):

@@ -68,6 +68,9 @@ SCORE_CALLS = 368_640
 BOX_RATE = 0.1
 """Step of the latent means in the box of a transformation."""
 
+BOX_MIN_STD = 0.01
+"""Least standard deviation there unless another is stated: few parameters leave little to average."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -208,7 +211,10 @@ class SearchSettings:
         if not self.walks:
             return self
         recipe = replace(self.recipe, rate=BOX_RATE)
-        return replace(self, recipe=recipe, child_rate=BOX_RATE)
+        family = self.family
+        if family.min_std == Family.min_std:
+            family = family.with_(min_std=BOX_MIN_STD)
+        return replace(self, family=family, recipe=recipe, child_rate=BOX_RATE)
 
     @property
     def step_calls(self) -> int:

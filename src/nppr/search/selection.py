@@ -309,7 +309,16 @@ def diagnose(fitted: Distribution, selected: Distribution, judge: Judge) -> Diag
         share_at_edge=float((sizes >= EDGE * budget.radius).float().mean()),
         scale=float(selected.scale.detach()),
         floor=selected.family.floor,
+        parameters=_medians(budget, delta),
     )
+
+
+def _medians(budget: Budget, delta: Tensor) -> dict[str, float]:
+    """The median parameters of perturbations `(B, S, P, 1, 1)` of a transformation."""
+    if budget.transform is None:
+        return {}
+    medians = budget.parameters(delta).flatten(0, -2).median(0).values
+    return dict(zip(budget.transform.names, medians.tolist(), strict=True))
 
 
 def weight_diagnostics(weights: FloatArray) -> dict[str, float]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from nppr.budget import Budget
 from nppr.errors import SpecError
 from nppr.noise.family import Dependency
-from nppr.noise_sets import STATED
+from nppr.noise_sets import STATED, STATED_IN_BOX
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source
 from nppr.sources.losses import log_loss
@@ -73,7 +73,8 @@ class Noise(Source, ABC):
         rows = super().read(tally, clean, confidence, seed)
         if self.metric is not Metric.PR:
             return rows
-        bounds = together(OwnDraws(tally, seed), STATED, confidence, infima=False)
+        stated = STATED if self.budget.transform is None else STATED_IN_BOX
+        bounds = together(OwnDraws(tally, seed), stated, confidence, infima=False)
         return [*rows, *(replace(row, reference=self.name) for row in bounds)]
 
 

@@ -43,8 +43,8 @@ class PerInput(Source):
 
     `parent` is the noise of the rung above. The search steps along the sign of the momentum (in l2
     along the momentum itself) of the gradient of the margin, with a step that falls from 2 to 0, from
-    the parent's mean or from 0, whichever starts lower. In the box of a transformation half of the
-    calls try means all over it, and steps are short, because the margin has many local maxima there.
+    the parent's mean or from 0, whichever starts lower. In the box of a transformation two thirds
+    of the calls try means all over it, and steps are short: the margin has many local maxima there.
     With `scores` it takes no gradients but as many forward passes: random changes of fewer and fewer
     coordinates, each kept if it raises the margin of a draw.
     """
@@ -98,10 +98,10 @@ class PerInput(Source):
 
     @property
     def starts(self) -> int:
-        """Means that are tried first: two, or in a box as many as half of the calls pay for."""
+        """Means that are tried first: two, or in a box as many as two thirds of the calls pay for."""
         if self.budget.transform is None:
             return 2
-        return max(2, PASSES_PER_CALL * self.calls // 2)
+        return max(2, 2 * self.calls)
 
     @property
     def _first_step(self) -> float:

@@ -97,6 +97,7 @@ def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
     return rendered(
         "ladder.html.j2",
         n=numbers,
+        law="law" if report.budget.is_box else "noise",
         searches=search_table(report).to_html("The searches", "search-table"),
         rungs=report.ladder,
         words=search_words(report),

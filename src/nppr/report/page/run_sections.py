@@ -34,10 +34,21 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
         "admissible.html.j2",
         n=numbers,
         words=words,
+        per_class=bool(asked and asked.per_class and family and family.dependency.sees_label),
+        edges=_edges(report),
         bracket=None if asked or report.distributions else quoted_bracket(report),
         report=report,
         family=family,
         asked=asked.family.dependency if asked else None,
+    )
+
+
+def _edges(report: ReportRecord) -> str:
+    """How pixels outside the image are made, for readers."""
+    parts = (report.budget.transform or "").split(",")
+    chosen = [part.removeprefix("edges=") for part in parts if part.startswith("edges=")]
+    return {"nearest": "the nearest is repeated", "zeros": "black"}.get(
+        chosen[0] if chosen else "", "mirrored at its edge"
     )
 
 
