@@ -102,6 +102,11 @@ class Interrupting:
         return half_classifier().forward(x)
 
 
+DIAGNOSTICS = Diagnostics.model_validate(
+    {name: 0.25 for name in Diagnostics.model_fields if name != "parameters"}
+)
+
+
 def learned_noise(
     distribution: Distribution, budget: Budget, name: str = "nppr", winner: str | None = None
 ) -> LearnedNoise:
@@ -138,7 +143,7 @@ def learned_noise(
         fit_seed=None,
         budget=BudgetRecord(norm=budget.norm.name, radius=budget.radius, text=budget.radius_text),
         search=search,
-        diagnostics=Diagnostics(**dict.fromkeys(Diagnostics.model_fields, 0.25)),
+        diagnostics=DIAGNOSTICS,
         nppr_version="0.1.0",
         class_names=tuple(f"class {number}" for number in range(distribution.classes)),
         classifier=ClassifierRecord(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from compare.runs import Measured, a_run, pr, rows_of, tally, with_rows
+from helpers import DIAGNOSTICS
 from nppr.cli import run as run_command
 from nppr.compare import Comparison, compare, read_comparison, summary
 from nppr.compare.compare_settings import Group, differing_settings, names_of
@@ -27,7 +28,6 @@ from nppr.report import RunFiles
 from nppr.search import SearchSettings, default_settings
 from nppr.search.search_record import (
     BudgetRecord,
-    Diagnostics,
     DistributionRecord,
     FeaturesRecord,
     ReferenceChoice,
@@ -90,7 +90,6 @@ N = 500
 ALL = np.ones(N, np.bool_)
 MEANS = {"a": 0.2, "b": 0.6, "c": 0.4}
 BUDGET = BudgetRecord(norm="linf", radius=0.1, text="0.1")
-DIAGNOSTICS = Diagnostics(**dict.fromkeys(Diagnostics.model_fields, 0.25))
 
 
 def searched(

@@ -37,6 +37,7 @@ from nppr.compare.comparison import (
 from nppr.errors import NpprError
 from nppr.report import RunFiles
 from nppr.report.findings import headline_of, interval_of
+from nppr.report.numbers import percent
 from nppr.tally import Metric
 from report.page.made_runs import failed, made_report, won_by
 
@@ -277,10 +278,11 @@ def test_an_upper_bound_is_never_shown_without_its_upper_end(comparison: Compari
         assert standing.std is not None
         assert standing.high is not None
         observed = f"{100 * standing.value:.1f} ± {100 * standing.std:.1f}"
-        cell = f"≤ {100 * standing.high:.1f} ({observed} observed)"
+        most = percent(standing.high, "at-most")
+        cell = f"≤ {most} ({observed} observed)"
         assert cell in to_md(comparison)
         assert cell in Page(page_of(comparison)).text
-        words = f"at most {100 * standing.high:.1f} % ({observed} % observed)"
+        words = f"at most {most} % ({observed} % observed)"
         assert any(words in said for said in Page(page_of(comparison)).said)
     rows = list(csv.DictReader(io.StringIO(long_table(comparison).to_csv())))
     assert {
