@@ -328,6 +328,10 @@ class CustomTransform(Transform):
     neutral: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise BudgetError(
+                f"`function` must be a function of images and parameters, got {self.function!r}."
+            )
         try:
             box = self.box if self.ranges else ()
         except (AttributeError, TypeError, ValueError):
