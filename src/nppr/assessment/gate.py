@@ -48,7 +48,6 @@ from nppr.report.numbers import percent
 from nppr.run_settings import default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import load_learned
-from nppr.search.search_record import BudgetRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Clean, Source, default_sources, parse_sources, split_search
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
@@ -166,7 +165,7 @@ def _evidence(
         found = load_learned(folder, setup.budget, setup.feature_model)
     except DistributionError:
         found = []
-    own = per_input_noise(report.settings.search, found) if report.settings.search else []
+    own = per_input_noise(found[0].record.search.settings, found) if found else []
     sources: list[Source] = [*(each.source for each in found), *own]
     return _Known(
         report,
@@ -215,7 +214,7 @@ def _search(policy: Policy, inputs: int) -> SearchSettings | None:
 def _same(report: ReportRecord, setup: Setup) -> dict[str, bool]:
     return {
         "data": report.data.fingerprint == setup.record.data.fingerprint,
-        "budget": report.budget == BudgetRecord.of(setup.budget),
+        "budget": report.budget == setup.record.budget,
         "rounding": report.settings.quantise == setup.settings.quantise,
     }
 
