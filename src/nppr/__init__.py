@@ -63,6 +63,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("nppr")
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(module), name)

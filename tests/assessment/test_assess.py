@@ -339,3 +339,19 @@ def test_without_a_clean_correct_input_a_source_has_no_number() -> None:
     report = nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform")
     assert report.results[0].value == 0.0
     assert "at least one clean-correct input" in str(report.results[1].error)
+
+
+@pytest.mark.slow
+def test_the_search_can_be_set_plainly() -> None:
+    report = nppr.assess(
+        inputs=30, draws=8, sources="nppr", dependency="label", floor=0.5, fit_calls=4096
+    )
+    assert [rung.name for rung in report.ladder] == [
+        "nppr:independent:floor=0.5", "nppr:label:floor=0.5",
+    ]  # fmt: skip
+    assert report.settings.search is not None
+    assert report.settings.search.calls == 4096
+    with pytest.raises(SpecError, match="`dependency` must be one of"):
+        nppr.assess(inputs=10, sources="nppr", dependency="lable")
+    with pytest.raises(SpecError, match="`search` must be given without"):
+        nppr.assess(inputs=10, sources="nppr", search=nppr.SearchSettings(), floor=0.5)

@@ -14,14 +14,15 @@ from nppr.assessment.run import complete_run
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
 from nppr.data import DataSpec, load_data
-from nppr.errors import BudgetError, SpecError
+from nppr.errors import BudgetError, SpecError, unknown
 from nppr.measurement import ProgressCallback
+from nppr.noise.family import Dependency, Family
 from nppr.ranks import world
 from nppr.report import Report
 from nppr.run_settings import RunSettings, default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search_settings import SearchSettings
+from nppr.search.search_settings import SearchSettings, default_settings
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
 
@@ -51,6 +52,9 @@ def assess(
     budget: Budget | None = None,
     sources: str | Sequence[str | Source] | None = None,
     search: SearchSettings | None = None,
+    dependency: Dependency | str | None = None,
+    floor: float | Sequence[float] | None = None,
+    fit_calls: int | None = None,
     distributions: Sequence[LearnedNoise] = (),
     feature_model: ModelSpec | None = None,
     draws: int | None = None,
@@ -79,10 +83,12 @@ def assess(
     normalisation; `data` are tensors, a name or path (docs/data.md), a PyTorch data set or a `Data`.
     `budget` must be stated, except for the digits demo. `sources` are names with options
     (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
-    `CustomNoise`). `search` states which noise the source `nppr` may learn and how; `distributions`
-    were learned before. `feature_model` gives the features that input-dependent noise may see, by
-    default `model` itself. With `only_merged` attacks skip inputs that are already broken, and only AR
-    over all of them is reported. With `out` the run is kept in a folder and can be resumed.
+    `CustomNoise`). `dependency`, `floor` and `fit_calls` are those of the command line: how far down
+    the ladder the search goes, the least randomness, and its calls; `search` states everything about it
+    (`nppr.default_settings`). `distributions` were learned before. `feature_model` gives the features
+    that input-dependent noise may see, by default `model` itself. With `only_merged` attacks skip inputs
+    that are already broken, and only AR over all of them is reported. With `out` the run is kept in a
+    folder and can be resumed.
 
     `draws` per input are 100 by default, fewer for more than 1,000 inputs, but at least 16. With
     `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
@@ -127,7 +133,8 @@ def assess(
         raise SpecError(
             "`precision` must be given with a source that draws, got none. Example: --sources uniform"
         )
-    search = (search or SearchSettings()) if searched else None
+    search = _search_settings(search, dependency, floor, fit_calls)
+    search = search if searched else None
     setup = prepare_run(
         model,
         loaded,
@@ -148,6 +155,32 @@ def assess(
         settled = finder.settings if finder else None
         on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
     return complete_run(setup, chosen, distributions, finder, progress)
+
+
+def _search_settings(
+    search: SearchSettings | None,
+    dependency: Dependency | str | None,
+    floor: float | Sequence[float] | None,
+    calls: int | None,
+) -> SearchSettings:
+    """The settings that are given whole, or made of the few that are given one by one."""
+    if search is not None:
+        if (dependency, floor, calls) != (None, None, None):
+            raise SpecError(
+                "`search` must be given without `dependency`, `floor` and `fit_calls`: it states them."
+            )
+        return search
+    if dependency is not None and dependency not in list(Dependency):
+        raise unknown("dependency", str(dependency), [each.value for each in Dependency])
+    rung = Dependency.PER_INPUT if dependency is None else Dependency(dependency)
+    own = rung is Dependency.PER_INPUT
+    floors = SearchSettings.floors
+    if floor is not None:
+        floors = tuple(floor) if isinstance(floor, Sequence) else (float(floor),)
+    made = default_settings(
+        Family(dependency=Dependency.JOINT if own else rung), floors=floors, calls=calls
+    )
+    return made if own else replace(made, per_input_calls=0)
 
 
 def learn(
