@@ -86,9 +86,9 @@ def assess(
     `CustomNoise`). `dependency`, `floor` and `fit_calls` are those of the command line: how far down
     the ladder the search goes, the least randomness, and its calls; `search` states everything about it
     (`nppr.default_settings`). `distributions` were learned before. `feature_model` gives the features
-    that input-dependent noise may see, by default `model` itself. With `only_merged` attacks skip inputs
-    that are already broken, and only AR over all of them is reported. With `out` the run is kept in a
-    folder and can be resumed.
+    that input-dependent noise may see, by default `model` itself. With `only_merged` attacks skip
+    inputs that are already broken, and only AR over all of them is reported. With `out` the run is kept
+    in a folder and can be resumed.
 
     `draws` per input are 100 by default, fewer for more than 1,000 inputs, but at least 16. With
     `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
