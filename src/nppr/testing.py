@@ -31,6 +31,7 @@ def assert_robust(
     >>> found.decisions[0].status
     'holds'
     """
+    __tracebackhide__ = True  # pytest then shows the caller and the message
     if isinstance(policy, str | Path):
         policy = read_policy(policy)
     elif isinstance(policy, Mapping):

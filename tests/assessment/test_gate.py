@@ -103,7 +103,7 @@ def test_a_doubted_search_never_turns_green(learned: Path) -> None:
     words = ["NPPR independent floor 0.5 >= 0.5", "no flag starved", "NPPR joint >= 0.5"]
     found, flag, missing = decided(*words, run=learned, eps=0.1).decisions
     assert found.verdict is Verdict.UNDECIDED
-    assert "search flagged: starved" in found.why
+    assert found.why == "flagged: starved"
     assert found.low is not None
     assert found.low > 0.5
     assert flag.verdict is Verdict.VIOLATED
@@ -193,3 +193,38 @@ def test_slices_are_gated(tmp_path: Path) -> None:
     assert found.verdict is Verdict.HOLDS
     assert {each.name for each in found.slices} == {"a", "b"}
     assert "of the worst site: " in found.statement
+
+
+class Rounded(torch.nn.Module):
+    """The demo's network on rounded images: all gradients are 0, so attacks and searches fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = nppr.load_classifier("digits-cnn")
+        self.inner = self.known.module
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.known.forward(torch.round(images * 4) / 4)
+
+
+def test_flags_of_the_classifier_keep_attacks_from_turning_green() -> None:
+    policy = {"require": ["AR pgd >= 0.5", "PR uniform >= 0.5"], "eps": 0.1, "batch_size": 64}
+    attack, noise = gate(make_policy(policy), Rounded(), "digits").decisions
+    assert attack.verdict is Verdict.UNDECIDED
+    assert "zero-gradients" in attack.why
+    assert noise.verdict is Verdict.HOLDS
+
+
+def test_a_classifier_that_guesses_never_turns_green() -> None:
+    class Guess(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return torch.eye(10)[3].expand(len(images), 10) + 0 * images.sum()
+
+    policy = {
+        "require": ["PR uniform >= 0.5", "bound tv:0.05 >= 0.5"],
+        "eps": 0.1,
+        "batch_size": 64,
+    }
+    found = gate(make_policy(policy), Guess(), "digits")
+    assert found.verdict is Verdict.UNDECIDED
+    assert all("flagged: " in each.why for each in found.decisions)

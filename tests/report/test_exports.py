@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from nppr.report import Report
-from nppr.report.claims import claims_of, read_filed
+from nppr.report.claims import claims_of, forbidding_flags, read_filed
 from nppr.report.exports import EXPORTS, write_exports
-from nppr.report.findings import interval_of, table_rows
+from nppr.report.findings import interval_of, population_bound, table_rows
 from nppr.report.model import Flag, SliceResult
 from nppr.report.numbers import percent
 from nppr.tally import Claim, Direction, Metric
@@ -55,7 +55,11 @@ def exported(folder: Path, kind: str) -> list[str]:
 def test_every_number_of_the_table_and_of_the_slices_is_a_claim(tmp_path: Path) -> None:
     report, content = kept(tmp_path)
     claims = claims_of(read_filed(tmp_path / "report.json"))
-    rows = [row for row in table_rows(report) if row.value is not None]
+    rows = []
+    for row in table_rows(report):
+        wider = population_bound(report, row) if row.metric is Metric.BOUND else None
+        rows += [each for each in (wider, row) if each is not None and each.value is not None]
+    assert sum(row.metric is Metric.BOUND for row in rows) >= 2
     assert len(claims) == len(rows) + len(SLICES)
     values = [*(row.value for row in rows), *(row.value for row in SLICES)]
     for claim, value in zip(claims, values, strict=True):
@@ -189,3 +193,10 @@ def test_the_same_report_gives_the_same_bytes(kind: str, tmp_path: Path) -> None
     first = exported(tmp_path, kind)
     assert first == exported(tmp_path / "report.json", kind)
     assert (tmp_path / "exports").is_dir()
+
+
+def test_a_weak_attack_is_the_finding_not_the_noise_that_exposed_it() -> None:
+    weak = Flag(id="attack-too-weak", source="nppr:joint", message="", severity="warning")
+    noise = forbidding_flags([weak], ("nppr:joint",), Metric.NPPR, Direction.UPPER_BOUND)
+    attack = forbidding_flags([weak], ("pgd",), Metric.AR, Direction.UPPER_BOUND)
+    assert (noise, attack) == ((), ("attack-too-weak",))

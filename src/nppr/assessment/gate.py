@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nppr.assessment.certify import doubts_of, edges_of, require_decidable, statement
+from nppr.assessment.certify import edges_of, require_decidable, statement
 from nppr.assessment.gate_questions import (
     GateQuestion,
     LevelQuestion,
@@ -35,15 +35,17 @@ from nppr.assessment.run import complete_run
 from nppr.assessment.sequential_draws import draw_until_decided
 from nppr.classifiers import ModelSpec, load_classifier
 from nppr.data import DataSpec, load_data, slices_of, with_slices
+from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, InputError, RunFolderError, unknown
 from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
 from nppr.options import GRADES
 from nppr.report import Report, read_run
+from nppr.report.claims import forbidding_flags
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
-from nppr.report.model import CLEAN, ReportRecord
+from nppr.report.model import CLEAN, Flag, ReportRecord
 from nppr.report.numbers import percent
 from nppr.run_settings import default_draws, require_budget
 from nppr.search.fitting import FitProgress
@@ -76,6 +78,7 @@ def gate(
     """
     setup = _prepare(policy, model, data)
     asked = policy.requirements()
+    seen = examine_ready(setup.classifier, setup.data, seed=policy.seed)
     share = (1 - policy.confidence) / (2 * max(1, sum(each.kind in TESTED for each in asked)))
     with ExitStack() as stack:
         known: _Known | None = None
@@ -90,6 +93,8 @@ def gate(
             for each in asked
             if each.kind in TESTED and not alone[each]
         ]
+    for test in tests:
+        test.doubts = _doubts(test, (*seen, *(known.report.flags if known else ())))
     calls = _draw(policy, setup, tests, progress)
     tested = {test.requirement.text: test.decision(policy) for test in tests}
     decisions = [
@@ -265,14 +270,14 @@ class _Test:
         if self.problem or question is None:
             return decided
         found = question.read()
-        doubted = bool(self.doubts) and question.verdict is Verdict.HOLDS and not asked.noise_set
+        doubted = bool(self.doubts) and question.verdict is Verdict.HOLDS
         verdict = Verdict.UNDECIDED if doubted else question.verdict
-        doubts = [f"search flagged: {doubt}" for doubt in self.doubts * doubted]
+        why = f"flagged: {', '.join(self.doubts)}" if doubted else self.why
         return decided.model_copy(
             update={
                 "verdict": verdict,
                 "statement": _words(self, verdict, policy, found, doubted=doubted),
-                "why": "; ".join([self.why, *doubts]),
+                "why": why,
                 "inputs": self.inputs,
                 "value": found.value,
                 "low": found.interval.low,
@@ -289,18 +294,16 @@ def _plan(
     """The test of a requirement, each end of whose interval has this error."""
     claim = Claim.POPULATION if asked.metric is Metric.ACCURACY else ABOUT[policy.about]
     claim = Claim.POPULATION if asked.kind is Kind.PAIRED else claim
-    source, doubts = _source(setup, asked, known), tuple[str, ...]()
+    source = _source(setup, asked, known)
     if source is None:
         assert known is not None
         rows = [row for row in known.report.results if row.metric is Metric.NPPR and row.error]
         name = f"NPPR {asked.rung} with floor {asked.floor:g}"
         problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
         return _Test(asked, None, None, claim, problem=problem)
-    if asked.rung is not None and known is not None:
-        doubts = doubts_of(source, known.report.flags)
     if source.metric is not Metric.ACCURACY:
         require_decidable(source)
-    made = _Test(asked, source, None, claim, doubts)
+    made = _Test(asked, source, None, claim)
     if asked.kind is Kind.PAIRED:
         made.draws = source.fixed_draws or PAIRED_DRAWS
         made.question = _paired(setup, asked, source, error, made.draws)
@@ -314,6 +317,16 @@ def _plan(
         test = BernoulliTest(holds, 1 - error, violated)
         made.question = LevelQuestion(test, noise=asked.noise_set)
     return made
+
+
+def _doubts(test: _Test, flags: Sequence[Flag]) -> tuple[str, ...]:
+    """The flags for which "holds" would be false comfort: those that keep a number from evidence."""
+    asked, source = test.requirement, test.source
+    if source is None or asked.kind is Kind.PAIRED:
+        return ()
+    searched = asked.metric in (Metric.NPPR, Metric.AR) and asked.noise_set is None
+    direction = Direction.UPPER_BOUND if searched else Direction.ESTIMATE
+    return forbidding_flags(flags, (source.name,), asked.metric, direction)
 
 
 def _source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | None:
@@ -411,9 +424,15 @@ def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, dou
         return f"{verdict}: {outcome} ({sure})"
     assert test.source is not None
     noise = asked.noise_set.words(f"{test.source.name} noise") if asked.noise_set else None
+    if doubted:
+        under = f"all noise {noise}" if noise else test.source.name
+        return (
+            f"undecided: under {under} at least {level} % of the answers are correct ({sure}), but"
+            " flags of the run forbid relying on it"
+        )
     said = statement(
         asked.metric or Metric.PR, verdict, asked.at_least, policy.confidence, test.claim,
-        doubted=doubted, noise=noise,
+        noise=noise,
     )  # fmt: skip
     if asked.kind is not Kind.WORST or not found.slices:
         return f"{said} [{test.source.name}]"

@@ -33,7 +33,7 @@ from nppr.options import (
     option,
     require_one_of,
 )
-from nppr.sources import parse_sources
+from nppr.sources import NPPR, parse_sources
 from nppr.tally import Claim, Metric
 
 ABOUT = {"population": Claim.POPULATION, "test-set": Claim.TEST_SET}
@@ -260,6 +260,11 @@ def _with_source(made: Requirement, given: dict[str, str], budget: Budget) -> Re
         raise SpecError(f"`floor` must be given with NPPR, got {made.text!r}.")
     if metric is not None and not source:
         raise SpecError(f"`{metric}` must name a source, got {made.text!r}. Example: PR uniform")
+    if source.split(":")[0] == NPPR:
+        raise SpecError(
+            f"`require` must name a source that is measured by its name, got {source!r} in"
+            f" {made.text!r}. Learned noise: NPPR joint >= 0.5"
+        )
     (noise,) = parse_sources(source.replace(",", " ") or FLOOR_NOISE, budget)
     if metric not in (None, noise.metric):
         raise SpecError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from nppr.classifiers import Classifier, prepare
+from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data
 from nppr.doctor.flags import OUT_OF_RANGE, overlap_flags
 from nppr.doctor.model_checks import check_inputs, check_model
@@ -25,10 +25,9 @@ def examine(
     confidence: float = 0.95,
 ) -> tuple[Flag, ...]:
     """All flags that need no source: of the splits, the model, and its clean answers."""
-    overlapping = overlap_flags(data)
     inputs = check_inputs(data)
     if any(each.id == OUT_OF_RANGE for each in inputs):  # no measurement would accept them
-        return (*overlapping, *inputs)
+        return (*overlap_flags(data), *inputs)
     ready = prepare(
         classifier,
         probe(data.evaluate),
@@ -36,7 +35,14 @@ def examine(
         device=device,
         micro_batch=micro_batch,
     )
-    found = check_model(ready.reference, data, seed=seed)
+    return examine_ready(ready, data, seed=seed, confidence=confidence)
+
+
+def examine_ready(
+    ready: Prepared, data: Data, *, seed: int = 0, confidence: float = 0.95
+) -> tuple[Flag, ...]:
+    """The same for a classifier that is prepared, on inputs in [0, 1]."""
+    overlapping, found = overlap_flags(data), check_model(ready.reference, data, seed=seed)
     everything = np.ones(len(data.evaluate), bool)
     clean = measure(Clean(), ready, data.evaluate, clean_correct=everything)
     measured = check_results((), {}, (), (), clean, data.classes, confidence)

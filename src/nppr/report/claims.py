@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nppr.report.findings import interval_of, table_rows
+from nppr.report.findings import interval_of, population_bound, table_rows
 from nppr.report.model import Flag, ReportRecord, Result, SliceResult
 from nppr.report.numbers import LOSSES, Numbers, percent
 from nppr.report.quotes import noise_of, sentence_of
@@ -21,6 +22,9 @@ from nppr.tally import Claim, Direction, Metric
 
 FORBIDDING = ("warning", "serious")
 """Severities of flags on a source that keep its numbers from being evidence."""
+
+WEAK_ATTACK = ("gradient-masking", "attack-too-weak")
+"""Flags that name the source which exposed a weak attack: what they distort is AR."""
 
 
 class FiledReport(NamedTuple):
@@ -56,6 +60,7 @@ class NumberClaim:
     pointer: str
     interval_pointer: str
     sha256: str
+    interval_sha256: str
     metric: Metric
     source: str
     set: str
@@ -88,7 +93,11 @@ class NumberClaim:
 def claims_of(filed: FiledReport) -> list[NumberClaim]:
     """The numbers of the table and of all slices, in their order."""
     numbers = Numbers(filed.report)
-    rows = [row for row in table_rows(filed.report) if row.value is not None]
+    rows: list[Result] = []
+    for row in table_rows(filed.report):
+        # Of a bound what holds for the population first: the table shows this test set.
+        wider = population_bound(filed.report, row) if row.metric is Metric.BOUND else None
+        rows += [each for each in (wider, row) if each is not None and each.value is not None]
     found = [_of_row(filed, numbers, row) for row in rows]
     return [*found, *(_of_slice(filed, at) for at in range(len(filed.report.slices)))]
 
@@ -100,24 +109,36 @@ def missing_of(report: ReportRecord) -> list[str]:
 
 
 def forbidding_flags(
-    report: ReportRecord, names: tuple[str | None, ...], direction: Direction
+    flags: Sequence[Flag],
+    names: tuple[str | None, ...],
+    metric: Metric | None,
+    direction: Direction,
+    unknown: str = "note",
 ) -> tuple[str, ...]:
     """The flags because of which a number is no evidence.
 
     A serious flag on the run forbids all numbers, a warning on it those that a search found, and either
-    on a source the numbers of that source. A flag without a severity, of an earlier version, counts as
-    a warning where the grade is C or D.
+    on a source the numbers of that source; flags that expose a weak attack forbid AR. A flag without a
+    severity, of an earlier version, has the one that is stated for the `unknown`.
     """
 
     def forbids(flag: Flag) -> bool:
-        unknown = "warning" if report.grade.letter in "CD" else "note"
         severity = flag.severity or unknown
+        if flag.id in WEAK_ATTACK:
+            return metric is Metric.AR
         if flag.source is not None:
             return flag.source in names and severity in FORBIDDING
         searched = direction is Direction.UPPER_BOUND and severity == "warning"
         return severity == "serious" or searched
 
-    return tuple(dict.fromkeys(flag.id for flag in report.flags if forbids(flag)))
+    return tuple(dict.fromkeys(flag.id for flag in flags if forbids(flag)))
+
+
+def _because(
+    report: ReportRecord, names: tuple[str | None, ...], metric: Metric, direction: Direction
+) -> tuple[str, ...]:
+    unknown = "warning" if report.grade.letter in "CD" else "note"
+    return forbidding_flags(report.flags, names, metric, direction, unknown)
 
 
 def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
@@ -130,6 +151,7 @@ def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
         pointer=pointer,
         interval_pointer=numbers.place(used),
         sha256=filed.hash_at(pointer),
+        interval_sha256=filed.hash_at(numbers.place(used)),
         metric=row.metric,
         source=row.name,
         set=f"{noise_of(report, row)}; budget {report.budget}",
@@ -144,8 +166,11 @@ def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
         inputs=row.inputs,
         draws=row.draws,
         sentence=sentence_of(numbers, row),
-        because=forbidding_flags(
-            report, (row.name, row.noise, row.source, row.tally, row.reference), direction
+        because=_because(
+            report,
+            (row.name, row.noise, row.source, row.tally, row.reference),
+            row.metric,
+            direction,
         ),
     )
 
@@ -158,6 +183,7 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
         pointer=pointer,
         interval_pointer=pointer,
         sha256=filed.hash_at(pointer),
+        interval_sha256=filed.hash_at(pointer),
         metric=row.metric,
         source=row.source,
         set=f"{noise_of(report, whole) if whole else row.source}; budget {report.budget}",
@@ -172,7 +198,7 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
         inputs=row.inputs,
         draws=row.draws,
         sentence=slice_sentence(report, row),
-        because=forbidding_flags(report, (row.source, row.tally), row.direction),
+        because=_because(report, (row.source, row.tally), row.metric, row.direction),
     )
 
 
@@ -181,7 +207,8 @@ def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
     if row.direction is Direction.UPPER_BOUND:
         said = f"at most {percent(row.high, 'at-most')} % ({percent(row.value)} % observed)"
     else:
-        said = f"{percent(row.value)} % ({percent(row.low)}-{percent(row.high)} %)"
+        ends = percent(row.low, "at-least"), percent(row.high, "at-most")
+        said = f"{percent(row.value)} % ({ends[0]}-{ends[1]} %)"
     return (
         f"On {row.column} {row.name}, the {row.metric} of {row.source} is {said} with"
         f" {100 * row.confidence:g} % confidence for all of {row.column} together:"

@@ -58,6 +58,16 @@ class Decision(Record):
     slices: tuple[SliceDecision, ...] = ()
 
     @property
+    def sentence(self) -> str:
+        """The verdict with what was observed, and why it ended."""
+        seen = ""
+        if self.low is not None and self.high is not None:
+            observed = "" if self.value is None else f"{percent(self.value)} % observed, "
+            ends = percent(self.low, "at-least"), percent(self.high, "at-most")
+            seen = f" ({observed}{ends[0]} to {ends[1]} %, {self.draws:,} draws)"
+        return f"{self.statement}{seen}; {self.why}" if self.why else self.statement + seen
+
+    @property
     def status(self) -> str:
         """The verdict; after a search it holds for what was found only."""
         found = {Metric.NPPR: " for the noise found", Metric.AR: " for this attack"}
@@ -119,7 +129,7 @@ class GateRecord(Record):
         searched = any(each.direction is Direction.UPPER_BOUND for each in self.decisions)
         return [
             *(
-                f"{each.requirement}: {each.statement}; {each.why}"
+                f"{each.requirement}: {each.sentence}"
                 for each in self.decisions
                 if each.verdict is not Verdict.HOLDS
             ),
@@ -157,9 +167,9 @@ class GateRecord(Record):
             tag = {Verdict.VIOLATED: "failure", Verdict.UNDECIDED: "error"}.get(each.verdict)
             if tag:
                 outcome = {"type": each.verdict.value, "message": each.statement}
-                ElementTree.SubElement(case, tag, outcome).text = each.why
+                ElementTree.SubElement(case, tag, outcome).text = each.sentence
             output = ElementTree.SubElement(case, "system-out")
-            output.text = f"{each.statement}; {each.why}"
+            output.text = each.sentence
         ElementTree.indent(suites)
         return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 

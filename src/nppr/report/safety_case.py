@@ -37,15 +37,17 @@ _LONGEST = 140
 def safety_case(filed: FiledReport) -> dict[str, Any]:
     """The fragment."""
     report, claims = filed.report, claims_of(filed)
+    name, grade = report.classifier.name, f"grade {report.grade.letter}: {report.grade.reason}"
+    known = f"The robustness of {name} to perturbations of the budget {report.budget} is known as"
+    goal = f"{known} measured; no acceptance criterion is part of this fragment"
+    if not any(each.is_evidence for each in claims):
+        goal = f"Not supported: {known} measured. No number may be relied on, {grade}"
     nodes: list[dict[str, Any]] = [
-        _node(
-            "G1", "goal", f"{report.classifier.name} is robust to perturbations as stated", ["S1"]
-        ),
+        _node("G1", "goal", goal, ["S1"]),
         _node("S1", "strategy", "Argument over what is estimated, bounded and limited", []),
         _node("C1", "context", subject_of(report)),
-        _node("C2", "context", f"grade {report.grade.letter}: {report.grade.reason}"),
+        _node("C2", "context", grade),
     ]
-    nodes[0]["in_context_of"] = ["C1", "C2"]
     for number, (direction, words) in enumerate(_GOALS.items(), 2):
         own = [each for each in claims if each.is_evidence and each.direction is direction]
         if own:
@@ -58,6 +60,8 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
         _node(f"M{at}", "finding", f"not measured: {words}")
         for at, words in enumerate(missing_of(report), 1)
     ]
+    findings = [each["id"] for each in nodes if each["kind"] == "finding"]
+    nodes[0]["in_context_of"] = ["C1", "C2", *findings]
     return {
         "notation": "goal structuring notation",
         "pattern": "AMLAS stage 5, model verification",

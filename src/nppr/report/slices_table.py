@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
-from nppr.report.numbers import Numbers
+from nppr.report.numbers import Numbers, percent
 from nppr.report.tables import Cell, Column, Table
 from nppr.tally import Direction
 
@@ -28,8 +28,8 @@ def slices_table(report: ReportRecord) -> Table:
         if row.column == CLASS:
             continue
         ends = (
-            numbers.at("percent", "slices", at, "low"),
-            numbers.at("percent", "slices", at, "high"),
+            numbers.at("at-least", "slices", at, "low"),
+            numbers.at("at-most", "slices", at, "high"),
         )
         upper = row.direction is Direction.UPPER_BOUND
         interval = ("≤ ", ends[1]) if upper else (ends[0], "-", ends[1])
@@ -48,5 +48,8 @@ def slices_table(report: ReportRecord) -> Table:
 def worst_words(report: ReportRecord) -> str:
     """The worst slice of each column beside the data, in a sentence; empty without any."""
     worst = [row for row in worst_slices(report).values() if row.column != CLASS]
-    named = ", ".join(f"{row.column} {row.name}" for row in worst)
+    named = ", ".join(
+        f"{row.column} {row.name} ({percent(row.value)} % observed, {row.inputs:,} inputs)"
+        for row in worst
+    )
     return f"The worst slices under {worst[0].source}: {named}." if worst else ""

@@ -33,6 +33,12 @@ _SCOPE = (
 )
 
 
+_READING = (
+    "Fractions in %. Of an upper bound, 'value' was observed under the noise found; with the stated"
+    " confidence the worst admissible noise leaves at most 'at most', and may leave less."
+)
+
+
 def technical_documentation(filed: FiledReport) -> str:
     """The section."""
     report, claims = filed.report, claims_of(filed)
@@ -44,7 +50,7 @@ def technical_documentation(filed: FiledReport) -> str:
         "### What was tested",
         _bullets(_subject(report, filed.sha256)),
         "### Evidence",
-        "Fractions in %. An upper bound is what a search found: the true value can only be lower.",
+        _READING,
         _table(report, evidence) if evidence else "No number of this run may be relied on.",
         "### Findings",
         "Numbers that flags forbid to rely on, and what was not measured.",
@@ -111,11 +117,9 @@ def _end(name: str, heading: str) -> tuple[Column, _Made]:
     """A fraction; what holds at least is rounded down and what holds at most up."""
 
     def cell(_: ReportRecord, each: NumberClaim) -> Cell:
-        rounded = {Direction.LOWER_BOUND: "at-least", Direction.UPPER_BOUND: "at-most"}
-        bound = name != "value" or each.direction is Direction.LOWER_BOUND
-        return _number(
-            each, each.facts[name], rounded.get(each.direction, "percent") if bound else "percent"
-        )
+        bound = each.direction is Direction.LOWER_BOUND
+        forms = {"value": "at-least" if bound else "percent", "low": "at-least", "high": "at-most"}
+        return _number(each, each.facts[name], forms[name])
 
     return Column(name, heading, number=True), cell
 
@@ -142,4 +146,6 @@ _COLUMNS: tuple[tuple[Column, _Made], ...] = (
     (Column("flags", "flags"), lambda _, each: Cell.of(", ".join(each.because))),
     _of("pointer", "in report.json"),
     _of("sha256", "SHA-256"),
+    _of("interval_pointer", "its interval"),
+    _of("interval_sha256", "SHA-256 of the interval"),
 )
