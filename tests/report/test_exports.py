@@ -170,7 +170,7 @@ def test_a_serious_flag_leaves_no_evidence(tmp_path: Path) -> None:
     claims = claims_of(read_filed(tmp_path / "report.json"))
     assert {each.because for each in claims} == {("near-chance",)}
     (text,) = exported(tmp_path, "technical-documentation")
-    assert "No number of this run may be relied on." in text
+    assert "None: flags make all numbers of this run unreliable." in text
 
 
 def test_a_flag_of_an_earlier_version_forbids_where_the_grade_does(tmp_path: Path) -> None:

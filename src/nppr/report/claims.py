@@ -1,7 +1,7 @@
-"""The numbers of a report as claims to file: evidence, or findings where flags forbid to rely on them.
+"""The numbers of a report as claims to file: evidence, or findings where flags make them unreliable.
 
 A claim names its place in report.json (RFC 6901) and the SHA-256 of what is there, so that an assessor
-can look it up and check that it is the same.
+can look it up and check that it is unchanged.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class NumberClaim:
     metric: Metric
     source: str
     set: str
-    """The noise and the budget that it is of."""
+    """The perturbations and the budget that it applies to."""
     slice: str
     value: float
     low: float | None
@@ -94,7 +94,7 @@ def claims_of(filed: FiledReport) -> list[NumberClaim]:
 
 
 def missing_of(report: ReportRecord) -> list[str]:
-    """Numbers that were asked for and are not there, each with the reason."""
+    """Numbers that were asked for and are missing, each with the reason."""
     failed = [row for row in report.results if row.value is None]
     return [f"{row.metric} of {row.name}: {row.error or 'not measured'}" for row in failed]
 
@@ -102,11 +102,11 @@ def missing_of(report: ReportRecord) -> list[str]:
 def forbidding_flags(
     report: ReportRecord, names: tuple[str | None, ...], direction: Direction
 ) -> tuple[str, ...]:
-    """The flags because of which a number is no evidence.
+    """The flags because of which a number is not evidence.
 
-    A serious flag on the run forbids all numbers, a warning on it those that a search found, and either
-    on a source the numbers of that source. A flag without a severity, of an earlier version, counts as
-    a warning where the grade is C or D.
+    A serious flag on the run rules out all numbers, a warning on it those that a search found, and
+    either on a source the numbers of that source. A flag without a severity, of an earlier version,
+    counts as a warning where the grade is C or D.
     """
 
     def forbids(flag: Flag) -> bool:
@@ -186,5 +186,5 @@ def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
         f"On {row.column} {row.name}, the {row.metric} of {row.source} is {said} with"
         f" {100 * row.confidence:g} % confidence for all of {row.column} together:"
         f" {report.classifier.name} on {report.data.name}; {row.inputs:,} clean-correct inputs,"
-        f" {row.draws:,} draws each; {row.claim}."
+        f" {row.draws:,} draw{'' if row.draws == 1 else 's'} each; {row.claim}."
     )

@@ -13,13 +13,14 @@ from nppr.tally import Claim, Direction, Metric
 SCHEMA_VERSION = 1
 
 SPLIT = (
-    "With {level:g} % confidence all intervals contain their values, and so no verdict is wrong. The"
-    " error is divided equally among the requirements that draws decide ({tested}), half of each share"
-    " for each end of an interval, valid at every look at the draws."
+    "With {level:g} % confidence all intervals contain their values, so that no verdict based on draws"
+    " is wrong. The error is divided equally among the {tested} requirements that draws decide, half of"
+    " each share for each end of an interval; this is valid at every look at the draws."
 )
 SEARCHED = (
-    "NPPR and AR are upper bounds that a search found: violated applies to the worst admissible noise,"
-    " holds only to the noise found; worse noise may exist."
+    "NPPR and AR are upper bounds that a search found: 'violated' applies to the worst admissible"
+    " perturbations too, 'holds' only to those found, and worse ones may exist. A comparison with a"
+    " baseline applies to the attack measured only."
 )
 
 
@@ -115,7 +116,7 @@ class GateRecord(Record):
         return Table(self.headline, columns, tuple(map(_row, self.decisions)))
 
     def notes(self) -> list[str]:
-        """What the verdicts mean together, and each that is not green in a sentence."""
+        """A sentence for each requirement that does not hold, and what the verdicts mean together."""
         searched = any(each.direction is Direction.UPPER_BOUND for each in self.decisions)
         return [
             *(

@@ -1,8 +1,8 @@
 """A fragment of a safety argument in goal structuring notation, after AMLAS stage 5 (verification).
 
 Goals are what is claimed, a strategy how a goal is divided, context what it is stated for, and every
-solution is one number of report.json with its hash. Upper bounds never support robustness: they are
-stated as its limits.
+solution is one number of report.json with its hash. Upper bounds never support robustness: they
+are stated as its limits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from nppr.report.results_table import subject_of
 from nppr.tally import Direction
 
 _GOALS = {
-    Direction.ESTIMATE: "Robustness under the stated noise is as measured",
-    Direction.LOWER_BOUND: "Robustness is at least as stated under all noise of the stated sets",
+    Direction.ESTIMATE: "Accuracy and robustness under the stated perturbations are as estimated",
+    Direction.LOWER_BOUND: (
+        "Robustness is at least as stated under every distribution of perturbations in the stated sets"
+    ),
     Direction.UPPER_BOUND: (
-        "The limits are known: under the worst noise found robustness is at most as stated, and worse"
-        " noise may exist"
+        "Limits of robustness: under the worst perturbations that a search found it is at most as"
+        " stated, and worse ones may exist"
     ),
 }
 _SHAPES = {
@@ -39,9 +41,17 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
     report, claims = filed.report, claims_of(filed)
     nodes: list[dict[str, Any]] = [
         _node(
-            "G1", "goal", f"{report.classifier.name} is robust to perturbations as stated", ["S1"]
+            "G1",
+            "goal",
+            f"The robustness of {report.classifier.name} and its limits are as stated",
+            ["S1"],
         ),
-        _node("S1", "strategy", "Argument over what is estimated, bounded and limited", []),
+        _node(
+            "S1",
+            "strategy",
+            "Argument over estimates, lower bounds and limits; each holds at its own confidence",
+            [],
+        ),
         _node("C1", "context", subject_of(report)),
         _node("C2", "context", f"grade {report.grade.letter}: {report.grade.reason}"),
     ]
@@ -94,7 +104,7 @@ def _node(name: str, kind: str, text: str, supported_by: Sequence[str] = ()) -> 
 
 
 def _leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:
-    """A number: a solution, or a finding where flags forbid to rely on it."""
+    """A number: a solution, or a finding where flags make it unreliable."""
     kind = "solution" if each.is_evidence else "finding"
     flags = list(each.because)
     evidence = {"file": "report.json", **each.facts, "seed": report.seed, "flags": flags}

@@ -1,6 +1,6 @@
 """A Markdown section of technical documentation: every number beside the methods that it belongs to.
 
-The documents are named by their subjects. Where a number of a clause matters, look it up in the edition
+Clauses are named by their subjects. Where the number of a clause matters, look it up in the edition
 that applies to you.
 """
 
@@ -22,7 +22,7 @@ _METHODS = {
     Metric.AR: _EMPIRICAL,
     Metric.NPPR: _EMPIRICAL,
     Metric.CORRUPTION: _EMPIRICAL,
-    Metric.BOUND: f"{_STATISTICAL}; no formal method as in ISO/IEC 24029-2: it holds at a confidence",
+    Metric.BOUND: f"{_STATISTICAL}; not a formal proof as in ISO/IEC 24029-2: it holds at a confidence",
 }
 _Made = Callable[[ReportRecord, NumberClaim], Cell]
 _SCOPE = (
@@ -30,6 +30,11 @@ _SCOPE = (
     " Annex IV of Regulation (EU) 2024/1689 (validation and testing procedures, metrics used to measure"
     " accuracy and robustness) and for Article 15 (accuracy, robustness and cybersecurity). It states"
     " measurements; whether they suffice is for the provider to judge."
+)
+_READING = (
+    "Fractions in %. Each row holds at its own confidence, not all rows together. An upper bound comes"
+    " from a search: at the stated confidence the worst case is at most its upper end, and may be much"
+    " lower. It states a limit of robustness and does not support a claim of it."
 )
 
 
@@ -44,10 +49,12 @@ def technical_documentation(filed: FiledReport) -> str:
         "### What was tested",
         _bullets(_subject(report, filed.sha256)),
         "### Evidence",
-        "Fractions in %. An upper bound is what a search found: the true value can only be lower.",
-        _table(report, evidence) if evidence else "No number of this run may be relied on.",
+        _READING,
+        _table(report, evidence)
+        if evidence
+        else "None: flags make all numbers of this run unreliable.",
         "### Findings",
-        "Numbers that flags forbid to rely on, and what was not measured.",
+        "Numbers that flags make unreliable, what was not measured, and all flags of the run.",
         *([_table(report, findings)] if findings else []),
         _bullets([*(f"not measured: {each}" for each in missing_of(report)), *_flags(report)])
         or "None.",
