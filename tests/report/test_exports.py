@@ -96,7 +96,9 @@ def test_the_safety_case_is_a_tree_whose_leaves_are_evidence(tmp_path: Path) -> 
             assert evidence["low"] in (None, used["low"])
             assert evidence["high"] in (None, used["high"])
             assert evidence["seed"] == content["seed"]
-            assert evidence["set"].endswith("; budget linf 8/255")
+            clean = entry["metric"] == "accuracy"
+            wanted = "none: the inputs as they are" if clean else "; budget linf 8/255"
+            assert evidence["set"].endswith(wanted)
             assert node["kind"] == ("finding" if evidence["flags"] else "solution")
     findings = [node["evidence"]["source"] for node in nodes.values() if node["id"][0] == "F"]
     assert set(findings) == {"nppr:joint"}

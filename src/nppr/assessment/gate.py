@@ -427,8 +427,10 @@ def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, dou
     if asked.kind is not Kind.WORST or not found.slices:
         return f"{said} [{test.source.name}]"
     worst = found.slices[0]
-    seen = "no input" if worst.value is None else f"{percent(worst.value)} % observed"
-    return f"{said} [{test.source.name}]; in the worst {asked.name}: {worst.name} ({seen})"
+    seen = "no input" if worst.value is None else f"{percent(worst.value)} %"
+    where = "at least one" if verdict is Verdict.VIOLATED else "every"
+    lowest = f"lowest observed: {worst.name} ({seen})"
+    return f"{said} [{test.source.name}], in {where} {asked.name}; {lowest}"
 
 
 def _read(asked: Requirement, known: _Known | None, name: str) -> Decision:

@@ -40,7 +40,7 @@ class GateOptions(Options):
 
 @command("""
     nppr gate policy.toml --junit gate.xml --markdown gate.md
-        decide all requirements of a policy and write the verdicts for a build server
+        decide the requirements of a policy and write the verdicts for CI
     nppr gate policy.toml --weights new.safetensors
         the same policy for other weights
 """)
@@ -48,8 +48,8 @@ def gate(options: GateOptions) -> None:
     """Decide every requirement of a policy, at one confidence for all of them together.
 
     It draws only as long as that takes. Exit codes: 0 all hold, 1 at least one is violated, 3 none is
-    violated but at least one is undecided, as is whatever could not be measured. What a search found to
-    hold, it holds for the noise found only; docs/gate.md states what each verdict means.
+    violated but at least one is undecided, as is whatever could not be measured. A requirement
+    on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
     """
     from nppr.assessment.policy import read_policy
 

@@ -134,7 +134,9 @@ def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator
             largest = f"largest of {components} weights {found.max_weight:.4f}"
             yield flag(ONE_COMPONENT, largest, each.name)
         if found.realised_std < LEAST_SPREAD:
-            spread = f"realised standard deviation {found.realised_std:.3f} of the budget's radius"
+            spread = (
+                f"realised standard deviation {found.realised_std:.3f} of the size of the budget"
+            )
             yield flag(NEARLY_DETERMINISTIC, spread, each.name)
 
 

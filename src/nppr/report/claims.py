@@ -132,7 +132,7 @@ def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
         sha256=filed.hash_at(pointer),
         metric=row.metric,
         source=row.name,
-        set=f"{noise_of(report, row)}; budget {report.budget}",
+        set=_set_words(report, row),
         slice="all inputs" if row.metric in (Metric.ACCURACY, *LOSSES) else "clean-correct inputs",
         value=row.value,
         low=None if direction is Direction.UPPER_BOUND else used.low,
@@ -160,7 +160,7 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
         sha256=filed.hash_at(pointer),
         metric=row.metric,
         source=row.source,
-        set=f"{noise_of(report, whole) if whole else row.source}; budget {report.budget}",
+        set=_set_words(report, whole) if whole else f"{row.source}; budget {report.budget}",
         slice=f"{row.column} {row.name}, clean-correct inputs",
         value=row.value,
         low=None if row.direction is Direction.UPPER_BOUND else row.low,
@@ -176,15 +176,34 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
     )
 
 
-def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
-    """The sentence on a slice, with its scope."""
+def _set_words(report: ReportRecord, row: Result) -> str:
+    """The perturbations of a result and its budget; accuracy and corruptions have none."""
+    if row.metric is Metric.ACCURACY:
+        return "none: the inputs as they are"
+    noise = noise_of(report, row)
+    return (
+        f"{noise}; no budget"
+        if row.metric is Metric.CORRUPTION
+        else f"{noise}; budget {report.budget}"
+    )
+
+
+def slice_claim(row: SliceResult) -> str:
+    """What may be claimed of a slice."""
     if row.direction is Direction.UPPER_BOUND:
         said = f"at most {percent(row.high, 'at-most')} % ({percent(row.value)} % observed)"
     else:
         said = f"{percent(row.value)} % ({percent(row.low)}-{percent(row.high)} %)"
     return (
-        f"On {row.column} {row.name}, the {row.metric} of {row.source} is {said} with"
-        f" {100 * row.confidence:g} % confidence for all of {row.column} together:"
-        f" {report.classifier.name} on {report.data.name}; {row.inputs:,} clean-correct inputs,"
+        f"{said} with {100 * row.confidence:g} % confidence for all slices of {row.column} together"
+    )
+
+
+def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
+    """The sentence on a slice, with its scope."""
+    budget = "" if row.metric in (Metric.ACCURACY, Metric.CORRUPTION) else f", {report.budget}"
+    return (
+        f"On {row.column} {row.name}, the {row.metric} of {row.source} is {slice_claim(row)}:"
+        f" {report.classifier.name} on {report.data.name}{budget}; {row.inputs:,} clean-correct inputs,"
         f" {row.draws:,} draw{'' if row.draws == 1 else 's'} each; {row.claim}."
     )

@@ -19,9 +19,9 @@ SPLIT = (
 )
 SEARCHED = (
     "NPPR and AR are upper bounds that a search found: 'violated' applies to the worst admissible"
-    " perturbations too, 'holds' only to those found, and worse ones may exist. A comparison with a"
-    " baseline applies to the attack measured only."
+    " perturbations too, 'holds' only to those found, and worse ones may exist."
 )
+COMPARED = "A comparison with a baseline under an attack applies to that attack only."
 
 
 class SliceDecision(Record):
@@ -92,13 +92,12 @@ class GateRecord(Record):
     @property
     def headline(self) -> str:
         """The outcome in a line."""
-        counts = [
-            f"{sum(each.verdict is verdict for each in self.decisions)} {verdict}"
-            for verdict in Verdict
-        ]
+        found = [each.verdict for each in self.decisions]
         return (
-            f"{self.verdict.value}: {', '.join(counts)} of {len(self.decisions)} requirements,"
-            f" {self.classifier.name} on {self.data}, budget {self.budget}, seed {self.seed}"
+            f"{self.verdict.value}: of {len(found)} requirement{'' if len(found) == 1 else 's'},"
+            f" {found.count(Verdict.HOLDS)} holding, {found.count(Verdict.VIOLATED)} violated,"
+            f" {found.count(Verdict.UNDECIDED)} undecided; {self.classifier.name} on {self.data},"
+            f" budget {self.budget}, seed {self.seed}"
         )
 
     def table(self) -> Table:
@@ -118,6 +117,10 @@ class GateRecord(Record):
     def notes(self) -> list[str]:
         """A sentence for each requirement that does not hold, and what the verdicts mean together."""
         searched = any(each.direction is Direction.UPPER_BOUND for each in self.decisions)
+        compared = any(
+            each.metric is Metric.AR and "not worse than" in each.requirement
+            for each in self.decisions
+        )
         return [
             *(
                 f"{each.requirement}: {each.statement}; {each.why}"
@@ -126,6 +129,7 @@ class GateRecord(Record):
             ),
             *([SPLIT.format(level=100 * self.confidence, tested=self.tested)] * bool(self.tested)),
             *([SEARCHED] * searched),
+            *([COMPARED] * compared),
         ]
 
     def to_markdown(self) -> str:

@@ -33,7 +33,8 @@ _SHAPES = {
     "solution": ("((", "))"),
     "finding": ("{{", "}}"),
 }
-_LONGEST = 140
+_LONGEST = 320
+"""Letters of a label, so that a number and its confidence are not cut off."""
 
 
 def safety_case(filed: FiledReport) -> dict[str, Any]:
@@ -108,8 +109,8 @@ def _leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:
     kind = "solution" if each.is_evidence else "finding"
     flags = list(each.because)
     evidence = {"file": "report.json", **each.facts, "seed": report.seed, "flags": flags}
-    flagged = f" Not evidence: {', '.join(each.because)}." if each.because else ""
-    return {**_node(name, kind, each.sentence + flagged), "evidence": evidence}
+    flagged = f"Not evidence ({', '.join(each.because)}): " if each.because else ""
+    return {**_node(name, kind, flagged + each.sentence), "evidence": evidence}
 
 
 def _id(node: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nppr.report.claims import FiledReport, NumberClaim, claims_of, missing_of
+from nppr.report.claims import FiledReport, NumberClaim, claims_of, missing_of, slice_claim
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import LOSSES, percent
@@ -72,7 +72,7 @@ def _subject(report: ReportRecord, digest: str) -> list[str]:
         f"report.json SHA-256: {digest}, nppr {report.nppr_version}",
         f"grade {report.grade.letter}: {report.grade.reason}",
         *(
-            f"worst {column}: {row.name}, {percent(row.value)} % observed under {row.source}"
+            f"worst {column}: {row.name}, {row.metric} of {row.source} {slice_claim(row)}"
             for column, row in worst.items()
         ),
     ]
