@@ -180,12 +180,8 @@ def _set_words(report: ReportRecord, row: Result) -> str:
     """The perturbations of a result and its budget; accuracy and corruptions have none."""
     if row.metric is Metric.ACCURACY:
         return "none: the inputs as they are"
-    noise = noise_of(report, row)
-    return (
-        f"{noise}; no budget"
-        if row.metric is Metric.CORRUPTION
-        else f"{noise}; budget {report.budget}"
-    )
+    budget = "no budget" if row.metric is Metric.CORRUPTION else f"budget {report.budget}"
+    return f"{noise_of(report, row)}; {budget}"
 
 
 def slice_claim(row: SliceResult) -> str:

@@ -27,11 +27,11 @@ def slices_table(report: ReportRecord) -> Table:
     for at, row in enumerate(report.slices):
         if row.column == CLASS:
             continue
+        upper = row.direction is Direction.UPPER_BOUND
         ends = (
             numbers.at("percent", "slices", at, "low"),
-            numbers.at("percent", "slices", at, "high"),
+            numbers.at("at-most" if upper else "percent", "slices", at, "high"),
         )
-        upper = row.direction is Direction.UPPER_BOUND
         interval = ("≤ ", ends[1]) if upper else (ends[0], "-", ends[1])
         rows.append(
             (
@@ -49,4 +49,8 @@ def worst_words(report: ReportRecord) -> str:
     """The worst slice of each column beside the data, in a sentence; empty without any."""
     worst = [row for row in worst_slices(report).values() if row.column != CLASS]
     named = ", ".join(f"{row.column} {row.name}" for row in worst)
-    return f"The worst slices under {worst[0].source}: {named}." if worst else ""
+    return (
+        f"The slices with the lowest observed number under {worst[0].source}: {named}."
+        if worst
+        else ""
+    )
