@@ -41,7 +41,7 @@ from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.assessment.sequential_draws import draw_until_decided
 from nppr.classifiers import ModelSpec, load_classifier
-from nppr.data import DataSpec, load_data, slices_of, with_slices
+from nppr.data import CLASS, DataSpec, load_data, slices_of, with_slices
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, InputError, RunFolderError, unknown
 from nppr.measurement import ProgressCallback
@@ -430,7 +430,8 @@ def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, dou
     seen = "no input" if worst.value is None else f"{percent(worst.value)} %"
     where = "at least one" if verdict is Verdict.VIOLATED else "every"
     lowest = f"lowest observed: {worst.name} ({seen})"
-    return f"{said} [{test.source.name}], in {where} {asked.name}; {lowest}"
+    named = CLASS if asked.name == CLASS else f"slice of {asked.name}"
+    return f"{said} [{test.source.name}], in {where} {named}; {lowest}"
 
 
 def _read(asked: Requirement, known: _Known | None, name: str) -> Decision:

@@ -49,8 +49,4 @@ def worst_words(report: ReportRecord) -> str:
     """The worst slice of each column beside the data, in a sentence; empty without any."""
     worst = [row for row in worst_slices(report).values() if row.column != CLASS]
     named = ", ".join(f"{row.column} {row.name}" for row in worst)
-    return (
-        f"The slices with the lowest observed number under {worst[0].source}: {named}."
-        if worst
-        else ""
-    )
+    return f"The lowest slices observed under {worst[0].source}: {named}." if worst else ""
