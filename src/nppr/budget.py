@@ -181,12 +181,12 @@ class Budget:
         object.__setattr__(self, "radius", parse_radius(self.radius))
         if self.transform is not None and self.radius > 1:
             raise BudgetError(
-                f"`radius` of a transformation must be at most 1, the whole of its ranges, got"
+                f"`radius` of a transformation must be at most 1, which is its full ranges, got"
                 f" {self.radius:g}. State wider ranges instead."
             )
         if self.transform is not None and self.radius < 1 and not self.transform.shrinkable:
             raise BudgetError(
-                f"`radius` must be 1 for ranges without the values that change nothing"
+                f"`radius` must be 1 for ranges that do not contain the values that change nothing"
                 f" ({self.transform.text_at()}): they cannot be shrunk. State smaller ranges instead."
             )
 
@@ -363,8 +363,8 @@ def require_graph(moved: Tensor) -> None:
     """Raise `GradientError` where transformed images do not depend on the parameters by gradients."""
     if not moved.requires_grad:
         raise GradientError(
-            "the transformation must be differentiable in its parameters for a search, and is not:"
-            " use PyTorch's operations on them."
+            "the transformation must be differentiable in its parameters for attacks and searches by"
+            " gradients, and is not: use PyTorch operations, or --search scores."
         )
 
 

@@ -458,4 +458,4 @@ STATED = (
 """The sets that every tally of fixed noise is read for."""
 
 STATED_IN_BOX = (STATED[0], Contaminated(5.0, kind=RATIO), *STATED[1:])
-"""The same for the few parameters of a transformation, where density ratios say more."""
+"""The same for the few parameters of a transformation, where a density ratio covers more."""

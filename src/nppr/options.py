@@ -252,6 +252,7 @@ class BudgetOptions(Options):
             if self.eps is not None or self.norm != "linf":
                 raise BudgetError(
                     "`transform` must be given without --norm and --eps: its ranges are the budget."
+                    " Example: --transform rotate=15"
                 )
             parse_transform(self.transform)
             return self
@@ -287,7 +288,7 @@ FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", P
 SLICES_OPTION = option(
     None,
     "Columns beside the data, such as weather or camera: a CSV or parquet file with a header and a line"
-    " for every image. Each value of a column has a row.",
+    " for every image. Each value of a column gets a row of its own.",
     Panel.STATISTICS,
 )
 QUIET_OPTION = option(False, "Print nothing but the path of the result.")

@@ -1,4 +1,4 @@
-"""Robustness as a test of yours: `assert_robust` in pytest.
+"""Robustness as a test in pytest.
 
 from nppr.testing import assert_robust
 
@@ -23,7 +23,7 @@ from nppr.statistics.sequential import Verdict
 def assert_robust(
     model: ModelSpec, data: DataSpec, policy: str | Path | Policy | Mapping[str, Any]
 ) -> GateRecord:
-    """Raise `AssertionError` unless every requirement of a policy holds; else what was decided.
+    """Raise `AssertionError` unless every requirement of a policy holds; return what was decided.
 
     `policy` is a TOML file or its keys, whose model and data are replaced. What is undecided fails too.
 

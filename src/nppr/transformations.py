@@ -311,9 +311,10 @@ class CustomTransform(Transform):
     """A transformation of your own: `function(images, parameters) -> images`, and its box.
 
     `ranges` are (low, high) by name; the function is given float images `(N, C, H, W)` in [0, 1] and
-    parameters `(N, P)` in the order of the names, and returns images of the same shape in [0, 1]. A
-    search needs its gradients in the parameters, so use PyTorch's operations. `neutral` are the values
-    that change nothing, by default those nearest to 0: a smaller box shrinks towards them.
+    parameters `(N, P)` in the order of the names, and returns images of the same shape in [0, 1]. Where
+    it is made of PyTorch operations, attacks and searches follow gradients in the parameters; otherwise
+    the search follows the classifier's answers alone. `neutral` are the values that change nothing, by
+    default those nearest to 0: a smaller box shrinks towards them.
 
     >>> from nppr import Budget
     >>> gamma = CustomTransform({"gamma": (0.5, 2)}, lambda x, p: x ** p[:, :, None, None],
@@ -391,8 +392,9 @@ class CustomTransform(Transform):
                     f" shape {tuple(theta.shape)}, but failed: {' '.join(str(error).split())[:200]}"
                 ) from error
             raise GradientError(
-                f"`{self.label}` must be differentiable in its parameters for a search, but turns"
-                " them into NumPy arrays: use PyTorch's operations on them."
+                f"`{self.label}` must be differentiable in its parameters for attacks and searches by"
+                " gradients, but turns them into NumPy arrays: use PyTorch operations, or"
+                " --search scores."
             ) from error
         if not isinstance(made, torch.Tensor) or made.shape != x.shape:
             got = tuple(made.shape) if isinstance(made, torch.Tensor) else type(made).__name__
@@ -441,7 +443,9 @@ def parse_transform(text: str) -> NaturalTransform:
     if not ranges:
         raise _nothing_named(text)
     if "motion-angle" in ranges and "motion-blur" not in ranges:
-        raise BudgetError("`motion-angle` must be given with motion-blur. Example: motion-blur=5")
+        raise BudgetError(
+            "`motion-angle` must be given with motion-blur. Example: motion-blur=5,motion-angle=45"
+        )
     if "motion-blur" in ranges:
         ranges.setdefault("motion-angle", (-90.0, 90.0))
     return NaturalTransform(
@@ -521,15 +525,16 @@ UNIT_WORDS = {
 
 def _require_range(name: str, low: float, high: float, least: float, most: float) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        ends = (low, high) if math.isfinite(low) and math.isfinite(high) else (0.0, 1.0)
         raise BudgetError(
-            f"`{name}` must be a range from a lower to a higher number, got {low:g}:{high:g}."
-            f" Example: {name}={min(low, high):g}:{max(low, high) + (low == high):g}"
+            f"`{name}` must be a range from a smaller to a larger number, got {low:g}:{high:g}."
+            f" Example: {name}={min(ends):g}:{max(ends) + (low == high):g}"
         )
     if low < least or high > most:
         around = PARAMETERS[name].identity
         hint = f" {name}=a means {around:g} - a to {around:g} + a." if around else ""
         raise BudgetError(
-            f"`{name}` must lie in {least:g} to {most:g}, got {low:g} to {high:g}.{hint}"
+            f"`{name}` must lie within {least:g} to {most:g}, got {low:g} to {high:g}.{hint}"
         )
 
 

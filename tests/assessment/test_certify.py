@@ -379,14 +379,23 @@ def test_a_search_shows_violations_by_the_worst_noise_only(
     )
 
 
-@pytest.mark.parametrize("metric", [Metric.PR, Metric.CORRUPTION])
-def test_known_noise_is_named_in_the_statement(metric: Metric) -> None:
-    stated = {each: statement(metric, each, 0.9, 0.95, Claim.POPULATION) for each in Verdict}
+@pytest.mark.parametrize(
+    ("metric", "box", "named"),
+    [
+        (Metric.PR, False, "this noise"),
+        (Metric.PR, True, "this law"),
+        (Metric.CORRUPTION, False, "this corruption"),
+    ],
+)
+def test_known_noise_is_named_in_the_statement(metric: Metric, box: bool, named: str) -> None:
+    stated = {
+        each: statement(metric, each, 0.9, 0.95, Claim.POPULATION, box=box) for each in Verdict
+    }
     assert stated == {
-        Verdict.HOLDS: f"holds: under this noise at least 90 % of the answers are correct {SURE}",
-        Verdict.VIOLATED: f"violated: under this noise fewer than 90 % of the answers are correct"
+        Verdict.HOLDS: f"holds: under {named} at least 90 % of the answers are correct {SURE}",
+        Verdict.VIOLATED: f"violated: under {named} fewer than 90 % of the answers are correct"
         f" {SURE}",
-        Verdict.UNDECIDED: f"undecided: nothing is shown about 90 % {SURE}",
+        Verdict.UNDECIDED: f"undecided: it is not shown whether at least 90 % are correct {SURE}",
     }
 
 

@@ -140,7 +140,7 @@ def test_a_source_that_fails_is_undecided() -> None:
     policy = make_policy({"require": ["AR pgd >= 0.5", "PR uniform >= 0.5"], "batch_size": 64})
     attack, noise = gate(policy, constant).decisions
     assert attack.verdict is Verdict.UNDECIDED
-    assert attack.statement == "undecided: it was not measured"
+    assert attack.statement == "undecided: it could not be measured"
     assert "gradient" in attack.why
     assert noise.value == 1.0
 
@@ -192,7 +192,7 @@ def test_slices_are_gated(tmp_path: Path) -> None:
     found = one("worst site >= 0.8", slices=path)
     assert found.verdict is Verdict.HOLDS
     assert {each.name for each in found.slices} == {"a", "b"}
-    assert "of the worst site: " in found.statement
+    assert "in every slice of site; lowest observed: " in found.statement
 
 
 class Rounded(torch.nn.Module):

@@ -16,6 +16,7 @@ import pytest
 import nppr
 from nppr.cli import run
 from nppr.report.model import Result
+from nppr.report.numbers import percent
 from nppr.sources import Bound, Uniform
 from nppr.tally import Metric
 
@@ -261,7 +262,8 @@ class TestBound:
         printed = capsys.readouterr().out
         lines = [line.split() for line in printed.splitlines()]
         for entry in entries:
-            shares = [f"{100 * entry[name]:.1f}" for name in self.NAMES[4:]]
+            forms = {True: "percent", False: "at-least"}  # an estimate is rounded to nearest
+            shares = [percent(entry[name], forms["estimate" in name]) for name in self.NAMES[4:]]
             assert [f"{entry['density_ratio']:g}", *shares] in lines
         text = " ".join(printed.split())
         assert "of uniform noise; the bounds of a column hold together, 95 % confidence" in text

@@ -261,8 +261,8 @@ def test_a_difference_of_searches_is_between_what_they_found(comparison: Compari
         )
         for metric in (Metric.AR, Metric.PR)
     }
-    assert answer(only[Metric.AR]).endswith("nothing is guaranteed about the worst noises.")
-    assert "worst noises" not in answer(only[Metric.PR])
+    assert answer(only[Metric.AR]).endswith("nothing is guaranteed about the worst case.")
+    assert "worst case" not in answer(only[Metric.PR])
     between = "Differences of AR, also guaranteed ones, are between the noises found"
     for text in (to_md(only[Metric.AR]), to_latex(only[Metric.AR]), page_of(only[Metric.AR])):
         assert between in text

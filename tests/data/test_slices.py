@@ -41,10 +41,10 @@ def test_a_parquet_file_is_read(tmp_path: Path) -> None:
 
 REFUSED = {
     "another length": ("site\n1\n2\n", "a line for each of the 40 images of 'halves'"),
-    "ragged": ("site\n" + "1,2\n" * 40, "line 2 has not as many cells"),
+    "ragged": ("site\n" + "1,2\n" * 40, "line 2 does not have as many cells"),
     "empty": ("", "must have a column"),
-    "class": ("class\n" + "1\n" * 40, "columns of one word other than 'class'"),
-    "two words": ("a b\n" + "1\n" * 40, "columns of one word"),
+    "class": ("class\n" + "1\n" * 40, "columns named by one word other than 'class'"),
+    "two words": ("a b\n" + "1\n" * 40, "columns named by one word"),
     "twice": ("a,a\n" + "1,1\n" * 40, "two columns have the same name"),
 }
 

@@ -100,7 +100,9 @@ def test_the_safety_case_is_a_tree_whose_leaves_are_evidence(tmp_path: Path) -> 
             assert evidence["low"] in (None, used["low"])
             assert evidence["high"] in (None, used["high"])
             assert evidence["seed"] == content["seed"]
-            assert evidence["set"].endswith("; budget linf 8/255")
+            clean = entry["metric"] == "accuracy"
+            wanted = "none: the inputs as they are" if clean else "; budget linf 8/255"
+            assert evidence["set"].endswith(wanted)
             assert node["kind"] == ("finding" if evidence["flags"] else "solution")
     findings = [node["evidence"]["source"] for node in nodes.values() if node["id"][0] == "F"]
     assert set(findings) == {"nppr:joint"}
@@ -174,7 +176,7 @@ def test_a_serious_flag_leaves_no_evidence(tmp_path: Path) -> None:
     claims = claims_of(read_filed(tmp_path / "report.json"))
     assert {each.because for each in claims} == {("near-chance",)}
     (text,) = exported(tmp_path, "technical-documentation")
-    assert "No number of this run may be relied on." in text
+    assert "None: flags make all numbers of this run unreliable." in text
 
 
 def test_a_flag_of_an_earlier_version_forbids_where_the_grade_does(tmp_path: Path) -> None:

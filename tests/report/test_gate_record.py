@@ -91,10 +91,10 @@ def test_markdown_has_a_row_for_each_and_the_words_of_a_search() -> None:
     assert len(rows) == 6
     assert all(line.count(" | ") == rows[0].count(" | ") for line in rows)
     assert "holds for the noise found" in text
-    assert "worse noise may exist" in text
+    assert "worse ones may exist" in text
     assert "93.8" in rows[0]
     assert "90.4 to 96.6" in rows[0], "ends are rounded outwards"
-    assert "requirements that draws decide (6)" in text
+    assert "among the 6 requirements that draws decide" in text
 
 
 def test_only_a_search_holds_for_the_noise_found() -> None:

@@ -163,7 +163,8 @@ def certify(
             confidence,
             about,
             doubted=bool(doubted),
-            noise=noise.words(f"{source.name} noise") if noise else None,
+            noise=noise.words(reference_words(source)) if noise else None,
+            box=is_box(source),
         ),
         why=drawing.why,
         correct=test.correct,
@@ -190,7 +191,8 @@ def require_decidable(source: Source) -> None:
         )
     if source.needs_fit_split:
         raise SpecError(
-            f"`source` must not be {source.kind}, which is fitted on other inputs first."
+            f"`source` must not be {source.kind}, which is fitted on other inputs first:"
+            " measure it with nppr assess."
         )
 
 
@@ -234,6 +236,16 @@ def doubts_of(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(doubts))
 
 
+def is_box(source: Source) -> bool:
+    """Whether a source draws parameters of a transformation."""
+    return source.budget is not None and source.budget.transform is not None
+
+
+def reference_words(source: Source) -> str:
+    """A source as the reference of a set around it, for readers."""
+    return f"the {source.name} law" if is_box(source) else f"{source.name} noise"
+
+
 def statement(
     metric: Metric,
     verdict: Verdict,
@@ -243,31 +255,35 @@ def statement(
     *,
     doubted: bool = False,
     noise: str | None = None,
+    box: bool = False,
 ) -> str:
-    """What may be quoted; `noise` is a set of noise in words.
+    """What may be quoted; `noise` is a set of noise in words, with `box` one of laws of parameters.
 
     Under learned noise or an attack, VIOLATED applies to the worst admissible noise, which can only be
     worse; HOLDS applies only to what was found, and is no verdict where the search is doubted.
     """
     found = {Metric.NPPR: "the worst distribution found", Metric.AR: "this attack"}
     searched = metric in found
+    kind, every = ("law", "every law of the parameters") if box else ("noise", "all noise")
+    this = "this corruption" if metric is Metric.CORRUPTION else f"this {kind}"
+    worse_noise = "a worse law" if box else "worse noise"
     level = f"{100 * at_least:g} %"
     sure = f"({100 * confidence:g} % confidence, {about.value}, clean-correct inputs)"
     if doubted:
         return (
-            f"undecided: under {found.get(metric, 'this noise')} at least {level} of the answers are"
-            f" correct {sure}, but its search is flagged: worse noise may be easy to find"
+            f"undecided: under {found.get(metric, this)} at least {level} of the answers are"
+            f" correct {sure}, but its search is flagged: {worse_noise} may be easy to find"
         )
     if verdict is Verdict.UNDECIDED:
-        scope = f" under all noise {noise}" if noise else ""
-        return f"undecided: nothing is shown about {level}{scope} {sure}"
+        scope = f" under {every} {noise}" if noise else ""
+        return f"undecided: it is not shown whether at least {level} are correct{scope} {sure}"
     if verdict is Verdict.VIOLATED:
-        under = "the worst admissible noise" if searched else "this noise"
-        under = f"the worst noise {noise} (it may see the input)" if noise else under
+        under = f"the worst admissible {kind}" if searched else this
+        under = f"the worst {kind} {noise} (it may see the input)" if noise else under
         return f"violated: under {under} fewer than {level} of the answers are correct {sure}"
-    under = f"all noise {noise}" if noise else found.get(metric, "this noise")
+    under = f"{every} {noise}" if noise else found.get(metric, this)
     worse = {
-        Metric.NPPR: "; worse noise may exist in the admissible set",
+        Metric.NPPR: f"; {worse_noise} may exist in the admissible set",
         Metric.AR: "; worse perturbations may exist in the budget",
     }
     only = "" if noise else worse.get(metric, "")

@@ -19,7 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nppr.assessment.certify import edges_of, require_decidable, statement
+from nppr.assessment.certify import (
+    edges_of,
+    is_box,
+    reference_words,
+    require_decidable,
+    statement,
+)
 from nppr.assessment.gate_questions import (
     GateQuestion,
     LevelQuestion,
@@ -34,7 +40,7 @@ from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.assessment.sequential_draws import draw_until_decided
 from nppr.classifiers import ModelSpec, load_classifier
-from nppr.data import DataSpec, load_data, slices_of, with_slices
+from nppr.data import CLASS, DataSpec, load_data, slices_of, with_slices
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, InputError, RunFolderError, unknown
@@ -228,7 +234,7 @@ def _require_same(folder: Path, what: str, same: Mapping[str, bool]) -> None:
     other = [name for name, agrees in same.items() if not agrees]
     if other:
         raise RunFolderError(
-            f"`{what}` must be of the same {' and '.join(same)} as the policy,"
+            f"`{what}` must have the same {', '.join(same)} as the policy,"
             f" {str(folder)!r} has another {' and another '.join(other)}."
             " Repeat nppr assess with the policy's options."
         )
@@ -259,7 +265,7 @@ class _Test:
         decided = Decision(
             requirement=asked.text,
             verdict=Verdict.UNDECIDED,
-            statement="undecided: it was not measured",
+            statement="undecided: it could not be measured",
             why=self.problem,
             at_least=asked.at_least,
             metric=Metric.BOUND if asked.noise_set else asked.metric,
@@ -411,34 +417,41 @@ def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, dou
             if asked.metric is Metric.ACCURACY
             else "inputs that are clean-correct for both"
         )
+        points = f"{level} percentage point{'' if level == '1' else 's'}"
         outcome = {
-            Verdict.HOLDS: f"worse by less than {level} percentage points",
-            Verdict.VIOLATED: f"worse by more than {level} percentage points",
-        }.get(verdict, f"nothing is shown about a loss of {level} percentage points")
-        return f"{verdict}: {outcome} than {asked.name} ({sure}, {counted})"
+            Verdict.HOLDS: f"less than {points} worse than {asked.name}, if at all",
+            Verdict.VIOLATED: f"more than {points} worse than {asked.name}",
+        }.get(verdict, f"it is not shown whether it is {points} worse than {asked.name}")
+        where = f" [{test.source.name}]" if test.source and asked.source else ""
+        return f"{verdict}: {outcome} ({sure}, {counted}){where}"
     if asked.metric is Metric.ACCURACY:
         outcome = {
-            Verdict.HOLDS: f"at least {level} % of the answers are correct without noise",
-            Verdict.VIOLATED: f"fewer than {level} % of the answers are correct without noise",
-        }.get(verdict, f"nothing is shown about {level} % without noise")
+            Verdict.HOLDS: f"at least {level} % of the answers are correct on clean inputs",
+            Verdict.VIOLATED: f"fewer than {level} % of the answers are correct on clean inputs",
+        }.get(verdict, f"it is not shown whether at least {level} % are correct on clean inputs")
         return f"{verdict}: {outcome} ({sure})"
     assert test.source is not None
-    noise = asked.noise_set.words(f"{test.source.name} noise") if asked.noise_set else None
+    noise = asked.noise_set.words(reference_words(test.source)) if asked.noise_set else None
+    box = is_box(test.source)
     if doubted:
-        under = f"all noise {noise}" if noise else test.source.name
+        every = "every law of the parameters" if box else "all noise"
+        under = f"{every} {noise}" if noise else test.source.name
         return (
             f"undecided: under {under} at least {level} % of the answers are correct ({sure}), but"
-            " flags of the run forbid relying on it"
+            " flags of the run make it unreliable"
         )
     said = statement(
         asked.metric or Metric.PR, verdict, asked.at_least, policy.confidence, test.claim,
-        noise=noise,
+        noise=noise, box=box,
     )  # fmt: skip
     if asked.kind is not Kind.WORST or not found.slices:
         return f"{said} [{test.source.name}]"
     worst = found.slices[0]
-    seen = "no input" if worst.value is None else f"{percent(worst.value)} % observed"
-    return f"{said} [{test.source.name}], of the worst {asked.name}: {worst.name} ({seen})"
+    seen = "no input" if worst.value is None else f"{percent(worst.value)} %"
+    where = "at least one" if verdict is Verdict.VIOLATED else "every"
+    lowest = f"lowest observed: {worst.name} ({seen})"
+    named = CLASS if asked.name == CLASS else f"slice of {asked.name}"
+    return f"{said} [{test.source.name}], in {where} {named}; {lowest}"
 
 
 def _read(asked: Requirement, known: _Known | None, name: str) -> Decision:
@@ -462,11 +475,11 @@ def _read(asked: Requirement, known: _Known | None, name: str) -> Decision:
         )
     if not could_be_raised(name, report):
         why = "the run measured nothing that could raise it"
-        said = f"undecided: the flag {name} was not looked for"
+        said = f"undecided: the run did not check for the flag {name}"
         return Decision(requirement=asked.text, verdict=Verdict.UNDECIDED, statement=said, why=why)
     said = f"holds: the flag {name} was not raised"
     return Decision(
-        requirement=asked.text, verdict=Verdict.HOLDS, statement=said, why="it was looked for"
+        requirement=asked.text, verdict=Verdict.HOLDS, statement=said, why="the run checked for it"
     )
 
 

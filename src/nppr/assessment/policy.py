@@ -4,7 +4,7 @@
     model = "digits-cnn"
     eps = 0.1
 
-The other keys are the options of `nppr assess` and `nppr certify`. Every mistake is one line.
+The other keys are the options of `nppr assess` and `nppr certify`. A mistake is reported in one line.
 """
 
 from __future__ import annotations
@@ -127,8 +127,10 @@ class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
             other = first.setdefault(each.quantity, each)
             if other is not each:
                 same = (other.at_least, other.name) == (each.at_least, each.name)
-                what = "different" if same else "consistent"
-                raise SpecError(f"`require` must be {what}, got {other.text!r} and {each.text!r}.")
+                raise SpecError(
+                    f"`require` must state each quantity once, got {other.text!r} and {each.text!r}"
+                    f"{', which are the same' if same else ''}."
+                )
         return tuple(found)
 
 
@@ -245,7 +247,10 @@ def _with_source(made: Requirement, given: dict[str, str], budget: Budget) -> Re
     source = given.get("source", "")
     if metric is Metric.ACCURACY:
         if source or made.kind is Kind.WORST:
-            raise SpecError(f"`accuracy` must be without noise and slices, got {made.text!r}.")
+            raise SpecError(
+                f"`accuracy` must be without noise and slices, got {made.text!r}."
+                " Example: accuracy >= 0.95"
+            )
         return replace(made, metric=metric)
     if metric is Metric.NPPR:
         if made.kind is Kind.PAIRED:
@@ -257,7 +262,9 @@ def _with_source(made: Requirement, given: dict[str, str], budget: Budget) -> Re
         floor = _number(given.get("floor", "0"), made.text)
         return replace(made, metric=metric, rung=Dependency(source), floor=floor)
     if "floor" in given:
-        raise SpecError(f"`floor` must be given with NPPR, got {made.text!r}.")
+        raise SpecError(
+            f"`floor` must be given with NPPR only, got {made.text!r}. Example: {FORMS['NPPR'][2]}"
+        )
     if metric is not None and not source:
         raise SpecError(f"`{metric}` must name a source, got {made.text!r}. Example: PR uniform")
     if source.split(":")[0] == NPPR:
@@ -268,8 +275,8 @@ def _with_source(made: Requirement, given: dict[str, str], budget: Budget) -> Re
     (noise,) = parse_sources(source.replace(",", " ") or FLOOR_NOISE, budget)
     if metric not in (None, noise.metric):
         raise SpecError(
-            f"`{metric}` must be of a source that is read as it, got {noise.name!r} in {made.text!r},"
-            f" which is read as {noise.metric}."
+            f"`{metric}` must name a source that gives {metric}, got {noise.name!r} in {made.text!r},"
+            f" which gives {noise.metric}."
         )
     return replace(made, metric=noise.metric, source=noise.name)
 

@@ -9,7 +9,7 @@ import typer
 
 from nppr import console
 from nppr.cli.app import command
-from nppr.options import DEVICE_OPTION, JSON_OPTION, QUIET_OPTION, Options, option
+from nppr.options import DEVICE_OPTION, JSON_OPTION, Options, option
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
 """Exit codes of `nppr certify` and `nppr gate`, by verdict."""
@@ -18,34 +18,38 @@ CODES = {"holds": 0, "violated": 1, "undecided": 3}
 class GateOptions(Options):
     """Options of `nppr gate`."""
 
-    policy: Path = option(..., "A policy: requirements and options in TOML.", flag="POLICY")
+    policy: Path = option(
+        ..., "The policy: a TOML file with requirements and options.", flag="POLICY"
+    )
     junit: Path | None = option(None, "Write the verdicts as JUnit XML.")
     markdown: Path | None = option(None, "Write a summary for a pull request.")
-    model: str | None = option(None, "Instead of the policy's, as in nppr assess.")
-    weights: str | None = option(None, "Instead of the policy's, as in nppr assess.")
-    data: str | None = option(None, "Instead of the policy's, as in nppr assess.")
+    model: str | None = option(None, "Model instead of the policy's, as in nppr assess.")
+    weights: str | None = option(None, "Weights instead of the policy's, as in nppr assess.")
+    data: str | None = option(None, "Data instead of the policy's, as in nppr assess.")
     run: Path | None = option(
-        None, "Instead of the policy's: a run with the grade, flags and learned noise."
+        None, "Run folder instead of the policy's, for grade, flags and learned noise."
     )
     out: Path | None = option(
-        None, "Keep the run that grade, flags and learned noise need. Default: it is not kept."
+        None,
+        "Folder for the run that is measured for grade, flags and learned noise. Default: not kept.",
     )
     device: str | None = DEVICE_OPTION
-    quiet: bool = QUIET_OPTION
+    quiet: bool = option(False, "Print nothing but the outcome, in one line.")
     as_json: bool = JSON_OPTION
 
 
 @command("""
     nppr gate policy.toml --junit gate.xml --markdown gate.md
-        decide all requirements of a policy and write them for a build server
+        decide the requirements of a policy and write the verdicts for CI
     nppr gate policy.toml --weights new.safetensors
         the same policy for other weights
 """)
 def gate(options: GateOptions) -> None:
     """Decide every requirement of a policy, at one confidence for all of them together.
 
-    Draws no more than that takes. Exit codes: 0 all hold, 1 one is violated, 3 one is undecided, which
-    what could not be measured is too.
+    It draws only as long as that takes. Exit codes: 0 all hold, 1 at least one is violated, 3 none is
+    violated but at least one is undecided, as is whatever could not be measured. A requirement
+    on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
     """
     from nppr.assessment.policy import read_policy
 

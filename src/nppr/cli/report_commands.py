@@ -95,9 +95,9 @@ class ExportOptions(Options):
         its numbers as a CycloneDX model card
 """)
 def export(options: ExportOptions) -> None:
-    """Write a run as documents to file: a safety case, technical documentation, a model card.
+    """Write documents for assessors from a run: safety case, technical documentation, model card.
 
-    Reads report.json alone. Numbers that a flag forbids to rely on are findings, not evidence.
+    Reads report.json alone. Numbers that a flag makes unreliable are findings, not evidence.
     """
     require_one_of("to", options.to, KINDS)
 

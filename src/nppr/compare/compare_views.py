@@ -24,22 +24,22 @@ JSON = "compare.json"
 WHAT = {
     Metric.ACCURACY: "Clean inputs classified correctly",
     Metric.AR: "Inputs that {source} did not break",
-    Metric.NPPR: "Draws classified correctly under the worst noise found ({source})",
-    Metric.PR: "Draws classified correctly under {source} noise",
+    Metric.NPPR: "Draws classified correctly under the worst distribution found ({source})",
+    Metric.PR: "Draws classified correctly under {source}",
     Metric.CORRUPTION: "Inputs classified correctly under the corruption {source}",
 }
 WHERE = {
-    Metric.ACCURACY: "Without noise",
+    Metric.ACCURACY: "On clean inputs",
     Metric.AR: "Under attack by {source}",
-    Metric.NPPR: "Under the worst noise found ({source})",
-    Metric.PR: "Under {source} noise",
+    Metric.NPPR: "Under the worst distribution found ({source})",
+    Metric.PR: "Under {source}",
     Metric.CORRUPTION: "Under the corruption {source}",
 }
 ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.CORRUPTION, Metric.ACCURACY)
 """What the page opens with: the first that has a difference."""
 
 SEARCHED = (Metric.AR, Metric.NPPR)
-FOUND = "This compares what the searches found; nothing is guaranteed about the worst noises."
+FOUND = "This compares what the searches found; nothing is guaranteed about the worst case."
 
 METHODS = {
     "paired-normal": "paired",

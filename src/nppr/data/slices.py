@@ -55,7 +55,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
     for name, values in columns.items():
         if name == CLASS or not name or any(c.isspace() for c in name):
             raise DataError(
-                f"`slices` must have columns of one word other than {CLASS!r}, got {name!r} in"
+                f"`slices` must have columns named by one word other than {CLASS!r}, got {name!r} in"
                 f" {str(path)!r}. Example: weather"
             )
         if len(values) != images:
@@ -89,7 +89,7 @@ def _csv(path: Path) -> dict[str, list[str]]:
         raise ValueError("two columns have the same name")
     ragged = next((at for at, line in enumerate(lines, 2) if len(line) != len(head)), None)
     if ragged is not None:
-        raise ValueError(f"line {ragged} has not as many cells as the header, {len(head)}")
+        raise ValueError(f"line {ragged} does not have as many cells as the header, {len(head)}")
     return {name.strip(): [line[at].strip() for line in lines] for at, name in enumerate(head)}
 
 

@@ -42,11 +42,11 @@ _I, _N, _W, _S = Severity
 
 # fmt: off
 ONE_COMPONENT = _declare("one-component", _I,
-    "nearly all noise of an input comes from one component of the mixture, which may differ between"
+    "nearly all draws of an input come from one component of the mixture, which may differ between"
     " inputs")
 NEARLY_DETERMINISTIC = _declare("nearly-deterministic", _I,
-    "the law found is nearly one fixed perturbation of each input, on the rung independent the same for"
-    " all, like a fixed mounting; a floor excludes such laws")
+    "the distribution found is nearly one fixed perturbation for each input, on the rung independent"
+    " the same for all, like a camera that is mounted askew; a floor above 0 excludes it")
 ATTACK_PARTS = _declare("attack-parts", _I,
     "these parts of AutoAttack need more classes; the other parts ran")
 _declare(UNRESOLVED, _I,
@@ -60,10 +60,10 @@ RARE_PARTLY = _declare("rare-partly", _N, "the others count as never failing; al
 NO_GRADIENTS = _declare("no-gradients", _N,
     "skipped: the source needs gradients and the model gives none")
 BY_SCORES = _declare("by-scores", _N,
-    "the worst noise was searched for without gradients, from answers alone and on a coarse grid or a"
-    " box: finer or input-dependent noise may be worse")
+    "the search followed the model's answers alone, without gradients, on a coarse grid or in the box"
+    " of a transformation: finer or input-dependent perturbations may be worse")
 NO_FEATURES = _declare("no-features", _N,
-    "the model shows no features, so the learned noise may depend on the label only; name a layer"
+    "the model shows no features, so what is learned may depend on the label only; name a layer"
     " with --features or another model with --feature-model")
 NO_FIT_DATA = _declare("no-fit-data", _N,
     "skipped: NPPR is fitted and selected on inputs other than those evaluated, and the data have"
@@ -96,10 +96,10 @@ STARVED = _declare("starved", _W,
     "the search is too short or was judged on too few inputs, so NPPR may be far too high; raise"
     " --fit-calls, or give more select inputs")
 STILL_FALLING = _declare("still-falling", _W,
-    "more calls would probably find worse noise, so NPPR may be too high; raise --fit-calls or"
+    "more calls would probably find worse, so NPPR may be too high; raise --fit-calls or"
     " --per-input-calls")
 SEARCH_BEHIND = _declare("search-behind", _W,
-    "a source of the same set is worse noise than what the search found, so NPPR is too high; raise"
+    "a source of the same set is worse than what the search found, so NPPR is too high; raise"
     " --fit-calls")
 SEEDS_APART = _declare("searches-differ", _W,
     "the number depends on the random start of the search, so NPPR may be too high; raise --fit-calls"
@@ -108,14 +108,14 @@ NPPR_ABOVE_PARENT = _declare("nppr-above-parent", _W,
     "a smaller set was searched there, so the search stopped early; read the lower number for both, or"
     " raise --fit-calls")
 HEADLINE_MISSING = _declare("headline-missing", _W,
-    "it was asked for and could not be measured, so worse noise than that measured is not ruled out;"
+    "it was asked for and could not be measured, so worse than what was measured is not ruled out;"
     " its row states why")
 NOTHING_MEASURED = _declare("nothing-measured", _S,
     "every source failed or was skipped: the run states nothing about robustness")
 OVERLAP = _declare("overlapping-splits", _S,
     "numbers on inputs that were also fitted or selected on are biased; remove the copies")
 FITTED_ON = _declare("fitted-on-evaluated", _S,
-    "the noise has seen inputs it is measured on, so its number describes them and not the population;"
+    "it was fitted on inputs it is measured on, so its number describes them and not the population;"
     " evaluate others")
 OUT_OF_RANGE = _declare("inputs-out-of-range", _S,
     "pixels must lie in [0, 1]; give the normalisation as --mean and --std")
@@ -130,8 +130,8 @@ BATCH_DEPENDENT = _declare("batch-dependent", _S,
     "the answer for an image depends on the other images of the batch, so the numbers depend on the"
     " batch size")
 NEAR_CHANCE = _declare("near-chance", _S,
-    "a classifier that guesses cannot lose much to noise; check the weights, the normalisation and"
-    " the order of the classes")
+    "a classifier that guesses cannot lose much to perturbations; check the weights, the normalisation"
+    " and the order of the classes")
 # fmt: on
 
 GRADES = {

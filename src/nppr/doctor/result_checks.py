@@ -85,7 +85,7 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
     """
     correct = int((clean.correct == 1).sum())
     if correct < FEWEST_INPUTS:
-        yield flag(FEW_INPUTS, f"{correct} inputs are classified correctly without noise")
+        yield flag(FEW_INPUTS, f"{correct} inputs are clean-correct")
     found, chance = accuracy(clean, confidence), 1 / classes
     if found.low <= chance or found.value < chance + min(0.5 * chance, 0.1):
         sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"
@@ -134,7 +134,9 @@ def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator
             largest = f"largest of {components} weights {found.max_weight:.4f}"
             yield flag(ONE_COMPONENT, largest, each.name)
         if found.realised_std < LEAST_SPREAD:
-            spread = f"standard deviation {found.realised_std:.3f} of the radius"
+            spread = (
+                f"realised standard deviation {found.realised_std:.3f} of the size of the budget"
+            )
             yield flag(NEARLY_DETERMINISTIC, spread, each.name)
 
 

@@ -114,7 +114,7 @@ BOX_WORDS = {
     ),
     Dependency.LABEL: (
         f"{_LAW} may depend on the true label",
-        "conditions that come with the class: what is seen mostly at night, or from one side",
+        "conditions that come with the class: some things are seen mostly at night, or from one side",
     ),
     Dependency.INPUT: (
         f"{_LAW} may depend on the input",
@@ -125,7 +125,7 @@ BOX_WORDS = {
         f"conditions that follow scene and class {_FOLLOWS}",
     ),
     Dependency.PER_INPUT: (
-        f"{_LAW} may be the worst for every input on its own",
+        f"{_LAW} may be the worst one for each input separately",
         "the worst conditions for each input: nearly an attack where no randomness is required",
     ),
 }

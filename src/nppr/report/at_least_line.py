@@ -86,12 +86,13 @@ def _volume(c: float, parameters: int) -> str:
     """What a density ratio means for the parameters of a transformation."""
     part = f"{100 / c:.3g} %"
     if parameters == 1:
-        return f"At most {c:.15g} times covers uniform parameters in any {part} of the range."
+        return f"The set covers uniform parameters in any {part} of the range, not in less."
     each = 100 * math.exp(-math.log(c) / parameters)
     return (
-        f"At most {c:.15g} times covers uniform parameters in any {part} of the volume of the box, such"
-        f" as {each:.0f} % of each of the {parameters} ranges; if each parameter by itself may be that"
-        f" much likelier, the ratio is {c:.15g}^{parameters}."
+        f"The set covers uniform parameters in any {part} of the volume of the box, such as"
+        f" {each:.0f} % of each of the {parameters} ranges; if each of {parameters} independent"
+        f" parameters may be {c:.15g} times as likely, the joint ratio is {c:.15g}^{parameters}, which"
+        " is not covered."
     )
 
 

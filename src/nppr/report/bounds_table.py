@@ -60,7 +60,7 @@ def bounds_table(report: ReportRecord) -> Table:
 def sizes_table(report: ReportRecord) -> Table:
     """The largest set for which a given value still is shown, by what the noise sees and by claim."""
     columns = (
-        Column("sees_input", "the noise"),
+        Column("sees_input", "the law" if report.budget.is_box else "the noise"),
         Column("claim", "holds for"),
         *_set_columns(report),
         Column("at_least", "at least %", number=True),
@@ -89,6 +89,11 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     words = noise_words(report, row)
     every = "every law" if report.budget.is_box else "all noise"
     such = "the laws" if report.budget.is_box else "noise"
+    may_see, blind = (
+        ("a law that may see the input", "laws that do not see the input")
+        if report.budget.is_box
+        else ("noise that may see the input", "noise that does not see the input")
+    )
     stated = stated_bound(report)
     meaning = (
         f"Fraction of draws classified correctly under {every} of a set, such as {such} {words};"
@@ -102,15 +107,13 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
         meaning += f" the bounds of a column hold together, {level}."
     parts = [meaning]
     if any(row.metric is Metric.INFIMUM and row.sees_input for row in rows):
-        parts.append(
-            "An estimate is not a bound; that of noise that may see the input is too high on average."
-        )
+        parts.append(f"An estimate is not a bound; that for {may_see} is too high on average.")
     named = row if report.budget.is_box else stated
     parts += [coverage(report, named)] if named is not None else []
     if any(row.sees_input is False for row in rows):
         parts.append(
-            "Where the bound for noise that does not see the input is the smaller one, the other holds"
-            " for it too, each with its own confidence; more --patterns usually raise it."
+            f"Where the bound for {blind} is the smaller one, the other holds for them too, each with"
+            " its own confidence; more --patterns usually raise it."
         )
     return " ".join(each for each in parts if each)
 

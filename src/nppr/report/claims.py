@@ -1,7 +1,7 @@
-"""The numbers of a report as claims to file: evidence, or findings where flags forbid to rely on them.
+"""The numbers of a report as claims to file: evidence, or findings where flags make them unreliable.
 
 A claim names its place in report.json (RFC 6901) and the SHA-256 of what is there, so that an assessor
-can look it up and check that it is the same.
+can look it up and check that it is unchanged.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class NumberClaim:
     metric: Metric
     source: str
     set: str
-    """The noise and the budget that it is of."""
+    """The perturbations and the budget that it applies to."""
     slice: str
     value: float
     low: float | None
@@ -103,7 +103,7 @@ def claims_of(filed: FiledReport) -> list[NumberClaim]:
 
 
 def missing_of(report: ReportRecord) -> list[str]:
-    """Numbers that were asked for and are not there, each with the reason."""
+    """Numbers that were asked for and are missing, each with the reason."""
     failed = [row for row in report.results if row.value is None]
     return [f"{row.metric} of {row.name}: {row.error or 'not measured'}" for row in failed]
 
@@ -115,11 +115,11 @@ def forbidding_flags(
     direction: Direction,
     unknown: str = "note",
 ) -> tuple[str, ...]:
-    """The flags because of which a number is no evidence.
+    """The flags because of which a number is not evidence.
 
-    A serious flag on the run forbids all numbers, a warning on it those that a search found, and either
-    on a source the numbers of that source; flags that expose a weak attack forbid AR. A flag without a
-    severity, of an earlier version, has the one that is stated for the `unknown`.
+    A serious flag on the run rules out all numbers, a warning on it those that a search found, and
+    either on a source the numbers of that source; flags that expose a weak attack rule out AR. A flag
+    without a severity, of an earlier version, has the one that is stated for the `unknown`.
     """
 
     def forbids(flag: Flag) -> bool:
@@ -154,7 +154,7 @@ def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
         interval_sha256=filed.hash_at(numbers.place(used)),
         metric=row.metric,
         source=row.name,
-        set=f"{noise_of(report, row)}; budget {report.budget}",
+        set=_set_words(report, row),
         slice="all inputs" if row.metric in (Metric.ACCURACY, *LOSSES) else "clean-correct inputs",
         value=row.value,
         low=None if direction is Direction.UPPER_BOUND else used.low,
@@ -186,7 +186,7 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
         interval_sha256=filed.hash_at(pointer),
         metric=row.metric,
         source=row.source,
-        set=f"{noise_of(report, whole) if whole else row.source}; budget {report.budget}",
+        set=_set_words(report, whole) if whole else f"{row.source}; budget {report.budget}",
         slice=f"{row.column} {row.name}, clean-correct inputs",
         value=row.value,
         low=None if row.direction is Direction.UPPER_BOUND else row.low,
@@ -202,16 +202,31 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
     )
 
 
-def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
-    """The sentence on a slice, with its scope."""
+def _set_words(report: ReportRecord, row: Result) -> str:
+    """The perturbations of a result and its budget; accuracy and corruptions have none."""
+    if row.metric is Metric.ACCURACY:
+        return "none: the inputs as they are"
+    budget = "no budget" if row.metric is Metric.CORRUPTION else f"budget {report.budget}"
+    return f"{noise_of(report, row)}; {budget}"
+
+
+def slice_claim(row: SliceResult) -> str:
+    """What may be claimed of a slice."""
     if row.direction is Direction.UPPER_BOUND:
         said = f"at most {percent(row.high, 'at-most')} % ({percent(row.value)} % observed)"
     else:
         ends = percent(row.low, "at-least"), percent(row.high, "at-most")
         said = f"{percent(row.value)} % ({ends[0]}-{ends[1]} %)"
     return (
-        f"On {row.column} {row.name}, the {row.metric} of {row.source} is {said} with"
-        f" {100 * row.confidence:g} % confidence for all of {row.column} together:"
-        f" {report.classifier.name} on {report.data.name}; {row.inputs:,} clean-correct inputs,"
-        f" {row.draws:,} draws each; {row.claim}."
+        f"{said} with {100 * row.confidence:g} % confidence for all slices of {row.column} together"
+    )
+
+
+def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
+    """The sentence on a slice, with its scope."""
+    budget = "" if row.metric in (Metric.ACCURACY, Metric.CORRUPTION) else f", {report.budget}"
+    return (
+        f"On {row.column} {row.name}, the {row.metric} of {row.source} is {slice_claim(row)}:"
+        f" {report.classifier.name} on {report.data.name}{budget}; {row.inputs:,} clean-correct inputs,"
+        f" {row.draws:,} draw{'' if row.draws == 1 else 's'} each; {row.claim}."
     )

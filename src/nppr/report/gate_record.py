@@ -13,14 +13,15 @@ from nppr.tally import Claim, Direction, Metric
 SCHEMA_VERSION = 1
 
 SPLIT = (
-    "With {level:g} % confidence all intervals contain their values, and so no verdict is wrong. The"
-    " error is divided equally among the requirements that draws decide ({tested}), half of each share"
-    " for each end of an interval, valid at every look at the draws."
+    "With {level:g} % confidence all intervals contain their values, so that no verdict based on draws"
+    " is wrong. The error is divided equally among the {tested} requirements that draws decide, half of"
+    " each share for each end of an interval; this is valid at every look at the draws."
 )
 SEARCHED = (
-    "NPPR and AR are upper bounds that a search found: violated applies to the worst admissible noise,"
-    " holds only to the noise found; worse noise may exist."
+    "NPPR and AR are upper bounds that a search found: 'violated' applies to the worst admissible"
+    " perturbations too, 'holds' only to those found, and worse ones may exist."
 )
+COMPARED = "A comparison with a baseline under an attack applies to that attack only."
 
 
 class SliceDecision(Record):
@@ -101,13 +102,12 @@ class GateRecord(Record):
     @property
     def headline(self) -> str:
         """The outcome in a line."""
-        counts = [
-            f"{sum(each.verdict is verdict for each in self.decisions)} {verdict}"
-            for verdict in Verdict
-        ]
+        found = [each.verdict for each in self.decisions]
         return (
-            f"{self.verdict.value}: {', '.join(counts)} of {len(self.decisions)} requirements,"
-            f" {self.classifier.name} on {self.data}, budget {self.budget}, seed {self.seed}"
+            f"{self.verdict.value}: of {len(found)} requirement{'' if len(found) == 1 else 's'},"
+            f" {found.count(Verdict.HOLDS)} holding, {found.count(Verdict.VIOLATED)} violated,"
+            f" {found.count(Verdict.UNDECIDED)} undecided; {self.classifier.name} on {self.data},"
+            f" budget {self.budget}, seed {self.seed}"
         )
 
     def table(self) -> Table:
@@ -125,8 +125,12 @@ class GateRecord(Record):
         return Table(self.headline, columns, tuple(map(_row, self.decisions)))
 
     def notes(self) -> list[str]:
-        """What the verdicts mean together, and each that is not green in a sentence."""
+        """A sentence for each requirement that does not hold, and what the verdicts mean together."""
         searched = any(each.direction is Direction.UPPER_BOUND for each in self.decisions)
+        compared = any(
+            each.metric is Metric.AR and "not worse than" in each.requirement
+            for each in self.decisions
+        )
         return [
             *(
                 f"{each.requirement}: {each.sentence}"
@@ -135,6 +139,7 @@ class GateRecord(Record):
             ),
             *([SPLIT.format(level=100 * self.confidence, tested=self.tested)] * bool(self.tested)),
             *([SEARCHED] * searched),
+            *([COMPARED] * compared),
         ]
 
     def to_markdown(self) -> str:

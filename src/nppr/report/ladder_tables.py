@@ -190,7 +190,7 @@ SEARCH_WORDS = {
 _BOX_SEARCH_WORDS = {
     "rho": "weight of uniform parameters in every draw",
     "1-rho": "",
-    "rival": "the lowest other source of the same set: fixed law, universal, attack",
+    "rival": "the lowest other source of the same set: a fixed law, universal, an attack",
 }
 
 

@@ -31,7 +31,8 @@ _SENTENCES = {
 _BOX_SENTENCES = {
     Metric.PR: f"Under {{noise}} parameters, {_DRAWS}",
     Metric.NPPR: f"Under the worst admissible law of the parameters ({{noise}}), {_DRAWS}",
-    Metric.AR: f"Under the worst parameters of the ranges (tried: {{noise}}), {_STAY}",
+    Metric.AR: f"Under the worst parameters in the ranges (tried: {{noise}}), {_STAY}",
+    Metric.ACCURACY: "Without a transformation, the fraction of inputs classified correctly is",
 }
 """The same where a transformation takes the place of added noise."""
 
@@ -88,12 +89,12 @@ def noise_of(report: ReportRecord, row: Result) -> str:
     if row.metric is Metric.BOUND:
         return covered_noise(report, row)
     if row.bounded is not None:
-        return f"noise {noise_words(report, row)}"
+        return f"{'laws' if box else 'noise'} {noise_words(report, row)}"
     if row.source == MERGED:
         return "all attacks and laws together" if box else "all attacks and noise together"
     if row.dependency is None:
         return row.name
     scaled = row.radius != report.budget.radius
-    where = f", found at {report.budget.text} and scaled" if scaled else ""
+    where = f", found {'in' if box else 'at'} {report.budget.text} and scaled" if scaled else ""
     words = BOX_WORDS[row.dependency][0] if box else row.dependency.words
     return f"{row.name}, {words}, rho {row.floor or 0:g}{where}"

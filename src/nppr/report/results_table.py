@@ -55,6 +55,16 @@ _OF_SEARCHES = {
     "interval": "of these: conditional on that noise; its upper end bounds the worst",
 }
 
+_BOX_LEGEND = {
+    Metric.NPPR: "PR under the worst law found in the admissible set: an upper bound",
+    Metric.BOUND: "lower bound: all laws of a set around {reference}; test set",
+}
+_BOX_OF_SEARCHES = {
+    "value": "of AR and NPPR: observed under the law or parameters found",
+    "interval": "of these: conditional on what was found; its upper end bounds the worst",
+}
+"""The same where a transformation takes the place of added noise."""
+
 
 @dataclass(frozen=True)
 class _FlagLink:
@@ -213,12 +223,13 @@ def terminal_tables(report: ReportRecord) -> list[Table]:
 def spectrum_table(report: ReportRecord) -> Table:
     """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
     level = f"{100 * report.settings.confidence:g} %"
+    scale = "half a range" if report.budget.is_box else "radius"
     columns = (
         Column("floor", "rho", number=True),
         Column("at_most", f"NPPR % at most, {level} confidence", number=True),
         Column("value", "observed %", number=True),
         Column("", f"{level} interval", number=True, interval=True),
-        Column("realised_std", "realised std / radius", number=True),
+        Column("realised_std", f"realised std / {scale}", number=True),
         Column("selected", "selected"),
     )
     numbers = Numbers(report)
@@ -283,22 +294,26 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
     asked = [row for row in report.results if not (row.noise_set and is_fixed(report, row))]
     present = {row.metric for row in asked}
     named = " or ".join(dict.fromkeys(row.reference for row in bounds_of(report) if row.reference))
+    box = report.budget.is_box
     reference = f"{named} noise" if named else "the reference noise"
+    if box:
+        reference = f"the {named or 'reference'} law"
     legend = {
         _NAMES[metric]: words.format(reference=reference)
-        for metric, words in _LEGEND.items()
+        for metric, words in (_LEGEND | (_BOX_LEGEND if box else {})).items()
         if metric in present
     }
     if any(row.direction is Direction.UPPER_BOUND for row in report.results):
-        legend |= _OF_SEARCHES
+        legend |= _BOX_OF_SEARCHES if box else _OF_SEARCHES
     return legend
 
 
 def _reference_notes(report: ReportRecord) -> list[str]:
     """A line for every set whose lowest source on the select split was a reference noise."""
     won = {made.name: made.winner for made in report.distributions if made.winner}
+    kind = "law" if report.budget.is_box else "noise"
     return [
-        f"{row.name}: {won[row.noise]} noise was worse than the learned noise on the select split"
+        f"{row.name}: {won[row.noise]} {kind} was worse than the learned {kind} on the select split"
         for row in table_rows(report)
         if row.with_references and row.noise in won
     ]
@@ -381,7 +396,11 @@ def _radius_notes(report: ReportRecord) -> list[str]:
             f"{where.format(radius_text(report, radius))}, {level}: {', '.join(firsts.values())}"
         )
     if lines and report.distributions:
-        lines.append("learned noise is scaled to these radii, not searched for again")
+        lines.append(
+            "learned laws are scaled to these ranges, not searched for again: worse ones may exist"
+            if report.budget.is_box
+            else "learned noise is scaled to these radii, not searched for again: worse may exist"
+        )
     return lines
 
 

@@ -1,8 +1,8 @@
 """A fragment of a safety argument in goal structuring notation, after AMLAS stage 5 (verification).
 
 Goals are what is claimed, a strategy how a goal is divided, context what it is stated for, and every
-solution is one number of report.json with its hash. Upper bounds never support robustness: they are
-stated as its limits.
+solution is one number of report.json with its hash. Upper bounds never support robustness: they
+are stated as its limits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from nppr.report.results_table import subject_of
 from nppr.tally import Direction
 
 _GOALS = {
-    Direction.ESTIMATE: "Robustness under the stated noise is as measured",
-    Direction.LOWER_BOUND: "Robustness is at least as stated under all noise of the stated sets",
+    Direction.ESTIMATE: "Accuracy and robustness under the stated perturbations are as estimated",
+    Direction.LOWER_BOUND: (
+        "Robustness is at least as stated under every distribution of perturbations in the stated sets"
+    ),
     Direction.UPPER_BOUND: (
-        "The limits are known: under the worst noise found robustness is at most as stated, and worse"
-        " noise may exist"
+        "Limits of robustness: under the worst perturbations that a search found it is at most as"
+        " stated, and worse ones may exist"
     ),
 }
 _SHAPES = {
@@ -31,7 +33,8 @@ _SHAPES = {
     "solution": ("((", "))"),
     "finding": ("{{", "}}"),
 }
-_LONGEST = 140
+_LONGEST = 320
+"""Letters of a label, so that a number and its confidence are not cut off."""
 
 
 def safety_case(filed: FiledReport) -> dict[str, Any]:
@@ -44,7 +47,12 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
         goal = f"Not supported: {known} measured. No number may be relied on, {grade}"
     nodes: list[dict[str, Any]] = [
         _node("G1", "goal", goal, ["S1"]),
-        _node("S1", "strategy", "Argument over what is estimated, bounded and limited", []),
+        _node(
+            "S1",
+            "strategy",
+            "Argument over estimates, lower bounds and limits; each holds at its own confidence",
+            [],
+        ),
         _node("C1", "context", subject_of(report)),
         _node("C2", "context", grade),
     ]
@@ -98,12 +106,12 @@ def _node(name: str, kind: str, text: str, supported_by: Sequence[str] = ()) -> 
 
 
 def _leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:
-    """A number: a solution, or a finding where flags forbid to rely on it."""
+    """A number: a solution, or a finding where flags make it unreliable."""
     kind = "solution" if each.is_evidence else "finding"
     flags = list(each.because)
     evidence = {"file": "report.json", **each.facts, "seed": report.seed, "flags": flags}
-    flagged = f" Not evidence: {', '.join(each.because)}." if each.because else ""
-    return {**_node(name, kind, each.sentence + flagged), "evidence": evidence}
+    flagged = f"Not evidence ({', '.join(each.because)}): " if each.because else ""
+    return {**_node(name, kind, flagged + each.sentence), "evidence": evidence}
 
 
 def _id(node: dict[str, Any]) -> str:

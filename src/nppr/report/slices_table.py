@@ -27,11 +27,11 @@ def slices_table(report: ReportRecord) -> Table:
     for at, row in enumerate(report.slices):
         if row.column == CLASS:
             continue
+        upper = row.direction is Direction.UPPER_BOUND
         ends = (
             numbers.at("at-least", "slices", at, "low"),
             numbers.at("at-most", "slices", at, "high"),
         )
-        upper = row.direction is Direction.UPPER_BOUND
         interval = ("≤ ", ends[1]) if upper else (ends[0], "-", ends[1])
         rows.append(
             (
@@ -52,4 +52,4 @@ def worst_words(report: ReportRecord) -> str:
         f"{row.column} {row.name} ({percent(row.value)} % observed, {row.inputs:,} inputs)"
         for row in worst
     )
-    return f"The worst slices under {worst[0].source}: {named}." if worst else ""
+    return f"The lowest slices observed under {worst[0].source}: {named}." if worst else ""

@@ -1,6 +1,6 @@
 """A Markdown section of technical documentation: every number beside the methods that it belongs to.
 
-The documents are named by their subjects. Where a number of a clause matters, look it up in the edition
+Clauses are named by their subjects. Where the number of a clause matters, look it up in the edition
 that applies to you.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nppr.report.claims import FiledReport, NumberClaim, claims_of, missing_of
+from nppr.report.claims import FiledReport, NumberClaim, claims_of, missing_of, slice_claim
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import LOSSES, percent
@@ -22,7 +22,7 @@ _METHODS = {
     Metric.AR: _EMPIRICAL,
     Metric.NPPR: _EMPIRICAL,
     Metric.CORRUPTION: _EMPIRICAL,
-    Metric.BOUND: f"{_STATISTICAL}; no formal method as in ISO/IEC 24029-2: it holds at a confidence",
+    Metric.BOUND: f"{_STATISTICAL}; not a formal proof as in ISO/IEC 24029-2: it holds at a confidence",
 }
 _Made = Callable[[ReportRecord, NumberClaim], Cell]
 _SCOPE = (
@@ -31,11 +31,10 @@ _SCOPE = (
     " accuracy and robustness) and for Article 15 (accuracy, robustness and cybersecurity). It states"
     " measurements; whether they suffice is for the provider to judge."
 )
-
-
 _READING = (
-    "Fractions in %. Of an upper bound, 'value' was observed under the noise found; with the stated"
-    " confidence the worst admissible noise leaves at most 'at most', and may leave less."
+    "Fractions in %. Each row holds at its own confidence, not all rows together. An upper bound comes"
+    " from a search: at the stated confidence the worst case is at most its upper end, and may be much"
+    " lower. It states a limit of robustness and does not support a claim of it."
 )
 
 
@@ -51,9 +50,11 @@ def technical_documentation(filed: FiledReport) -> str:
         _bullets(_subject(report, filed.sha256)),
         "### Evidence",
         _READING,
-        _table(report, evidence) if evidence else "No number of this run may be relied on.",
+        _table(report, evidence)
+        if evidence
+        else "None: flags make all numbers of this run unreliable.",
         "### Findings",
-        "Numbers that flags forbid to rely on, and what was not measured.",
+        "Numbers that flags make unreliable, what was not measured, and all flags of the run.",
         *([_table(report, findings)] if findings else []),
         _bullets([*(f"not measured: {each}" for each in missing_of(report)), *_flags(report)])
         or "None.",
@@ -71,7 +72,7 @@ def _subject(report: ReportRecord, digest: str) -> list[str]:
         f"report.json SHA-256: {digest}, nppr {report.nppr_version}",
         f"grade {report.grade.letter}: {report.grade.reason}",
         *(
-            f"worst {column}: {row.name}, {percent(row.value)} % observed under {row.source}"
+            f"worst {column}: {row.name}, {row.metric} of {row.source} {slice_claim(row)}"
             for column, row in worst.items()
         ),
     ]

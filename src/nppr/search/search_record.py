@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict
 
 from nppr.noise.family import Dependency, Family, Rule
 from nppr.search.search_settings import SearchSettings
-from nppr.transformations import range_text
 
 if TYPE_CHECKING:
     from nppr.budget import Budget
@@ -63,6 +62,8 @@ class ParameterRecord(Record):
     unit: str = ""
 
     def __str__(self) -> str:
+        from nppr.transformations import range_text  # not before PyTorch is needed
+
         return range_text(self.name, self.low, self.high, self.unit)
 
 

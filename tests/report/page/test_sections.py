@@ -39,7 +39,7 @@ def test_the_admissible_set_is_the_one_that_was_searched() -> None:
     assert "joint: the noise may depend on the input and its true label" in section(
         "admissible", report
     )
-    assert "Asked for was" not in section("admissible", report)
+    assert "was asked for" not in section("admissible", report)
     settings = default_settings(Family(dependency=Dependency.LABEL))
     family = Family(dependency=Dependency.LABEL)
     lowered = tuple(
@@ -53,7 +53,7 @@ def test_the_admissible_set_is_the_one_that_was_searched() -> None:
     )
     text = section("admissible", report.model_copy(update={"distributions": lowered}))
     assert "label: the noise may depend on the true label." in text
-    assert "Asked for was joint; this is what was searched" in text
+    assert "joint was asked for; the smaller set was searched" in text
     assert "the input" not in text
 
 

@@ -18,9 +18,9 @@ class ArrayModel:
     """A model `function(images) -> scores or labels` on numpy arrays: a library, a service, a device.
 
     It is given float32 images `(B, C, H, W)` in [0, 1] and returns scores `(B, classes)`, larger ones
-    for likelier classes, or one label per image, `(B,)` whole numbers from 0 to classes - 1. At most
-    `batch` images are given to it at a time, where that is stated. Attacks by gradients
-    are skipped, and the worst noise is searched for by its answers. A service that is gone raises
+    for likelier classes, or one label per image, `(B,)` whole numbers from 0 to classes - 1. With
+    `batch` it is given at most that many images at a time. Attacks that follow gradients are skipped,
+    and the worst noise is searched for from its answers alone. A function whose service is down raises
     `ModelUnavailableError`, which stops the run; `resume` continues it.
 
     >>> model = ArrayModel(lambda images: (images.mean((1, 2, 3)) > 0.5).astype(int), classes=2)
@@ -60,7 +60,7 @@ class ArrayModel:
                 f" {len(images)} labels, got an array of shape {answers.shape}."
             )
         if answers.dtype.kind not in "fiub":
-            raise ClassifierError(f"`model` must return numbers, got {answers.dtype}.")
+            raise ClassifierError(f"`model` must return numbers, got an array of {answers.dtype}.")
         return answers.astype(np.float32)
 
     def _one_hot(self, labels: Any) -> Any:
@@ -69,7 +69,7 @@ class ArrayModel:
         )
         if not whole or not bool(((labels >= 0) & (labels < self.classes)).all()):
             raise ClassifierError(
-                f"`model` must return labels from 0 to {self.classes - 1}, got"
+                f"`model` must return whole-number labels from 0 to {self.classes - 1}, got"
                 f" {labels.ravel()[:3].tolist()}."
             )
         return np.eye(self.classes, dtype=np.float32)[labels.astype(np.int64)]

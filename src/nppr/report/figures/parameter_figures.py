@@ -186,6 +186,6 @@ def _drawn(figure: Figure, words: str, which: str) -> Drawn:
         alt=f"Density of the parameters under the laws found. {words}.",
         caption="How likely parameters are under the laws that the search found, over draws of several"
         " inputs. Lines are relative to the uniform law, which is the line at 1; in maps darker is"
-        " likelier. A narrow peak is nearly one value.",
+        " likelier. A narrow peak is nearly one value. The search may have missed worse laws.",
         figure=figure,
     )

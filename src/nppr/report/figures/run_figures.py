@@ -74,12 +74,13 @@ def ladder(subject: Subject) -> Drawn | None:
     axes.set_ylim(-0.02, 1.02)
     percent_axis(axes)
     figure.legend(loc="outside right center")
+    law = "law" if report.budget.is_box else "noise"
     return Drawn(
         id="ladder",
-        title="The ladder: what the noise knows, and how random it must be",
+        title=f"The ladder: what the {law} knows, and how random it must be",
         alt=f"Values down {len(steps)} rungs. {'; '.join(said)}.",
-        caption="PR of the worst known noise, NPPR rung by rung, AR; bars are the intervals. NPPR and"
-        " AR are upper bounds, and their intervals conditional on the noise found.",
+        caption=f"PR of the worst known {law}, NPPR rung by rung, AR; bars are the intervals. NPPR and"
+        f" AR are upper bounds, and their intervals conditional on the {law} found.",
         figure=figure,
     )
 
@@ -193,17 +194,23 @@ def radii(subject: Subject) -> Drawn | None:
         )
         for source in sources
     ]
+    box = report.budget.is_box
     scaled = (
-        f" Learned noise is that of radius {report.budget.text}, scaled: a search at the other radius"
-        " may find worse."
+        f" Learned laws are those of {report.budget.text}, scaled: a search in the smaller ranges may"
+        " find worse ones."
+        if box
+        else f" Learned noise is that of radius {report.budget.text}, scaled: a search at the other"
+        " radius may find worse."
     )
+    against = "fraction of the ranges" if box else "radius"
+    many = f"{len(places)} fractions of the ranges" if box else f"{len(places)} radii"
     return Drawn(
         id="radii",
-        title="Robustness against the radius",
-        alt=f"Lines of PR, AR and NPPR at {len(places)} radii. {'; '.join(said)}.",
-        caption="Fraction of clean-correct inputs that stay correct, against the radius of the"
-        " budget; bands are the intervals of the report. AR and NPPR are upper bounds."
-        + (scaled if report.distributions else ""),
+        title=f"Robustness against the {against}",
+        alt=f"Lines of PR, AR and NPPR at {many}. {'; '.join(said)}.",
+        caption="Fraction of clean-correct inputs that stay correct, against the"
+        f" {against if box else 'radius of the budget'}; bands are the intervals of the report. AR and"
+        " NPPR are upper bounds." + (scaled if report.distributions else ""),
         figure=figure,
     )
 
@@ -253,7 +260,7 @@ def floors(subject: Subject) -> Drawn | None:
     above.set_ylabel("NPPR")
     above.set_ylim(-0.02, 1.02)
     percent_axis(above)
-    spreads = {place: found[place][1] for place in places}
+    spreads, box = {place: found[place][1] for place in places}, subject.report.budget.is_box
     _spread(below, spreads)
     said = [
         f"floor {place:g}: NPPR {interval(found[place][0])}, realised standard deviation"
@@ -261,12 +268,16 @@ def floors(subject: Subject) -> Drawn | None:
         for place in places
     ]
     if uniform is not None:
-        said.append(f"Uniform noise: PR {interval(uniform)}")
+        said.append(f"Uniform {'law' if box else 'noise'}: PR {interval(uniform)}")
     return Drawn(
         id="floors",
         title="NPPR against the floor of randomness",
         alt=f"NPPR at {len(places)} floors. {'; '.join(said)}.",
-        caption="The floor rho is the fraction of Uniform noise in every draw: 0 admits one fixed"
+        caption="The floor rho is the weight of uniform parameters in every draw: 0 admits fixed"
+        " parameters for each input, 1 is the uniform law. Below, the realised standard deviation, in"
+        " halves of a range."
+        if box
+        else "The floor rho is the fraction of Uniform noise in every draw: 0 admits one fixed"
         " pattern per input, 1 is Uniform noise. Below, the realised standard deviation in radii.",
         figure=figure,
     )
@@ -284,7 +295,7 @@ def _spread(axes: Axes, spreads: dict[float, float]) -> None:
     axes.set_ylim(0, max([0.6, *(1.1 * value for value in spreads.values())]))
     axes.set_xlim(-0.03, 1.05)
     axes.set_ylabel("realised std")
-    axes.set_xlabel("floor rho (fraction of Uniform noise)")
+    axes.set_xlabel("floor rho (weight of the uniform part)")
     axes.grid(axis="y")
 
 
@@ -328,7 +339,7 @@ def rates(subject: Subject) -> Drawn | None:
         id="rates",
         title="Inputs by how often they stay correct",
         alt=f"Curves of the fraction of inputs that stay correct that often. {'; '.join(said)}.",
-        caption="A curve that falls early has inputs that the noise always breaks; the area under a"
+        caption="A curve that falls early has inputs that the source always breaks; the area under a"
         " curve is the source's PR or NPPR.",
         figure=figure,
     )

@@ -124,12 +124,14 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
     fixed = [row for row in noise if is_fixed(report, row)]
     others = [row for row in noise if not is_fixed(report, row)]
     attack = attacked(report)
+    box = report.budget.is_box
+    law, other = ("law", "another law") if box else ("noise", "other noise")
     words = [("PR", f"{row.name}, the mildest", row) for row in fixed[1:][-1:]]
-    words += [("PR", f"{row.name}, the worst fixed noise", row) for row in fixed[:1]]
-    words += [("PR", f"{row.name}, other noise", row) for row in others[:1]]
+    words += [("PR", f"{row.name}, the worst fixed {law}", row) for row in fixed[:1]]
+    words += [("PR", f"{row.name}, {other}", row) for row in others[:1]]
     words += [("NPPR", _rung_words(row), row) for row in learned]
     if attack:
-        together = "all attacks and noise together"
+        together = f"all attacks and {law}{'s' if box else ''} together"
         words.append(("AR", together if attack.source == MERGED else attack.name, attack))
     lanes = [
         Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words

@@ -17,6 +17,7 @@ from nppr.report.model import ReportRecord
 from nppr.report.page.shell import rendered
 from nppr.report.per_input import PerInput
 from nppr.statistics.betting import betting
+from nppr.tally import Direction
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -59,6 +60,8 @@ def by_class(report: ReportRecord, per_input: PerInput | None) -> Markup:
         rest=bars[_SHOWN_CLASSES:],
         alike=len(bars) > 1 and bars[0].rate == bars[-1].rate,
         colour=row.metric.value.lower() if row else "other",
+        searched=row is not None and row.direction is Direction.UPPER_BOUND,
+        together=bool(report.slices),
         missing=[class_name(report, c) for c in range(report.data.classes) if c not in counted],
         confidence=report.settings.confidence,
     )
