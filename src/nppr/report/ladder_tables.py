@@ -164,6 +164,8 @@ def search_table(report: ReportRecord) -> Table:
             lambda at: number(at, "count", "select_inputs"),
         ),
     )
+    if all(rung.smaller_radius is None for rung in report.ladder):  # as under a transformation
+        columns = tuple(each for each in columns if each[0].name != "smaller_radius")
     order = sorted(
         range(len(report.ladder)),
         key=lambda at: (report.ladder[at].floor, report.ladder[at].dependency.depth),
