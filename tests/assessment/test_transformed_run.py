@@ -78,7 +78,7 @@ def test_the_page_speaks_of_parameters(folder: Path) -> None:
         "the worst law of the parameters found",
         "under every law of the parameters whose density is at most",
         "conditions that know nothing of the input",
-        "at the worst, the median and the best of parameters",
+        "at the worst, the median and the best of the parameters tried",
     ):
         assert words in text, words
     assert "pixel value changes" not in text
