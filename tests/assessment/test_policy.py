@@ -115,3 +115,8 @@ def test_a_policy_is_read_from_a_file_and_keys_can_be_replaced(tmp_path: Path) -
         read_policy(path)
     with pytest.raises(SpecError, match="must be a TOML file"):
         read_policy(tmp_path / "none.toml")
+
+
+def test_a_grade_that_every_run_has_is_refused() -> None:
+    with pytest.raises(SpecError, match="`grade` must be better than D"):
+        make_policy({"require": ["grade >= D"]})

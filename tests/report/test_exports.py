@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import nppr
+from nppr.errors import RunFolderError
 from nppr.report import Report
 from nppr.report.claims import claims_of, forbidding_flags, read_filed
 from nppr.report.exports import EXPORTS, write_exports
@@ -202,3 +204,14 @@ def test_a_weak_attack_is_the_finding_not_the_noise_that_exposed_it() -> None:
     noise = forbidding_flags([weak], ("nppr:joint",), Metric.NPPR, Direction.UPPER_BOUND)
     attack = forbidding_flags([weak], ("pgd",), Metric.AR, Direction.UPPER_BOUND)
     assert (noise, attack) == ((), ("attack-too-weak",))
+
+
+def test_a_report_that_was_edited_is_refused(tmp_path: Path) -> None:
+    nppr.assess(inputs=40, draws=4, sources="uniform", out=tmp_path / "run")
+    path = tmp_path / "run" / "report.json"
+    assert write_exports(tmp_path / "run", "safety-case")
+    content = json.loads(path.read_text())
+    content["results"][0]["value"] = content["results"][0]["high"] = 0.99999
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunFolderError, match=r"per_input\.csv"):
+        write_exports(tmp_path / "run", "safety-case")

@@ -216,6 +216,8 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
     made = Requirement(words, kind, name=given.get("name", ""))
     if kind is Kind.GRADE:
         require_one_of("grade", made.name, GRADES)
+        if made.name == GRADES[-1]:
+            raise SpecError(f"`grade` must be better than {made.name}, which every run has.")
     if kind not in TESTED:
         return made
     value = _number(given["value"], words)

@@ -21,6 +21,9 @@ from nppr.tally import BoolArray, IntArray
 CLASS = "class"
 """The column of the classes."""
 
+EMPTY = "(empty)"
+"""The slice of inputs without a value."""
+
 MOST_VALUES = 100
 """Different values of a column; more would leave few inputs in each."""
 
@@ -90,12 +93,14 @@ def _csv(path: Path) -> dict[str, list[str]]:
     ragged = next((at for at, line in enumerate(lines, 2) if len(line) != len(head)), None)
     if ragged is not None:
         raise ValueError(f"line {ragged} does not have as many cells as the header, {len(head)}")
-    return {name.strip(): [line[at].strip() for line in lines] for at, name in enumerate(head)}
+    return {
+        name.strip(): [line[at].strip() or EMPTY for line in lines] for at, name in enumerate(head)
+    }
 
 
 def _parquet(path: Path) -> dict[str, list[str]]:
     table = require("pyarrow.parquet", "parquet").read_table(path)
     return {
-        name: ["" if value is None else str(value) for value in table[name].to_pylist()]
+        name: [EMPTY if value is None else str(value) or EMPTY for value in table[name].to_pylist()]
         for name in table.column_names
     }

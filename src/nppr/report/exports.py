@@ -9,6 +9,8 @@ from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.claims import FiledReport, read_filed
 from nppr.report.cyclonedx_card import cyclonedx_json
+from nppr.report.findings import lines_of, shares_of
+from nppr.report.per_input import PER_INPUT, read_per_input
 from nppr.report.run_files import report_path
 from nppr.report.safety_case import safety_case_json, safety_case_mermaid
 from nppr.report.technical_documentation import technical_documentation
@@ -27,6 +29,9 @@ def write_exports(run: str | Path, kind: str, folder: Path | None = None) -> lis
     """Write the documents of a kind into a folder, by default `exports` of the run; their paths."""
     source = report_path(run)
     filed = read_filed(source)
+    lines = source.with_name(PER_INPUT)
+    if lines.exists():  # a report that was edited does not agree with its inputs
+        shares_of(filed.report, lines_of(read_per_input(lines), source.parent), source.parent)
     place = folder or source.parent / "exports"
     texts = {place / (kind + suffix): make for suffix, make in EXPORTS[kind].items()}
     manifest = Manifest(source.parent, "run")
