@@ -76,7 +76,7 @@ def test_known_levels_get_their_verdicts(words: str, verdict: Verdict) -> None:
 
 def test_more_requirements_leave_each_a_smaller_share_of_the_error() -> None:
     words = ["PR uniform >= 0.9", "accuracy >= 0.9", "PR gaussian >= 0.9"]
-    alone, together = decided(words[0], "grade >= D"), decided(*words)
+    alone, together = decided(words[0], "grade >= C"), decided(*words)
     assert (alone.tested, together.tested) == (1, 3)
     assert alone.decisions[0].low is not None
     assert together.decisions[0].low is not None
@@ -123,7 +123,7 @@ def test_a_gate_measures_the_run_that_it_needs(tmp_path: Path) -> None:
 
 
 def test_what_was_not_looked_for_is_undecided(baseline: Path) -> None:
-    words = ["no flag masking", "no flag starved", "no flag near-chance", "grade >= D"]
+    words = ["no flag masking", "no flag starved", "no flag near-chance", "grade >= C"]
     found = decided(*words, run=baseline, eps=0.1)
     verdicts = [each.verdict for each in found.decisions]
     assert verdicts == [Verdict.HOLDS, Verdict.UNDECIDED, Verdict.HOLDS, Verdict.HOLDS]
@@ -183,7 +183,7 @@ def test_names_that_do_not_exist_are_refused() -> None:
     with pytest.raises(
         SpecError, match=r"`rung beside input` must be one of independent, input, got .label"
     ):
-        decided("NPPR label >= 0.9", "NPPR input >= 0.9", "grade >= D", inputs=50)
+        decided("NPPR label >= 0.9", "NPPR input >= 0.9", "grade >= C", inputs=50)
 
 
 def test_slices_are_gated(tmp_path: Path) -> None:
