@@ -13,8 +13,8 @@ from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
-from nppr.data import DataSpec, load_data
-from nppr.errors import BudgetError, SpecError, unknown
+from nppr.data import DataSpec, RangeSpec, load_data
+from nppr.errors import BudgetError, DistributionError, SpecError, unknown
 from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency, Family
 from nppr.ranks import world
@@ -22,9 +22,10 @@ from nppr.report import Report
 from nppr.run_settings import RunSettings, default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search_settings import SearchSettings, default_settings
+from nppr.search.search_settings import SCORES, SearchSettings, default_settings
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
+from nppr.task import Task
 
 PASSES_PER_CALL = 3.5
 """Forward passes that a forward and backward pass takes, with the selection that comes with it."""
@@ -56,6 +57,8 @@ def assess(
     floor: float | Sequence[float] | None = None,
     fit_calls: int | None = None,
     distributions: Sequence[LearnedNoise] = (),
+    task: Task | None = None,
+    input_range: RangeSpec | None = None,
     feature_model: ModelSpec | None = None,
     draws: int | None = None,
     inputs: int | None = None,
@@ -85,10 +88,12 @@ def assess(
     (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
     `CustomNoise`). `dependency`, `floor` and `fit_calls` are those of the command line: how far down
     the ladder the search goes, the least randomness, and its calls; `search` states everything about it
-    (`nppr.default_settings`). `distributions` were learned before. `feature_model` gives the features
-    that input-dependent noise may see, by default `model` itself. With `only_merged` attacks skip
-    inputs that are already broken, and only AR over all of them is reported. With `out` the run is kept
-    in a folder and can be resumed.
+    (`nppr.default_settings`). `distributions` were learned before: they are measured instead of a
+    search, or, with the search method `scores`, compared with what it finds and kept where they are
+    lower. `task` says what a correct answer is, `input_range` in which range inputs lie that are no
+    images (docs/models.md, docs/data.md). `feature_model` gives the features that input-dependent noise
+    may see, by default `model` itself. With `only_merged` attacks skip inputs that are already broken,
+    and only AR over all of them is reported. With `out` the run is kept in a folder and can be resumed.
 
     `draws` per input are 100 by default, fewer for more than 1,000 inputs, but at least 16. With
     `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
@@ -113,7 +118,7 @@ def assess(
         rare_calls=rare_calls,
         radii=tuple(radii),
     )
-    loaded = load_data(data).limit(
+    loaded = load_data(data, input_range=input_range, task=task).limit(
         inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
     if draws is None and precision is None:
@@ -121,7 +126,13 @@ def assess(
     budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
         require_budget(budget.at(radius), loaded.name)
-    searched, chosen = choose_sources(sources, budget, distributions)
+    search = _search_settings(search, dependency, floor, fit_calls)
+    rivals = distributions if search.method == SCORES else ()
+    searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
+    given = distributions
+    if rivals and searched:
+        _require_rivals(rivals)
+        distributions = ()
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
     if rare_calls is not None and not followed:
         raise SpecError(
@@ -133,7 +144,6 @@ def assess(
         raise SpecError(
             "`precision` must be given with a source that draws, got none. Example: --sources uniform"
         )
-    search = _search_settings(search, dependency, floor, fit_calls)
     search = search if searched else None
     setup = prepare_run(
         model,
@@ -142,7 +152,7 @@ def assess(
         settings,
         sources=chosen,
         search=search,
-        distributions=distributions,
+        distributions=given,
         feature_model=feature_model,
         batch_size=batch_size,
         device=device,
@@ -150,7 +160,7 @@ def assess(
         resume=resume,
         overwrite=overwrite,
     )
-    finder = setup.search(search, on_search) if search else None
+    finder = setup.search(search, on_search, rivals) if search else None
     if on_plan:
         settled = finder.settings if finder else None
         on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
@@ -189,6 +199,8 @@ def learn(
     *,
     budget: Budget | None = None,
     search: SearchSettings | None = None,
+    task: Task | None = None,
+    input_range: RangeSpec | None = None,
     feature_model: ModelSpec | None = None,
     fit_inputs: int | None = None,
     select_inputs: int | None = None,
@@ -209,7 +221,9 @@ def learn(
     settings = RunSettings(
         fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed, quantise=quantise
     )
-    loaded = load_data(data).limit(fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed)
+    loaded = load_data(data, input_range=input_range, task=task).limit(
+        fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
+    )
     search = search or SearchSettings()
     setup = prepare_run(
         model,
@@ -234,8 +248,13 @@ def choose_sources(
     sources: str | Sequence[str | Source] | None,
     budget: Budget,
     distributions: Sequence[LearnedNoise] = (),
+    *,
+    replace_search: bool = True,
 ) -> tuple[bool, list[Source]]:
-    """Whether a search for NPPR is asked for, and the other sources."""
+    """Whether a search for NPPR is asked for, and the other sources.
+
+    Learned noise that is given replaces the search, unless the search is to compare itself with it.
+    """
     listed = default_sources(budget) if sources is None else sources
     searched, given = False, list[Source]()
     for each in [listed] if isinstance(listed, str) else listed:
@@ -247,7 +266,7 @@ def choose_sources(
             raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
         searched = searched or found
         given += parse_sources(rest, budget) if rest else []
-    searched = searched and not distributions  # learned noise that is given replaces the search
+    searched = searched and not (distributions and replace_search)
     if given or not (searched or distributions):
         check_unique(given)
     for source in (*given, *(each.source for each in distributions)):
@@ -262,6 +281,17 @@ def choose_sources(
                 f" instead of {budget}."
             )
     return searched, given
+
+
+def _require_rivals(given: Sequence[LearnedNoise]) -> None:
+    """Raise `DistributionError` where a search by scores can use none of the given noise."""
+    usable = (Dependency.INDEPENDENT, Dependency.LABEL)
+    if not any(each.source.distribution.family.dependency in usable for each in given):
+        found = ", ".join(each.source.name for each in given)
+        raise DistributionError(
+            "`distribution` must hold noise that sees no features for a search by scores, got"
+            f" {found}. Fit it with --dependency label."
+        )
 
 
 def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None) -> Plan:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def load_images(options: DataOptions, settings: RunSettings, classes: int | None = None) -> Data:
     """The data, with as many inputs in each split as the settings allow."""
-    loaded = load_data(options.data, split=options.split, resize=options.resize)
+    loaded = load_data(
+        options.data, split=options.split, resize=options.resize, input_range=options.range
+    )
     loaded = loaded if classes is None else loaded.with_classes(classes)
     return loaded.limit(
         inputs=settings.inputs,
