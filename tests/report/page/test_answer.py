@@ -54,7 +54,7 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert sure is not None
     assert sure.method == "betting"
     text = words(report)
-    assert "Of the inputs it classifies correctly without noise, this classifier" in text
+    assert "Of the inputs on which it is correct without noise, this classifier" in text
     assert (
         f"under the worst noise found in the admissible set (nppr:joint) on {at_most(row, sure)}."
         in text
@@ -215,8 +215,6 @@ def test_the_citation_holds_the_run() -> None:
     assert "resnet20 on pictures, budget linf 8/255, seed 0, 120 inputs, nppr 0.1.0" in text
     assert "Under the worst admissible noise (nppr:joint, " in text
     assert "the population" in text
-    assert ", the fraction of correct draws is at least " in run_text(
-        made_report(only="bound")[0]
-    )
+    assert ", the fraction of correct draws is at least " in run_text(made_report(only="bound")[0])
     paper = words(report, "cite")
     assert paper.count("{") == paper.count("}") == 5
