@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -187,3 +188,17 @@ def test_a_predicate_that_fails_costs_one_line_and_no_folder(tmp_path: Path) -> 
     with pytest.raises(TaskError, match="one entry per input"):
         nppr.assess(Sum(), known(), task=task, budget=Budget.linf(0.1), draws=4, out=out)
     assert not (out / "report.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("sources", "kwargs"),
+    [("autoattack", {"task": Task(score=near)}), ("brightness", {"input_range": (0, 1)})],
+)
+def test_sources_that_do_not_suit_the_data_are_refused(
+    sources: str, kwargs: dict[str, Any]
+) -> None:
+    images, sums = known()
+    labels = (sums > 2).long()
+    data = (images, sums) if "task" in kwargs else (images.flatten(1), labels)
+    with pytest.raises(InputError, match="`sources` must suit the data"):
+        nppr.assess(Sum(), data, budget=Budget.linf(0.1), sources=sources, **kwargs)

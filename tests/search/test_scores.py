@@ -144,7 +144,11 @@ def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
 
 def test_noise_that_sees_features_is_no_rival() -> None:
     family = Family(Dependency.INPUT)
-    surrogate = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+    linear = torch.nn.Linear(4, 2)
+    surrogate = torch.nn.Sequential(torch.nn.Flatten(), linear)
+    with torch.no_grad():
+        linear.weight.copy_(torch.stack([WEIGHTS, torch.zeros(4)]))
+        linear.bias.copy_(torch.tensor([0.25, 0.0]))
     settings = replace(default_settings(family, floors=(0.0,), calls=2048), walks=False)
     learned = nppr.learn(surrogate, data(), budget=Budget.linf(0.2), search=settings)
     with pytest.raises(nppr.NpprError, match="sees no features"):
