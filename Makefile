@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 READY := $(VENV)/.ready
 READY_TO_DEVELOP := $(VENV)/.ready-to-develop
+READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
-.PHONY: demo test quick bench reproduce pictures clean
+.PHONY: demo test quick docs bench reproduce pictures clean
 
 demo: $(READY)
 	$(BIN)/nppr assess --out runs/demo --overwrite
@@ -23,6 +24,10 @@ quick: $(READY_TO_DEVELOP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m "not slow"
+
+# The site, into site/: open site/index.html. A broken link or anchor fails.
+docs: $(READY_FOR_DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py
@@ -51,5 +56,9 @@ $(READY_TO_DEVELOP): $(READY)
 	$(PIP) '.[dev]'
 	touch $@
 
+$(READY_FOR_DOCS): $(READY)
+	$(PIP) '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs site .mypy_cache .ruff_cache .hypothesis

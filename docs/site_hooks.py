@@ -1,0 +1,85 @@
+"""What the site has beside the pages of docs/: the examples, the changelog, links to both.
+
+Links such as `../examples/tasks.py` lead to a file on GitHub. On the site they lead to a page made of
+that file.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"\]\(([\w./-]+)(#[^)\s]*)?\)")
+FILE_NAMED = re.compile(r"docs/(\w+)\.md")
+WITHOUT_PAGE = ("console_picture.py", "page_picture.py")
+"""They draw the pictures of this documentation."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the changelog and a page for every example."""
+    examples = _examples()
+    for uri, text in {**examples, "changelog.md": (ROOT / "CHANGELOG.md").read_text()}.items():
+        files.append(File.generated(config, uri, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead links to files outside docs/ to the pages made of them."""
+    folder = posixpath.dirname(page.file.src_uri)
+    source = "" if page.file.src_uri == "changelog.md" else f"docs/{folder}"
+
+    def replaced(link: re.Match[str]) -> str:
+        uri = _page_of(posixpath.normpath(posixpath.join(source, link[1])))
+        if uri is None:
+            return link[0]
+        return f"]({posixpath.relpath(uri, folder or '.')}{link[2] or ''})"
+
+    return LINK.sub(replaced, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Make links of the pages that docstrings name."""
+    if page.file.src_uri != "reference.md":
+        return html
+
+    def linked(named: re.Match[str]) -> str:
+        known = files.get_file_from_path(f"{named[1]}.md")
+        return f'<a href="{named[1]}.html">{named[1]}</a>' if known else named[0]
+
+    return FILE_NAMED.sub(linked, html)
+
+
+def _page_of(target: str) -> str | None:
+    """The page that is made of a file of the repository."""
+    if target.startswith("docs/"):
+        return target.removeprefix("docs/")
+    if target == "README.md":
+        return "index.md"
+    if target == "CHANGELOG.md":
+        return "changelog.md"
+    uri = posixpath.splitext(target)[0] + ".md"
+    return uri if uri in _examples() else None
+
+
+def _examples() -> dict[str, str]:
+    """Pages by their address; the first one lists the others."""
+    pages = dict[str, str]()
+    lines = ["# Examples", "", "Files of the folder `examples/` of the repository.", ""]
+    for path in sorted((ROOT / "examples").rglob("*.*")):
+        kind = {".py": "python", ".toml": "toml"}.get(path.suffix)
+        if kind is None or path.name in WITHOUT_PAGE:
+            continue
+        text = path.read_text()
+        name = path.relative_to(ROOT).as_posix()
+        uri = posixpath.splitext(name)[0] + ".md"
+        pages[uri] = f"# {name}\n\n````{kind}\n{text}````\n"
+        about = (ast.get_docstring(ast.parse(text)) or "") if kind == "python" else text[2:]
+        lines.append(f"- [{name}]({uri}): {about.splitlines()[0]}")
+    return {"examples.md": "\n".join(lines) + "\n", **pages}
