@@ -10,6 +10,7 @@ import ast
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -17,6 +18,9 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(([\w./-]+)(#[^)\s]*)?\)")
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+LIST_AFTER_TEXT = re.compile(r"(?m)^([^\s\-|>#`].*\n)(?=- )")
+INLINE_CODE = re.compile(r"<code>[^<]*</code>")
 FILE_NAMED = re.compile(r"docs/(\w+)\.md")
 WITHOUT_PAGE = ("console_picture.py", "page_picture.py")
 """They draw the pictures of this documentation."""
@@ -30,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Lead links to files outside docs/ to the pages made of them."""
     folder = posixpath.dirname(page.file.src_uri)
     source = "" if page.file.src_uri == "changelog.md" else f"docs/{folder}"
@@ -41,11 +45,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return link[0]
         return f"]({posixpath.relpath(uri, folder or '.')}{link[2] or ''})"
 
-    return LINK.sub(replaced, markdown)
+    return _with_lists(LINK.sub(replaced, markdown))
 
 
-def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Make links of the pages that docstrings name."""
+def on_page_content(html: str, page: Page, files: Files, **_: Any) -> str:
+    """Drop the backslash of `|` in code, which GitHub needs; link pages that docstrings name."""
+    html = INLINE_CODE.sub(lambda code: code[0].replace(r"\|", "|"), html)
     if page.file.src_uri != "reference.md":
         return html
 
@@ -54,6 +59,13 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return f'<a href="{named[1]}.html">{named[1]}</a>' if known else named[0]
 
     return FILE_NAMED.sub(linked, html)
+
+
+def _with_lists(markdown: str) -> str:
+    """An empty line before every list: on GitHub it may be left out."""
+    parts = FENCED.split(markdown)
+    parts[::2] = [LIST_AFTER_TEXT.sub(r"\1\n", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _page_of(target: str) -> str | None:

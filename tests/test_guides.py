@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import typer
 
-from nppr.cli import COMMANDS, app, run
+import nppr
+from nppr.cli import COMMANDS, run
+from nppr.cli.app import app
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -36,7 +38,7 @@ OTHERS = {
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block of code: what it is, the file it is to be saved as, its first line and its text."""
+    """A fenced block of code; with a `title`, the file it is to be saved as."""
 
     kind: str
     title: str | None
@@ -118,6 +120,13 @@ def test_options_in_the_documentation_exist(page: Path) -> None:
         for command, rest in re.findall(r"\bnppr ([a-z]+) ([^`|#]*)", line):
             if command in known:
                 assert not (set(OPTION.findall(rest)) - known[command] - OTHERS), place
+
+
+def test_the_reference_has_every_public_name() -> None:
+    listed = set(
+        re.findall(r"^::: nppr\.(\w+)$", (DOCS / "reference.md").read_text(), re.MULTILINE)
+    )
+    assert listed == set(nppr.__all__)
 
 
 def test_nothing_says_to_install_another_project() -> None:

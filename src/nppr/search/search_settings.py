@@ -263,7 +263,7 @@ def default_settings(
     seeds: int = 1,
     **recipe: Any,
 ) -> SearchSettings:
-    """Our recipe: many inputs and few draws, and a walk through the nested families.
+    """The recipe of nppr: many inputs and few draws, and a walk through the nested families.
 
     On a coarse grid means may be larger, for between its points large ones make sharper edges, and
     steps are smaller, for there are few coordinates to find and many local minima. Without a bound tanh
