@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from pathlib import Path
 
 from nppr.noise.family import Dependency
@@ -18,33 +17,38 @@ from nppr.tally import Metric
 START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
 
 
+READING = """
+- The top row is **an estimate**: under the worst of the known noises {known} % of the answers stay
+  correct.
+- Every number with ≤ is **at most**, with 95 % confidence, since a search may have missed worse
+  noise: noise that follows the input and its class by a rule (joint) leaves at most {joint} %, the
+  worst noise for each input on its own {own} %, and an attack {attack} %.
+- *Without a search* is **at least**: {least} % stay correct under all noise whose density is at most
+  {ratio:g} times that of uniform noise; noise outside that set may be worse.
+- Under rho 0.5, half of every perturbation must be random, which leaves at most {random_joint} and
+  {random_own} %; which row is the threat is yours to say, and the grade, A to D, says how far the
+  numbers can be trusted.
+"""
+"""How to read the ladder, in four sentences."""
+
+
 def reading(report: Report) -> str:
-    """How to read the ladder of a run, in four sentences."""
-    known = next(step for step in steps_of(report) if step.name.startswith(Metric.PR.value))
-    (fixed,) = known.results.values()
+    """The four sentences with the numbers of a run."""
     rungs = {step.name: step.results for step in steps_of(report)}
+    known = next(each for name, each in rungs.items() if name.startswith(Metric.PR.value))
     joint, own = rungs[Dependency.JOINT.value], rungs[Dependency.PER_INPUT.value]
     attack, bound = attacked(report), stated_bound(report)
     assert attack is not None
     assert bound is not None
-    assert fixed.value is not None
-    sentences = [
-        f"- The top row is **an estimate**: under the worst of the known noises {percent(fixed.value)} %"
-        " of the answers stay correct.",
-        "- Every number with ≤ is **at most**, with 95 % confidence, since a search may have missed worse"
-        f" noise: noise that follows the input and its class by a rule (joint) leaves at most"
-        f" {most(report, joint[0.0])} %, the worst noise for each input on its own"
-        f" {most(report, own[0.0])} %, and an attack {most(report, attack)} %.",
-        f"- *Without a search* is **at least**: {percent(bound.value or 0.0, 'at-least')} % stay correct"
-        f" under all noise whose density is at most {bound.density_ratio:g} times that of uniform noise;"
-        " noise outside that set may be worse.",
-        f"- Under rho 0.5, half of every perturbation must be random, which leaves at most"
-        f" {most(report, joint[0.5])} and {most(report, own[0.5])} %; which row is the threat is yours to say, and the"
-        " grade, A to D, says how far the numbers can be trusted.",
-    ]
-    return "\n".join(
-        textwrap.fill(sentence, 100, subsequent_indent="  ", break_on_hyphens=False)
-        for sentence in sentences
+    return READING.strip().format(
+        known=percent(known[0.0].value or 0.0),
+        joint=most(report, joint[0.0]),
+        own=most(report, own[0.0]),
+        attack=most(report, attack),
+        least=percent(bound.value or 0.0, "at-least"),
+        ratio=bound.density_ratio,
+        random_joint=most(report, joint[0.5]),
+        random_own=most(report, own[0.5]),
     )
 
 
