@@ -46,6 +46,7 @@ reproduce: $(READY_TO_DEVELOP)
 pictures: demo $(READY_TO_DEVELOP)
 	$(BIN)/python examples/console_picture.py runs/demo docs/images/console.svg
 	$(BIN)/python examples/page_picture.py runs/demo docs/images/page.png
+	$(BIN)/python examples/readme_numbers.py runs/demo README.md
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-WIDTH, HEIGHT = 1200, 1080
+WIDTH, HEIGHT = 1200, 682
 
 
 def main(run: Path, out: Path) -> None:
-    """The first screen of `run/report.html`: the answer and the robustness line."""
+    """The first screen of `run/report.html`: the ladder, the lower bound and the grade."""
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -127,3 +129,13 @@ def test_the_ladder_of_a_task_is_in_order() -> None:
     assert values["nppr:per-input"] <= values["nppr:input"] + 0.02
     assert values["nppr:input"] <= values["nppr:independent"] + 0.02
     assert report.grade.letter != "D"
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_picture() -> None:
+    """Both come from one run of `make pictures`."""
+    root = FOLDER.parent
+    written = (root / "README.md").read_text().split("<!-- demo: written by make pictures -->")[1]
+    numbers = re.findall(r"[0-9]+\.[0-9]", written.split("<!-- /demo -->")[0])
+    shown = html.unescape((root / "docs" / "images" / "console.svg").read_text())
+    assert len(numbers) == 8
+    assert [number for number in numbers if number not in shown] == []

@@ -128,6 +128,21 @@ def test_the_page_does_not_scroll_sideways(browser: Browser, text: str, width: i
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+FIRST_SCREEN = """() => ["#ladder-table", ".least", ".graded"].map(
+  (name) => document.querySelector(name).getBoundingClientRect().bottom)"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
+def test_the_first_screen_holds_the_answer(
+    browser: Browser, text: str, width: int, height: int
+) -> None:
+    page = browser.open(text, width).page
+    assert max(page.evaluate(FIRST_SCREEN)) <= height
+    if width < 400:
+        tall = page.evaluate("document.querySelector('nav.page').getBoundingClientRect().height")
+        assert tall <= 32  # one line
+
+
 def test_the_longest_numbers_fit_a_phone(browser: Browser) -> None:
     report, per_input = made_report(names=[f"class {i}" for i in range(10)])
     rows = [

@@ -60,8 +60,15 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         clean=clean if clean and clean.value is not None else None,
         attack=attacked(report) if metric in (Metric.PR, Metric.BOUND) else None,
         bound=at_least_line(numbers, bound, Markup) if bound else None,
+        short=_bound_in_short(numbers, bound) if bound else "",
         noise=covered_noise(report, bound) if bound else "",
     )
+
+
+def _bound_in_short(numbers: Numbers, bound: Result) -> Markup:
+    """A lower bound for the first screen: how much, under what, for whom."""
+    noise, claim = covered_noise(numbers.report, bound), bound.claim.value if bound.claim else ""
+    return Markup("{} under {}, for {}").format(numbers.claim(bound, kind=Markup), noise, claim)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,72 @@
+"""Write the numbers of a run into README.md: `python examples/readme_numbers.py RUN README.md`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nppr.noise.family import Dependency
+from nppr.report import Report, read_report
+from nppr.report.at_least_line import stated_bound
+from nppr.report.findings import attacked, interval_of
+from nppr.report.ladder_tables import steps_of
+from nppr.report.model import Result
+from nppr.report.numbers import percent
+from nppr.tally import Metric
+
+START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
+
+
+READING = """
+- The top row is **an estimate**: under the worst of the known noises {known} % of the answers stay
+  correct.
+- Every number with ≤ is **at most**, with 95 % confidence, since a search may have missed worse
+  noise: noise that follows the input and its class by a rule (joint) leaves at most {joint} %, the
+  worst noise for each input on its own {own} %, and an attack {attack} %.
+- *Without a search* is **at least**: {least} % stay correct under all noise whose density is at most
+  {ratio:g} times that of uniform noise; noise outside that set may be worse.
+- Under rho 0.5, half of every perturbation must be random, which leaves at most {random_joint} and
+  {random_own} %; which row is the threat is yours to say, and the grade, A to D, says how far the
+  numbers can be trusted.
+"""
+"""How to read the ladder, in four sentences."""
+
+
+def reading(report: Report) -> str:
+    """The four sentences with the numbers of a run."""
+    rungs = {step.name: step.results for step in steps_of(report)}
+    known = next(each for name, each in rungs.items() if name.startswith(Metric.PR.value))
+    joint, own = rungs[Dependency.JOINT.value], rungs[Dependency.PER_INPUT.value]
+    attack, bound = attacked(report), stated_bound(report)
+    assert attack is not None
+    assert bound is not None
+    return READING.strip().format(
+        known=percent(known[0.0].value or 0.0),
+        joint=most(report, joint[0.0]),
+        own=most(report, own[0.0]),
+        attack=most(report, attack),
+        least=percent(bound.value or 0.0, "at-least"),
+        ratio=bound.density_ratio,
+        random_joint=most(report, joint[0.5]),
+        random_own=most(report, own[0.5]),
+    )
+
+
+def most(report: Report, row: Result) -> str:
+    """The upper end of a result for readers."""
+    high = interval_of(report, row).high
+    assert high is not None
+    return percent(high, "at-most")
+
+
+def main(run: Path, readme: Path) -> None:
+    """Replace what stands between the marks."""
+    text = readme.read_text(encoding="utf-8")
+    before, rest = text.split(START)
+    _, after = rest.split(END)
+    words = reading(read_report(run / "report.json"))
+    readme.write_text(f"{before}{START}\n{words}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
