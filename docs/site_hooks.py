@@ -22,8 +22,8 @@ FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LIST_AFTER_TEXT = re.compile(r"(?m)^([^\s\-|>#`].*\n)(?=- )")
 INLINE_CODE = re.compile(r"<code>[^<]*</code>")
 FILE_NAMED = re.compile(r"docs/(\w+)\.md")
-WITHOUT_PAGE = ("console_picture.py", "page_picture.py")
-"""They draw the pictures of this documentation."""
+WITHOUT_PAGE = ("console_picture.py", "page_picture.py", "readme_numbers.py")
+"""They make pictures and numbers of this documentation."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
