@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt --edita
 READY := $(VENV)/.ready
 READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 
-.PHONY: demo test quick bench reproduce pictures clean
+.PHONY: demo test quick wheel lowest bench reproduce pictures clean
 
 demo: $(READY)
 	$(BIN)/nppr assess --out runs/demo --overwrite
@@ -23,6 +23,14 @@ quick: $(READY_TO_DEVELOP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m "not slow"
+
+# The wheel as others install it: built, checked, and used in an environment that has only its dependencies.
+wheel: $(READY_TO_DEVELOP)
+	$(BIN)/python benchmarks/try_wheel.py
+
+# The quick tests with the oldest versions that pyproject.toml admits.
+lowest: $(READY_TO_DEVELOP)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/lowest_versions.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py
