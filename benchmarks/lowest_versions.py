@@ -2,7 +2,7 @@
 
     python benchmarks/lowest_versions.py [SCRATCH] [pytest argument ...]
 
-Every `>=` of the dependencies and of the extras becomes an `==` in a new environment in SCRATCH. PyTorch
+Every `>=` of the dependencies and extras becomes an `==` in a new environment in SCRATCH. PyTorch
 is taken as constraints.txt pins it: its older builds are large. The last line is the result to record.
 """
 
@@ -40,7 +40,7 @@ def tool_pins() -> list[str]:
 def main() -> int:
     """Install and test; the exit code is that of pytest."""
     scratch = Path(sys.argv[1] if len(sys.argv) > 1 else "/tmp/nppr-lowest")
-    python = scratch / "bin" / "python"
+    python = str(scratch / "bin" / "python")
     venv.create(scratch, with_pip=True, clear=True)
     pins = lowest_pins()
     install = [python, "-m", "pip", "install", "--quiet"]
@@ -50,7 +50,7 @@ def main() -> int:
         for pin, each in zip(tool_pins(), ("torch", *extra), strict=True)
     ]
     subprocess.run([*install, *pins, *tools], check=True)
-    subprocess.run([*install, "--no-deps", "--editable", ROOT], check=True)
+    subprocess.run([*install, "--no-deps", "--editable", str(ROOT)], check=True)
     # Old versions use what newer ones deprecate; that is not for these tests to find.
     quiet = ["-W", "ignore::DeprecationWarning"]
     tests = [python, "-m", "pytest", "-m", "not slow", *quiet, *sys.argv[2:]]

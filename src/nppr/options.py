@@ -8,18 +8,19 @@ groups below. Nothing here imports PyTorch, so a wrong value is reported at once
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -108,6 +109,23 @@ class Options(BaseModel):
     """A group of options: checked, frozen, unknown names refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+EXPECTED = {"int_parsing": "a whole number", "float_parsing": "a number"}
+"""What a value must be, by the type of pydantic's error."""
+
+
+def checked_options(model: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
+    """The options; the first value that is not of its type is an error of one line."""
+    try:
+        return model(**given)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        name = str(mistake["loc"][0]).replace("_", "-")
+        expected = EXPECTED.get(mistake["type"], "a value in range")
+        raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
 
 
 def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
@@ -352,6 +370,12 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         "Measure the sources at these radii too: 2/255,4/255,16/255; with --transform, in these"
         " fractions of the ranges: 0.25,0.5. Learned noise is scaled, not learned again.",
         Panel.STATISTICS,
+    )
+    evaluate_all: bool = option(
+        False,
+        "Evaluate every input of data that come in one split, of which 30 % are evaluated otherwise:"
+        " for sources that need no fit, all but nppr and universal.",
+        Panel.ADVANCED,
     )
     slices: Path | None = SLICES_OPTION
     page: bool = option(

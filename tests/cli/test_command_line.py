@@ -160,7 +160,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nppr.assessment.load.load_images", interrupt)

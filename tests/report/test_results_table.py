@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from nppr import console
+from nppr.errors import SpecError
 from nppr.noise import Dependency
+from nppr.progress import bars
 from nppr.report import Report
 from nppr.report.bounds_table import bounds_table
 from nppr.report.findings import guaranteed, interval_of, table_rows
@@ -161,7 +164,7 @@ def test_the_console_shows_the_table_and_failures(
     path = Path("runs", "x", "report.json")
     console.show_report(with_rows(report, failed("broken", Metric.PR, "why")), path)
     console.note("nppr:label:floor=0.5")
-    with console.bars() as shown:
+    with bars() as shown:
         shown.add_task("nppr:label:floor=0.5", total=1, note="")
         console.out.print(shown.get_renderable())
     captured = capsys.readouterr()
@@ -262,3 +265,37 @@ def row_value(report: Report, name: str) -> float:
     assert row is not None
     assert row.value is not None
     return row.value
+
+
+def test_a_report_shows_itself_in_a_line(report: Report) -> None:
+    text = repr(report)
+    assert "\n" not in text
+    assert len(text) < 400
+    row = report.headline("nppr:joint", Metric.NPPR)
+    assert row is not None
+    most = interval_of(report, row).high
+    assert most is not None
+    assert f"NPPR nppr:joint at most {percent(most, 'at-most')} %" in text
+    assert f"grade {report.grade.letter}" in text
+    assert f"{report.data.inputs.evaluate:,} inputs evaluated" in text
+    assert str(report) == report.table()
+
+
+def test_a_frame_has_a_row_per_source_with_its_direction(report: Report) -> None:
+    pytest.importorskip("pandas", reason="the extra pandas is not installed")
+    frame = report.to_pandas()
+    rows = table_rows(report)
+    assert frame["source"].tolist()[: len(rows)] == [row.name for row in rows]
+    assert frame["observed"].tolist()[: len(rows)] == [row.value for row in rows]
+    worst = frame[(frame["source"] == "nppr:joint") & (frame["radius"] == report.budget.radius)]
+    assert worst["direction"].tolist() == ["at most"]
+    assert set(frame["direction"]) <= {"at most", "at least", "estimate"}
+    others = {row.radius for row in report.other_radii}
+    assert others
+    assert others <= set(frame["radius"])
+
+
+def test_without_pandas_the_extra_is_named(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(SpecError, match=r"pip install 'nppr\[pandas\]'"):
+        report.to_pandas()

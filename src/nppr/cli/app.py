@@ -8,20 +8,15 @@ from functools import wraps
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from nppr.errors import SpecError
-from nppr.options import Options, Panel
+from nppr.options import Options, Panel, checked_options
 from nppr.specs import RANDOM, check_data, check_model, check_weights
 
 LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "as_json")
 """Options that say nothing about the question; `--help` shows them below the others."""
-
-EXPECTED = {"int_parsing": "a whole number", "float_parsing": "a number"}
-"""What a value must be, by the type of pydantic's error."""
 
 SPECS = {
     "model": check_model,
@@ -74,7 +69,7 @@ def command(
 
         @wraps(function)
         def flat(**given: Any) -> None:
-            function(_checked_options(model, given))
+            function(_checked_specs(model, given))
 
         flat.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
         flat.__annotations__ = {each.name: each.annotation for each in flags}
@@ -87,15 +82,9 @@ def command(
     return register
 
 
-def _checked_options(model: type[Options], given: dict[str, Any]) -> Options:
+def _checked_specs(model: type[Options], given: dict[str, Any]) -> Options:
     """The options; the first value that is not of its type is an error of one line."""
-    try:
-        options = model(**given)
-    except ValidationError as error:
-        mistake = error.errors()[0]
-        name = str(mistake["loc"][0]).replace("_", "-")
-        expected = EXPECTED.get(mistake["type"], "a value in range")
-        raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
+    options = checked_options(model, given)
     for name, check in SPECS.items():
         spec = getattr(options, name, None)
         if spec is not None and (check, spec) != (check_weights, RANDOM):

@@ -31,6 +31,7 @@ from nppr.options import (
     option,
     require_sources,
 )
+from nppr.progress import progress_bars
 
 if TYPE_CHECKING:
     from nppr.report import Report, Table
@@ -111,7 +112,7 @@ def fit(options: FitOptions) -> None:
 
     loaded = load_images(options, settings, options.classes)
     classifier, feature_model = load_models(options, loaded, options)
-    with console.progress_bars(quiet=options.quiet) as (_, on_search):
+    with progress_bars(quiet=options.quiet) as (_, on_search):
         found = learn(
             classifier,
             loaded,
@@ -328,7 +329,8 @@ def _measure(
     from nppr.data import with_slices
     from nppr.search.learned_noise import load_learned
 
-    loaded = with_slices(load_images(options, settings, options.classes), options.slices)
+    loaded = load_images(options, settings, options.classes, evaluate_all=options.evaluate_all)
+    loaded = with_slices(loaded, options.slices)
     other = options if isinstance(options, FeatureModelOptions) else None
     classifier, feature_model = load_models(options, loaded, other)
     budget = options.budget()
@@ -337,7 +339,7 @@ def _measure(
     if known and around is not None:
         known = [min(known, key=lambda each: each.width)]
         chosen = [*around(known[0])]
-    with console.progress_bars(quiet=options.quiet) as (progress, on_search):
+    with progress_bars(quiet=options.quiet) as (progress, on_search):
         report = assess_model(
             classifier,
             loaded,
@@ -351,7 +353,8 @@ def _measure(
             out=folder,
             resume=options.resume,
             overwrite=options.overwrite,
-            progress=progress,
+            evaluate_all=options.evaluate_all,
+            progress=progress or False,
             on_search=on_search,
             on_plan=None if options.quiet else console.show_plan,
             **{**vars(settings), "draws": options.draws},  # its default needs the data

@@ -16,6 +16,7 @@ from nppr.data.data_set import (
 from nppr.data.file_trees import require
 from nppr.data.image_sets import TensorImages
 from nppr.data.slices import CLASS, Slice, slices_of, with_slices
+from nppr.data.splits import all_evaluated
 
 __all__ = [
     "CLASS",
@@ -27,6 +28,7 @@ __all__ = [
     "Slice",
     "Split",
     "TensorImages",
+    "all_evaluated",
     "content_hash",
     "from_arrays",
     "load_data",

@@ -8,7 +8,7 @@ and 30). Every division is stratified by class and fixed: it depends on no seed 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -111,6 +111,25 @@ def divide(
         fit=Split(Fit, images, fit, labels[fit]),
         select=Split(Select, images, select, labels[select]),
         evaluate=Split(Evaluate, held_out[0], evaluate, held_out[1][evaluate]),
+    )
+
+
+def all_evaluated(data: Data) -> Data:
+    """The same data with every input evaluated and none left to fit on or to select with.
+
+    Data that came with a split to evaluate keep it: theirs is complete.
+    """
+    images = data.evaluate.images
+    parts = [split for split in data.splits if split.images is images]
+    indices = np.concatenate([split.indices for split in parts])
+    order = np.argsort(indices)
+    labels = np.concatenate([split.labels for split in parts])
+    none = np.empty(0, dtype=np.int64)
+    return replace(
+        data,
+        fit=replace(data.fit, indices=none, labels=none),
+        select=replace(data.select, indices=none, labels=none),
+        evaluate=replace(data.evaluate, indices=indices[order], labels=labels[order]),
     )
 
 

@@ -193,6 +193,60 @@ def subject_of(report: ReportRecord) -> str:
     return f"{report.classifier.name} on {report.data.name}, budget {report.budget}, seed {report.seed}"
 
 
+DIRECTIONS = {
+    Direction.UPPER_BOUND: "at most",
+    Direction.LOWER_BOUND: "at least",
+    Direction.ESTIMATE: "estimate",
+}
+"""How a number is to be read, in words."""
+
+
+def records_of(report: ReportRecord) -> list[dict[str, object]]:
+    """The rows of the table, and the first of every source at other radii, as plain values."""
+    others: dict[tuple[object, ...], Result] = {}
+    for row in report.other_radii:
+        others.setdefault((row.radius, row.metric, row.name), row)
+    records: list[dict[str, object]] = []
+    for row in (*table_rows(report), *others.values()):
+        used = interval_of(report, row)
+        records.append(
+            {
+                "metric": row.metric.value,
+                "source": row.name,
+                "direction": DIRECTIONS[row.direction] if row.direction else None,
+                "observed": row.value,
+                "low": used.low,
+                "high": used.high,
+                "confidence": row.confidence,
+                "method": used.method,
+                "applies_to": row.claim.value if row.claim else None,
+                "radius": row.radius,
+                "dependency": row.dependency.value if row.dependency else None,
+                "floor": row.floor,
+                "inputs": row.inputs,
+                "draws": row.draws,
+                "calls": row.calls,
+                "flags": " ".join(row.flags),
+                "error": row.error,
+            }
+        )
+    return records
+
+
+def summary_of(report: ReportRecord) -> str:
+    """The run, the number it is quoted for and its grade, in a line."""
+    row, sizes = headline_of(report), report.data.inputs
+    parts = [
+        subject_of(report),
+        f"{sizes.evaluate:,} inputs evaluated ({sizes.fit:,} to fit, {sizes.select:,} to select)",
+        f"grade {report.grade.letter}",
+    ]
+    if row is not None:
+        claim = Numbers(report).claim(row, kind=str)
+        parts.insert(1, f"{_NAMES[row.metric]} {row.name} {claim}")
+    return "; ".join(parts)
+
+
 def as_text(report: ReportRecord, width: int) -> str:
     """The table and its notes as plain text."""
     text = io.StringIO()
