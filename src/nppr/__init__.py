@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nppr.sources.custom import CustomAttack, CustomNoise
     from nppr.sources.learned import Learned
     from nppr.tally import Estimate, Tally
+    from nppr.task import Task
     from nppr.transformations import CustomTransform
 
 _HOMES = {
@@ -49,6 +50,7 @@ _HOMES = {
     "nppr.sources.custom": ("CustomAttack", "CustomNoise"),
     "nppr.sources.learned": ("Learned",),
     "nppr.tally": ("Estimate", "Tally"),
+    "nppr.task": ("Task",),
     "nppr.transformations": ("CustomTransform",),
 }
 """Public names by the module they are loaded from."""
@@ -57,7 +59,7 @@ __all__ = [
     "CW", "PGD", "ArrayModel", "Budget", "Classifier", "CustomAttack", "CustomNoise", "CustomTransform",
     "Data", "Dependency", "Distribution", "Estimate", "Family", "Gaussian", "Laplace", "Learned",
     "LearnedNoise", "ModelUnavailableError", "NpprError", "Report", "SearchSettings", "Source",
-    "Tally", "Uniform", "assess", "default_settings", "from_arrays", "learn", "load_classifier",
+    "Tally", "Task", "Uniform", "assess", "default_settings", "from_arrays", "learn", "load_classifier",
     "load_data", "load_learned", "measure", "paper_settings", "read_report", "read_run",
 ]  # fmt: skip
 

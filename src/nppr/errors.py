@@ -38,6 +38,10 @@ class ClassifierError(InputError):
     """A model that is not a classifier of the given data."""
 
 
+class TaskError(InputError):
+    """A predicate that does not judge the outputs of a model."""
+
+
 class ModelUnavailableError(NpprError):
     """A model that cannot be asked any more, such as a service that is down: a run stops here.
 

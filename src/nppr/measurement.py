@@ -338,7 +338,9 @@ def _judge(
             job.keep.update(zip(draws.indices, features.unbind(), strict=True))
         logits = torch.cat([found for _, found in judged])
         correct = _correct(models, logits, moved, y.repeat_interleave(draws.size))
-        sums = job.source.observe(logits.view(len(x), draws.size, -1), y)
+        answers, labels = models.fast.judged(logits, y.repeat_interleave(draws.size))
+        labels = labels.view(len(x), draws.size)[:, 0]
+        sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
     found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
     return found, None if sums is None else sums.double().cpu().numpy()
 
@@ -349,12 +351,14 @@ def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tenso
     "One by one" is a batch of two equal images, which every model takes.
     """
     check_finite(logits, models.fast.classifier.name)
-    largest, answers = logits.topk(2, dim=1)
-    close = largest[:, 0] - largest[:, 1] <= AGREEMENT * logits.abs().amax(1)
-    correct = answers[:, 0] == y
+    judged, labels = models.fast.judged(logits, y)
+    largest, answers = judged.topk(2, dim=1)
+    close = largest[:, 0] - largest[:, 1] <= AGREEMENT * logits.abs().flatten(1).amax(1)
+    correct = answers[:, 0] == labels
     for row in close.nonzero().flatten().tolist():
         twice = x[row : row + 1].expand(2, *x.shape[1:])
-        correct[row] = models.reference.logits(twice).argmax(1)[0] == y[row]
+        again, labels = models.reference.judged(models.reference.logits(twice), y[[row, row]])
+        correct[row] = again.argmax(1)[0] == labels[0]
     return correct
 
 

@@ -236,6 +236,12 @@ class DataOptions(Options):
         None, "Named split of the data to evaluate. Default: the test split.", Panel.ADVANCED
     )
     resize: int | None = option(None, "Resize images to this many pixels per side.", Panel.ADVANCED)
+    range: str | None = option(
+        None,
+        "Range of the numbers in a .npz that are not images in [0, 1], such as -1,1, or one pair per"
+        " feature with ; between them. Inputs may then have any shape; --eps is a share of the range.",
+        Panel.ADVANCED,
+    )
     fit_inputs: int | None = option(None, "As --inputs, for the fit split.", Panel.ADVANCED)
     select_inputs: int | None = option(None, "As --inputs, for the select split.", Panel.ADVANCED)
 

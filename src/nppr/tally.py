@@ -177,6 +177,12 @@ class FrozenModel(Protocol):
     def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
 
+    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and the labels they should be largest at; of a task, those of wrong and right."""
+
+    def targets(self, y: Tensor) -> Tensor:
+        """What the answers are compared with: the labels themselves unless a task has others."""
+
     def features(self, x: Tensor) -> Tensor:
         """Penultimate features, `(B, F)`."""
 

@@ -363,10 +363,10 @@ def test_every_option_of_the_search_is_an_argument() -> None:
     arguments = inspect.signature(nppr.assess).parameters
     assert SearchOptions.model_fields.keys() <= arguments.keys()
     assert MeasureOptions.model_fields.keys() - arguments.keys() == {
-        # what a `Classifier`, a `Data` and a `Budget` hold, what is written and printed, and the switch
-        # of `rare_calls`
-        "as_json", "classes", "eps", "features", "figures", "mean", "norm", "page", "quiet", "rare",
-        "resize", "slices", "split", "std", "stem", "transform", "weights",
+        # what a `Classifier`, a `Data` and a `Budget` hold, what is written and printed, the switch of
+        # `rare_calls`, and `input_range`
+        "as_json", "classes", "eps", "features", "figures", "mean", "norm", "page", "quiet", "range",
+        "rare", "resize", "slices", "split", "std", "stem", "transform", "weights",
     }  # fmt: skip
 
 

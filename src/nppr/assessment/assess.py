@@ -14,8 +14,8 @@ from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
-from nppr.data import DataSpec, all_evaluated, load_data
-from nppr.errors import BudgetError, SpecError
+from nppr.data import DataSpec, RangeSpec, all_evaluated, load_data
+from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
 from nppr.options import SearchOptions, checked_options
@@ -24,9 +24,10 @@ from nppr.report import Report
 from nppr.run_settings import RunSettings, default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search_settings import SearchSettings
+from nppr.search.search_settings import SCORES, SearchSettings
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
+from nppr.task import Task
 
 PASSES_PER_CALL = 3.5
 """Forward passes that a forward and backward pass takes, with the selection that comes with it."""
@@ -75,6 +76,8 @@ def assess(
     fit_seeds: int | None = None,
     per_input_calls: int | None = None,
     distributions: Sequence[LearnedNoise] = (),
+    task: Task | None = None,
+    input_range: RangeSpec | None = None,
     feature_model: ModelSpec | None = None,
     draws: int | None = None,
     inputs: int | None = None,
@@ -108,10 +111,12 @@ def assess(
 
     The arguments from `preset` to `per_input_calls` are the options of `nppr assess --help`, panels
     Noise and Search; `search` is its method (gradients, scores or auto), or settings that state all of
-    it (`nppr.default_settings`). `distributions` were learned before. `feature_model` gives the
-    features that input-dependent noise may see, by default `model` itself. With `only_merged` attacks
-    skip inputs that are already broken, and only AR over all of them is reported. With `out` the run is
-    kept in a folder and can be resumed.
+    it (`nppr.default_settings`). `distributions` were learned before: they are measured instead of a
+    search, or, with the search method `scores`, compared with what it finds and kept where they are
+    lower. `task` says what a correct answer is, `input_range` in which range inputs lie that are no
+    images (docs/models.md, docs/data.md). `feature_model` gives the features that input-dependent noise
+    may see, by default `model` itself. With `only_merged` attacks skip inputs that are already broken,
+    and only AR over all of them is reported. With `out` the run is kept in a folder and can be resumed.
 
     On a terminal and in a notebook bars show how far it is, unless `progress` is False or `progress` or
     `on_search` is a function, which is called instead.
@@ -139,7 +144,7 @@ def assess(
         rare_calls=rare_calls,
         radii=tuple(radii),
     )
-    loaded = load_data(data)
+    loaded = load_data(data, input_range=input_range, task=task)
     loaded = (all_evaluated(loaded) if evaluate_all else loaded).limit(
         inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
@@ -148,25 +153,7 @@ def assess(
     budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
         require_budget(budget.at(radius), loaded.name)
-    searched, chosen = choose_sources(sources, budget, distributions)
-    fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
-    if evaluate_all and fitted:
-        raise SpecError(
-            f"`evaluate-all` must be given with sources that need no fit, got {fitted[0]}, which is"
-            " fitted on inputs that are not evaluated. Example: sources uniform,pgd"
-        )
-    followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
-    if rare_calls is not None and not followed:
-        raise SpecError(
-            "`rare` must be given with noise that splitting can follow, such as uniform, nppr or bound,"
-            f" got {', '.join(source.name for source in chosen)}."
-        )
-    drawn = searched or distributions or any(each.metric in DRAWN for each in chosen)
-    if precision is not None and not drawn:
-        raise SpecError(
-            "`precision` must be given with a source that draws, got none. Example: --sources uniform"
-        )
-    chosen_search = _search_settings(
+    settled_search = _search_settings(
         search,
         len(loaded.fit),
         preset=preset,
@@ -187,7 +174,30 @@ def assess(
         fit_seeds=fit_seeds,
         per_input_calls=per_input_calls,
     )
-    planned = chosen_search if searched else None
+    rivals = distributions if settled_search.method == SCORES else ()
+    searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
+    fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
+    if evaluate_all and fitted:
+        raise SpecError(
+            f"`evaluate-all` must be given with sources that need no fit, got {fitted[0]}, which is"
+            " fitted on inputs that are not evaluated. Example: sources uniform,pgd"
+        )
+    given = distributions
+    if rivals and searched:
+        _require_rivals(rivals)
+        distributions = ()
+    followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
+    if rare_calls is not None and not followed:
+        raise SpecError(
+            "`rare` must be given with noise that splitting can follow, such as uniform, nppr or bound,"
+            f" got {', '.join(source.name for source in chosen)}."
+        )
+    drawn = searched or distributions or any(each.metric in DRAWN for each in chosen)
+    if precision is not None and not drawn:
+        raise SpecError(
+            "`precision` must be given with a source that draws, got none. Example: --sources uniform"
+        )
+    planned = settled_search if searched else None
     setup = prepare_run(
         model,
         loaded,
@@ -195,7 +205,7 @@ def assess(
         settings,
         sources=chosen,
         search=planned,
-        distributions=distributions,
+        distributions=given,
         feature_model=feature_model,
         batch_size=batch_size,
         device=device,
@@ -204,7 +214,7 @@ def assess(
         overwrite=overwrite,
     )
     with _shown_progress(progress, on_search) as (on_progress, on_fit):
-        finder = setup.search(planned, on_fit) if planned else None
+        finder = setup.search(planned, on_fit, rivals) if planned else None
         if on_plan:
             settled = finder.settings if finder else None
             on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
@@ -247,6 +257,8 @@ def learn(
     *,
     budget: Budget | None = None,
     search: SearchSettings | None = None,
+    task: Task | None = None,
+    input_range: RangeSpec | None = None,
     feature_model: ModelSpec | None = None,
     fit_inputs: int | None = None,
     select_inputs: int | None = None,
@@ -267,7 +279,9 @@ def learn(
     settings = RunSettings(
         fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed, quantise=quantise
     )
-    loaded = load_data(data).limit(fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed)
+    loaded = load_data(data, input_range=input_range, task=task).limit(
+        fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
+    )
     search = search or SearchSettings()
     setup = prepare_run(
         model,
@@ -292,8 +306,13 @@ def choose_sources(
     sources: str | Sequence[str | Source] | None,
     budget: Budget,
     distributions: Sequence[LearnedNoise] = (),
+    *,
+    replace_search: bool = True,
 ) -> tuple[bool, list[Source]]:
-    """Whether a search for NPPR is asked for, and the other sources."""
+    """Whether a search for NPPR is asked for, and the other sources.
+
+    Learned noise that is given replaces the search, unless the search is to compare itself with it.
+    """
     listed = default_sources(budget) if sources is None else sources
     searched, given = False, list[Source]()
     for each in [listed] if isinstance(listed, str) else listed:
@@ -305,7 +324,7 @@ def choose_sources(
             raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
         searched = searched or found
         given += parse_sources(rest, budget) if rest else []
-    searched = searched and not distributions  # learned noise that is given replaces the search
+    searched = searched and not (distributions and replace_search)
     if given or not (searched or distributions):
         check_unique(given)
     for source in (*given, *(each.source for each in distributions)):
@@ -320,6 +339,17 @@ def choose_sources(
                 f" instead of {budget}."
             )
     return searched, given
+
+
+def _require_rivals(given: Sequence[LearnedNoise]) -> None:
+    """Raise `DistributionError` where a search by scores can use none of the given noise."""
+    usable = (Dependency.INDEPENDENT, Dependency.LABEL)
+    if not any(each.source.distribution.family.dependency in usable for each in given):
+        found = ", ".join(each.source.name for each in given)
+        raise DistributionError(
+            "`distribution` must hold noise that sees no features for a search by scores, got"
+            f" {found}. Fit it with --dependency label."
+        )
 
 
 def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None) -> Plan:

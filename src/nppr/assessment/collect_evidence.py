@@ -20,9 +20,9 @@ from nppr.budget import Budget, perturbed
 from nppr.classifiers import FrozenForms, frozen
 from nppr.data import stratified_order
 from nppr.noise.family import FLOOR_NOISE
-from nppr.noise.mixture import Context, Given
+from nppr.noise.mixture import Given
 from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
-from nppr.report.evidence import Draws, Evidence, Profile, Strip, Worst
+from nppr.report.evidence import LEVELS, Draws, Evidence, Profile, Strip, Worst
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
 from nppr.sources.learned import Learned
@@ -78,6 +78,9 @@ def collect(
 
 WORST_INPUTS = 12
 WORST_SIDE = 96
+SIGNAL_SIDE = 512
+"""Pixels per side of an image, and points of a signal, that are kept at most."""
+
 MOST_COST = 200.0
 """Forward passes a draw of a source may take to be drawn from again."""
 
@@ -133,15 +136,17 @@ def _worst(
             )
             with torch.inference_mode():
                 batches = moved.flatten(0, 1).split(session.classifier.micro_batch)
-                found = torch.cat([models.fast.logits(batch).argmax(1) for batch in batches])
-            answers = found.view(moved.shape[:2])
+                logits = torch.cat([models.fast.logits(batch) for batch in batches])
+            labels = torch.from_numpy(session.data.evaluate.labels[some]).to(x.device)
+            answers = _answers(session, models, logits, y, labels)
             rows = torch.arange(len(x), device=x.device)
-            first = (answers != y[:, None]).int().argmax(1)  # 0 where no draw fails
+            first = (answers != labels[:, None]).int().argmax(1)  # 0 where no draw fails
             delta, shown = delta[rows, first], moved[rows, first]
             share, theta = (delta / radius).clamp(-MOST_SHARE, MOST_SHARE), x.new_zeros(len(x), 0)
             if source.budget is not None and source.budget.transform is not None:
                 share, theta = shown - x, source.budget.parameters(delta)
-            images = (_small(image, WORST_SIDE) for image in (x, share, shown))
+            side = WORST_SIDE if session.data.is_image else SIGNAL_SIDE
+            images = (_small(image, side) for image in (x, share, shown))
             parts.append((answers[rows, first], theta, *images))
     taken_for, theta, clean, share, shown = (
         torch.cat(found).cpu() for found in zip(*parts, strict=True)
@@ -152,9 +157,9 @@ def _worst(
         labels=torch.from_numpy(session.data.evaluate.labels[chosen]),
         taken_for=taken_for,
         rates=torch.from_numpy(tally.rates[chosen]).float(),
-        clean=_bytes(clean),
+        clean=_levels(session, clean),
         delta=share.half(),
-        perturbed=_bytes(shown),
+        perturbed=_levels(session, shown),
         parameters=theta.float(),
     )
 
@@ -184,8 +189,8 @@ def _profile(session: Session, budget: Budget, chosen: IntArray) -> Profile:
                     moved = perturbed(x, budget.radius * u[:, place], budget,
                                       quantise=session.settings.quantise)  # fmt: skip
                     with torch.inference_mode():
-                        answers = models.fast.logits(moved).argmax(1)
-                    correct[which, place] += int((answers == y).sum())
+                        logits, labels = models.fast.judged(models.fast.logits(moved), y)
+                    correct[which, place] += int((logits.argmax(1) == labels).sum())
     return Profile(FLOOR_NOISE, correct, torch.full_like(correct, len(chosen)))
 
 
@@ -201,7 +206,10 @@ def _strip(session: Session, budget: Budget, chosen: IntArray) -> Strip:
         ]
         with torch.inference_mode():
             logits = torch.stack([models.fast.logits(images) for images in moved], 1)
-    margins = margin(logits.flatten(0, 1), y.repeat_interleave(len(points))).view(len(x), -1)
+        repeated = y.repeat_interleave(len(points))
+        margins = margin(*models.fast.judged(logits.flatten(0, 1), repeated)).view(len(x), -1)
+        labels = torch.from_numpy(session.data.evaluate.labels[chosen]).to(x.device)
+        answers = _answers(session, models, logits.flatten(0, 1), y, labels)
     order = margins.argsort(dim=1, descending=True, stable=True)
     kept = order[:, [0, len(points) // 2, len(points) - 1]]
     rows = torch.arange(len(x), device=x.device)[:, None]
@@ -209,11 +217,34 @@ def _strip(session: Session, budget: Budget, chosen: IntArray) -> Strip:
     return Strip(
         SCANNED,
         torch.from_numpy(session.data.evaluate.indices[chosen]),
-        y.cpu(),
-        logits.argmax(2)[rows, kept].cpu(),
+        labels.cpu(),
+        answers[rows, kept].cpu(),
         _bytes(_small(images.flatten(0, 1), WORST_SIDE)).unflatten(0, kept.shape).cpu(),
         budget.parameters(points[kept].unsqueeze(-1).unsqueeze(-1)).float().cpu(),
     )
+
+
+def _answers(
+    session: Session, models: FrozenForms, logits: Tensor, y: Tensor, labels: Tensor
+) -> Tensor:
+    """The classes that the images of each input were taken for, `(B, S)`, from logits of B S images.
+
+    In a task that is not a classification it is the input's own class where the answer is correct, and
+    one more than there are where it is wrong.
+    """
+    each = len(logits) // len(y)
+    if models.fast.classifier.task is None:
+        return logits.argmax(1).view(len(y), each)
+    judged, right = models.fast.judged(logits, y.repeat_interleave(each))
+    correct = (judged.argmax(1) == right).view(len(y), each)
+    return torch.where(correct, labels[:, None], session.data.classes)
+
+
+def _levels(session: Session, inputs: Tensor) -> Tensor:
+    """Inputs in [0, 1] as whole numbers: 8-bit for images, finer for what is drawn or read."""
+    if session.data.is_image:
+        return _bytes(inputs)
+    return inputs.mul(LEVELS).round().to(torch.int32)
 
 
 def _bytes(images: Tensor) -> Tensor:
@@ -299,7 +330,7 @@ def _given(
             features = other.features(x)
     elif source.distribution.features:
         features = models.fast.features(x)
-    given = source.distribution.to(x.device).mixture(Context(y, features))
+    given = source.distribution.to(x.device).mixture(source.distribution.sees(y, features))
     return given.log_weights.exp().expand(len(x), -1).float(), given
 
 

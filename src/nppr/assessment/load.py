@@ -25,7 +25,9 @@ def load_images(
     evaluate_all: bool = False,
 ) -> Data:
     """The data, with as many inputs in each split as the settings allow."""
-    loaded = load_data(options.data, split=options.split, resize=options.resize)
+    loaded = load_data(
+        options.data, split=options.split, resize=options.resize, input_range=options.range
+    )
     loaded = all_evaluated(loaded) if evaluate_all else loaded
     loaded = loaded if classes is None else loaded.with_classes(classes)
     return loaded.limit(

@@ -27,11 +27,17 @@ from nppr.classifiers import (
     prepare,
 )
 from nppr.data import Data
-from nppr.errors import ClassifierError, DistributionError, GradientError
+from nppr.errors import (
+    BudgetError,
+    ClassifierError,
+    DistributionError,
+    GradientError,
+    SpecError,
+)
 from nppr.measurement import probe
 from nppr.noise.family import Dependency
 from nppr.ranks import first, gathered, require_same, world
-from nppr.report.model import DataRecord, SettingsRecord, SourceRecord, SplitSizes
+from nppr.report.model import DataRecord, LayoutRecord, SettingsRecord, SourceRecord, SplitSizes
 from nppr.run_settings import RunSettings
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
@@ -39,6 +45,7 @@ from nppr.search.search import Search
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.sources import Source, references
+from nppr.transformations import NaturalTransform
 
 FIT_MICRO_BATCH = 64
 FIT_NUMBERS = 2**22
@@ -58,9 +65,12 @@ class Setup:
     record: RunRecord
 
     def search(
-        self, settings: SearchSettings, progress: Callable[[FitProgress], None] | None = None
+        self,
+        settings: SearchSettings,
+        progress: Callable[[FitProgress], None] | None = None,
+        given: Sequence[LearnedNoise] = (),
     ) -> Search:
-        """The search for the worst noise of this classifier.
+        """The search for the worst noise of this classifier, beside noise that is given.
 
         It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
         Noise that cannot see features, because the model shows none, may see the label only.
@@ -68,6 +78,7 @@ class Setup:
         if self.lacks_features(settings):
             family = replace(settings.family, dependency=Dependency.LABEL)
             settings = replace(settings, family=family)
+        settings = settings.of_classes(self.data.classes)
         box = self.budget.transform is not None
         if box:
             settings = settings.in_box()
@@ -87,17 +98,19 @@ class Setup:
             identity=self.folder.identity if self.folder else "",
             before_write=self.folder.manifest.add if self.folder else None,
             progress=progress,
+            given=given,
             references=references(self.budget),
         )
 
     @cached_property
     def gives_gradients(self) -> bool:
         """Whether classifier and budget give gradients in a perturbation."""
-        x = probe(self.data.evaluate)[:2].to(self.classifier.device)
+        x, y = (each.to(self.classifier.device) for each in self.data.evaluate.batch(np.arange(1)))
         delta = x.new_zeros(len(x), *self.budget.domain(self.data.shape))
         try:
             with self.classifier.frozen() as models:
-                self.budget.gradient(models.fast, lambda logits: logits.sum(1), x, delta)
+                model = models.fast
+                self.budget.gradient(model, lambda z: model.judged(z, y)[0].sum(1), x, delta)
         except (GradientError, ClassifierError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
@@ -141,7 +154,7 @@ def prepare_run(
 
     A model that is prepared already runs as it is.
     """
-    budget.domain(data.shape)
+    _require_images(data, budget, settings)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
     division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
     threads = division.threads or gathered(torch.get_num_threads())[0]
@@ -158,7 +171,7 @@ def prepare_run(
         nppr_version=version("nppr"),
         classifier=_describe_classifier(classifier, features, data),
         data=_describe_data(data),
-        budget=BudgetRecord.of(budget, data.shape),
+        budget=_describe_budget(budget, data),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
             search=search,
@@ -184,6 +197,23 @@ def prepare_run(
         if not resume:
             folder.clear_rank()
     return Setup(data, budget, ready, features, settings, folder, record)
+
+
+def _require_images(data: Data, budget: Budget, settings: RunSettings) -> None:
+    """Raise an error where images are needed and the data hold something else."""
+    budget.domain(data.shape)
+    layout = data.layout
+    if layout is None:
+        return
+    if isinstance(budget.transform, NaturalTransform) and layout.kind != "image":
+        raise BudgetError(
+            f"`transform` must be a function of your own for inputs of shape {layout.shape}, got"
+            f" {budget.transform.spec!r}, which is for images. Example: CustomTransform"
+        )
+    if settings.quantise:
+        raise SpecError(
+            "`quantise` must be left out with a range: it is for 8-bit images in [0, 1]."
+        )
 
 
 def fixed_form(classifier: Prepared, data: Data) -> Prepared:
@@ -240,6 +270,11 @@ def _require_same_ranks(record: RunRecord, data: Data) -> None:
     require_same({**record.model_dump(mode="json"), **splits, "version of": versions})
 
 
+def _describe_budget(budget: Budget, data: Data) -> BudgetRecord:
+    range_of = None if data.layout is None else data.layout.text
+    return BudgetRecord.of(budget, data.shape).model_copy(update={"share_of": range_of})
+
+
 def _describe_source(source: Source, data: Data) -> SourceRecord:
     return SourceRecord(
         name=source.name,
@@ -257,7 +292,8 @@ def _describe_classifier(
     fingerprint = classifier.fingerprint()
     if fingerprint is None:  # a plain callable: its answers distinguish it, as far as they differ
         with frozen(classifier) as model, torch.no_grad():
-            answers = model.logits(probe(data.evaluate).clone()).argmax(1)
+            outputs = model.logits(probe(data.evaluate).clone())
+            answers = outputs.argmax(1) if classifier.task is None else outputs.round(decimals=3)
         fingerprint = "answers " + hashlib.sha256(answers.cpu().numpy().tobytes()).hexdigest()
     return ClassifierRecord(
         name=classifier.name,
@@ -298,6 +334,8 @@ def _describe_data(data: Data) -> DataRecord:
         shape=tuple(data.shape),
         split=data.split,
         resize=data.resize,
+        layout=None if data.layout is None else LayoutRecord(**vars(data.layout)),
+        task=None if data.task is None else data.task.words,
         inputs=SplitSizes(**{each.kind.name: len(each) for each in data.splits}),
         fingerprint=data.evaluate.fingerprint(),
     )

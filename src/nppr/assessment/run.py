@@ -94,7 +94,8 @@ def complete_run(
         run.own = per_input_noise(search_settings, run.learned)
         for noise in run.own:
             run.add(noise)
-    reused = _reused(learned, session.data.evaluate)
+    found_before = [*learned, *(found if search is not None and search.given else ())]
+    reused = _reused(found_before, session.data.evaluate)
     for name, count in reused.items():
         flags.append(flag(FITTED_ON, f"{count:,} of the evaluated inputs", name))
     run.results = [

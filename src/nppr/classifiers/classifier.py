@@ -18,7 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from nppr.budget import quantised
+from nppr.data.data_set import Data
+from nppr.data.layout import Layout
 from nppr.errors import ClassifierError, GradientError, NpprError, unknown
+from nppr.task import Task
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +73,9 @@ class Classifier:
         self.channels_last = channels_last
         self.features = features
         self.quirks: Quirks | None = None  # until the model was checked
+        self.layout: Layout | None = None  # until it is known which data it is given
+        self.task: Task | None = None
+        self.targets: Tensor | None = None
         self.weights = weights
         self.weights_sha256 = weights_sha256
         self._fingerprint = fingerprint
@@ -78,6 +84,12 @@ class Classifier:
         """The same classifier with its model in another form."""
         other = copy.copy(self)
         other.model, other.channels_last = model, channels_last
+        return other
+
+    def for_data(self, data: Data) -> Classifier:
+        """The same classifier for inputs as these data hold them, judged by their task."""
+        other = copy.copy(self)
+        other.layout, other.task, other.targets = data.layout, data.task, data.targets
         return other
 
     def with_quirks(self, quirks: Quirks) -> Classifier:
@@ -121,6 +133,13 @@ class Classifier:
             return self.forward(x.expand(2, *x.shape[1:]))[:1]
         normalised = self._normalised(x)
         logits = find_logits(self._run(normalised.clone() if quirks.in_place else normalised))
+        if self.task is not None:
+            if not logits.ndim or len(logits) != len(x):
+                raise ClassifierError(
+                    f"`model` must return a tensor with one entry for each of {len(x)} inputs,"
+                    f" got {tuple(logits.shape)}."
+                )
+            return logits
         if logits.ndim != 2 or len(logits) != len(x):
             raise ClassifierError(
                 f"`model` must return logits of shape ({len(x)}, classes),"
@@ -141,12 +160,23 @@ class Classifier:
                 f" {self.name!r} failed: {reason_of(error)}"
             ) from error
 
+    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `(B, classes)` and labels `(B,)`; of a task, those of wrong and right."""
+        if self.task is None:
+            return logits, y
+        targets = y if self.targets is None else self.targets.to(y.device)[y]
+        return self.task.judged(logits, targets)
+
     def _normalised(self, x: Tensor) -> Tensor:
+        if self.layout is not None:
+            x = self.layout.from_unit(x)
         if self.mean is not None:
             x = x - _per_channel("mean", self.mean, x)
         if self.std is not None:
             x = x / _per_channel("std", self.std, x)
-        return x.contiguous(memory_format=torch.channels_last) if self.channels_last else x
+        if self.channels_last and x.ndim == 4:
+            return x.contiguous(memory_format=torch.channels_last)
+        return x
 
 
 class FrozenClassifier:
@@ -181,6 +211,15 @@ class FrozenClassifier:
             )
         (gradient,) = torch.autograd.grad(total, x)
         return gradient, logits.detach()
+
+    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and the labels they should be largest at; of a task, those of wrong and right."""
+        return self.classifier.judged(logits, y)
+
+    def targets(self, y: Tensor) -> Tensor:
+        """What the answers are compared with: the labels themselves unless a task has others."""
+        known = self.classifier.targets
+        return y if known is None else known.to(y.device)[y]
 
     def features(self, x: Tensor) -> Tensor:
         """The input of the last linear layer that runs, or the named layer's output, `(B, F)`."""
@@ -249,7 +288,7 @@ def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
     with frozen(classifier) as model, torch.no_grad():
         seen = pair.clone()
         logits = model.logits(seen)
-        if logits.shape[1] != classes:
+        if classifier.task is None and logits.shape[1] != classes:
             raise ClassifierError(
                 f"`model` must return one logit per class, expected {classes} classes, got"
                 f" {logits.shape[1]}. Check the model and its weights; for labels that do not show"
@@ -319,4 +358,5 @@ def _per_channel(argument: str, numbers: tuple[float, ...], x: Tensor) -> Tensor
         raise ClassifierError(
             f"`{argument}` must have 1 or {x.shape[1]} numbers, one per channel, got {len(numbers)}."
         )
-    return torch.tensor(numbers, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
+    each = (1, -1, *[1] * (x.ndim - 2))
+    return torch.tensor(numbers, dtype=x.dtype, device=x.device).view(each)

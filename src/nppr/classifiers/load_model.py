@@ -56,6 +56,21 @@ def load_classifier(
     """
     if classes is not None and classes < 2:
         raise SpecError(f"`classes` must be a whole number >= 2, got {classes}.")
+    found = _load(model, weights, mean, std, classes, stem, features, data)
+    return found if data is None else found.for_data(data)
+
+
+def _load(
+    model: ModelSpec,
+    weights: str | Path | None,
+    mean: Sequence[float] | float | None,
+    std: Sequence[float] | float | None,
+    classes: int | None,
+    stem: str | None,
+    features: str | None,
+    data: Data | None,
+) -> Classifier:
+    """The classifier, whatever data it is given."""
     if isinstance(model, Classifier):
         if weights is not None or mean is not None or std is not None or features is not None:
             raise ClassifierError(

@@ -15,6 +15,7 @@ from nppr.data.data_set import (
 )
 from nppr.data.file_trees import require
 from nppr.data.image_sets import TensorImages
+from nppr.data.layout import RangeSpec
 from nppr.data.slices import CLASS, Slice, slices_of, with_slices
 from nppr.data.splits import all_evaluated
 
@@ -25,6 +26,7 @@ __all__ = [
     "Data",
     "DataSpec",
     "Images",
+    "RangeSpec",
     "Slice",
     "Split",
     "TensorImages",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,16 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from nppr.data.data_set import Data, check_range
+from nppr.data.data_set import Data, Images, check_range
 from nppr.data.file_trees import reading
-from nppr.data.image_sets import TensorImages
+from nppr.data.image_sets import TensorImages, laid_out
+from nppr.data.layout import RangeSpec
 from nppr.data.splits import THREE_WAY, divide
 from nppr.errors import DataError
+from nppr.task import Task
+
+EVERY_INPUT = "every input"
+"""The only class of inputs whose targets are no classes."""
 
 
 def from_arrays(
@@ -26,8 +32,14 @@ def from_arrays(
     classes: int | None = None,
     class_names: tuple[str, ...] | None = None,
     shares: tuple[float, float] = THREE_WAY,
+    input_range: RangeSpec | None = None,
+    task: Task | None = None,
 ) -> Data:
     """Images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
+
+    With `input_range` inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
+    number or one per feature. With a `task` the labels are its targets `(N, ...)`; those that are
+    whole numbers `(N,)` from 0 on count as classes too.
 
     `classes` or `class_names` give the number of classes where the labels do not show them all.
     `shares` are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
@@ -35,9 +47,10 @@ def from_arrays(
     """
     x = torch.as_tensor(images).detach()
     y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
-    if not x.is_floating_point():
+    if input_range is None and not x.is_floating_point():
         raise DataError(f"`images` must be floats in [0, 1], got {x.dtype}. Divide by 255.")
-    if y.ndim != 1 or y.dtype.kind not in "iu":
+    classified = y.ndim == 1 and y.dtype.kind in "iu" and (task is None or bool((y >= 0).all()))
+    if not classified and task is None:
         raise DataError(f"`labels` must be whole numbers (N,), got {y.dtype} {y.shape}.")
     if len(x) != len(y):
         raise DataError(
@@ -45,11 +58,20 @@ def from_arrays(
         )
     if not len(y):
         raise DataError("`data` must hold at least one input, got none.")
-    check_range(x, "whole")
-    y = y.astype(np.int64)
+    found: Images = TensorImages(x.float())
+    layout = None
+    if input_range is None:
+        check_range(x, "whole")
+    else:
+        found = laid_out(x.cpu().numpy(), input_range, "`data`")
+        layout = found.layout
+    targets = None if classified else torch.from_numpy(np.ascontiguousarray(y))
+    y = y.astype(np.int64) if classified else np.zeros(len(x), np.int64)
     number = max(2, int(y.max()) + 1) if classes is None else classes
     names = class_names or tuple(str(label) for label in range(number))
-    return divide(name, names, (TensorImages(x.float()), y), shares=shares)
+    names = names if classified else (EVERY_INPUT,)
+    data = divide(name, names, (found, y), shares=shares, targets=targets)
+    return replace(data, layout=layout, task=task)
 
 
 @functools.cache

@@ -17,10 +17,12 @@ from nppr.data.array_data import from_arrays, load_digits
 from nppr.data.data_formats import Format, SplitReaders
 from nppr.data.data_set import Data
 from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_line
-from nppr.data.image_sets import resize_data
-from nppr.data.splits import assemble, choose_splits
+from nppr.data.image_sets import PixelImages, laid_out, resize_data
+from nppr.data.layout import Layout, RangeSpec
+from nppr.data.splits import Labelled, assemble, choose_splits
 from nppr.errors import DataError, SpecError
 from nppr.specs import DATA, HUB, check_data
+from nppr.task import Task
 
 REGISTRY = (
     "nppr.data.cifar_files",
@@ -46,11 +48,19 @@ TAR_SUFFIXES = (".tar.gz", ".tgz")
 SHOWN = 4
 
 
-def load_data(spec: DataSpec, *, split: str | None = None, resize: int | None = None) -> Data:
+def load_data(
+    spec: DataSpec,
+    *,
+    split: str | None = None,
+    resize: int | None = None,
+    input_range: RangeSpec | None = None,
+    task: Task | None = None,
+) -> Data:
     """A name, a file or folder, `hf:NAME`, an `(images, labels)` pair, a Dataset or a `Data` object.
 
     `split` names the split of the data set to evaluate, where it has several; `resize` makes all images
-    that many pixels high and wide.
+    that many pixels high and wide. Arrays in memory and in a `.npz` may have any shape with an
+    `input_range`; a `task` judges the answers to an `(inputs, targets)` pair.
 
     >>> load_data("digits").classes
     10
@@ -61,10 +71,23 @@ def load_data(spec: DataSpec, *, split: str | None = None, resize: int | None = 
         raise SpecError(
             f"`resize` must be a whole number of pixels >= 1, got {resize}. Example: 32"
         )
+    arrays = isinstance(spec, tuple)
+    if task is not None and not arrays:
+        raise SpecError(
+            "`task` must be given with a pair (inputs, targets), or to nppr.from_arrays, got"
+            f" {type(spec).__name__}."
+        )
+    if input_range is not None and not (arrays or str(spec).lower().endswith(".npz")):
+        raise SpecError(
+            "`range` must be given with arrays, in memory or in a .npz, whose numbers it is the range"
+            f" of, got {type(spec).__name__ if not isinstance(spec, str) else spec}."
+        )
+    if input_range is not None and resize is not None:
+        raise SpecError("`resize` must be left out with a range: it is for images in [0, 1].")
     if isinstance(spec, str | Path) and spec not in DATA:
-        data = _load_stored(spec, split, resize)
+        data = _load_stored(spec, split, resize, input_range)
     elif split is None:
-        data = _load_object(spec, resize)
+        data = _load_object(spec, resize, input_range, task)
     else:
         raise SpecError(
             "`split` must not be given for digits, arrays, a Dataset or a Data object: their splits"
@@ -73,7 +96,9 @@ def load_data(spec: DataSpec, *, split: str | None = None, resize: int | None = 
     return data if split is None and resize is None else replace(data, split=split, resize=resize)
 
 
-def _load_object(spec: DataSpec, resize: int | None) -> Data:
+def _load_object(
+    spec: DataSpec, resize: int | None, input_range: RangeSpec | None, task: Task | None
+) -> Data:
     match spec:
         case "digits":
             return resize_data(load_digits(), resize)
@@ -84,14 +109,17 @@ def _load_object(spec: DataSpec, resize: int | None) -> Data:
 
             return from_dataset(spec, resize)
         case (images, labels):
-            return resize_data(from_arrays(images, labels), resize)
+            made = from_arrays(images, labels, input_range=input_range, task=task)
+            return resize_data(made, resize)
     raise DataError(
         "`data` must be a name, a path, a pair (images, labels), a Dataset, a DataLoader or a Data"
         f" object, got {type(spec).__name__}."
     )
 
 
-def _load_stored(spec: str | Path, split: str | None, resize: int | None) -> Data:
+def _load_stored(
+    spec: str | Path, split: str | None, resize: int | None, input_range: RangeSpec | None
+) -> Data:
     """Data of the hub, or of a file or folder."""
     check_data(spec)
     if isinstance(spec, str) and spec.startswith(HUB):
@@ -101,11 +129,36 @@ def _load_stored(spec: str | Path, split: str | None, resize: int | None) -> Dat
     else:
         path = Path(os.path.expanduser(spec))  # `Path.expanduser` raises for unknown users
         path = path.absolute() if path.name == "" else path
-        name, splits = path.name, _open_path(path)
+        if input_range is None:
+            name, splits = path.name, _open_path(path)
+        else:
+            from nppr.data.npz_files import open_arrays
+
+            name, splits = path.name, open_arrays(FolderFiles(path, ("",)))
     chosen = choose_splits(splits, split)
-    data = assemble(name, {own: splits[own]() for own in chosen}, resize)
+    read = {own: splits[own]() for own in chosen}
+    layout = None
+    if input_range is not None:
+        read, layout = _laid_out(read, input_range)
+    data = replace(assemble(name, read, resize), layout=layout)
     _check_shapes(data)
     return data
+
+
+def _laid_out(
+    splits: dict[str, Labelled], input_range: RangeSpec
+) -> tuple[dict[str, Labelled], Layout]:
+    """Stored arrays with a stated range, and the layout that all have."""
+    found = {}
+    for own, split in splits.items():
+        assert isinstance(split.images, PixelImages)
+        found[own] = laid_out(split.images.pixels, input_range, f"the {own} split")
+    layouts = {own: each.layout for own, each in found.items()}
+    if len(set(layouts.values())) > 1:
+        shapes = ", ".join(f"{each.shape} in {own}" for own, each in layouts.items())
+        raise DataError(f"`data` must hold inputs of one shape, got {shapes}.")
+    made = {own: replace(split, images=found[own]) for own, split in splits.items()}
+    return made, next(iter(layouts.values()))
 
 
 def _open_path(path: Path) -> SplitReaders:

@@ -13,8 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nppr.data.layout import Layout
 from nppr.errors import DataError, SpecError
 from nppr.tally import Evaluate, Fit, IntArray, Select, SplitKind
+from nppr.task import Task
 
 S = TypeVar("S", bound=SplitKind, covariant=True)
 
@@ -46,6 +48,8 @@ class Split(Generic[S]):
     images: Images
     indices: IntArray
     labels: IntArray
+    targets: Tensor | None = None
+    """Of a task whose targets are no classes: those of all inputs of the set, `(N, ...)`."""
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -54,7 +58,11 @@ class Split(Generic[S]):
         """Images `(B, C, H, W)` and labels `(B,)` at these positions of the split."""
         x = self.images.load(self.indices[positions]).float()
         check_range(x, self.kind.name)
-        return x.clamp(0.0, 1.0), torch.from_numpy(self.labels[positions])
+        return x.clamp(0.0, 1.0), self.answers(positions)
+
+    def answers(self, positions: IntArray) -> Tensor:
+        """The labels at these positions `(B,)`; of a task with targets of its own, their rows."""
+        return torch.from_numpy((self.labels if self.targets is None else self.indices)[positions])
 
     def limit(self, inputs: int | None, seed: int, argument: str) -> Split[S]:
         """A seeded subset, stratified by class; a smaller subset is contained in a larger one."""
@@ -72,6 +80,8 @@ class Split(Generic[S]):
         digest.update(self.labels.tobytes())
         for index in self.indices.tolist():
             digest.update(self.images.digest(index))
+            if self.targets is not None:
+                digest.update(self.targets[index].numpy().tobytes())
         return digest.hexdigest()
 
 
@@ -79,8 +89,10 @@ class Split(Generic[S]):
 class Data:
     """A data set with its three disjoint splits.
 
-    `split` and `resize` are the arguments it was loaded with. `slices` has a value for every image of
-    the set that is evaluated, by column (`nppr.data.with_slices`).
+    `layout` says what the model is given where that is not an image in [0, 1], and `task` what a
+    correct answer is where that is not the label. `split` and `resize` are the arguments it was loaded
+    with. `slices` has a value for every image of the set that is evaluated, by column
+    (`nppr.data.with_slices`).
     """
 
     name: str
@@ -91,9 +103,11 @@ class Data:
     split: str | None = None
     resize: int | None = None
     slices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    layout: Layout | None = None
+    task: Task | None = None
 
     def __post_init__(self) -> None:
-        if len(self.class_names) < 2:
+        if len(self.class_names) < 2 and self.targets is None:
             raise DataError(f"`data` must have at least 2 classes, got {len(self.class_names)}.")
         for split in self.splits:
             check_labels(split.labels, self.classes, split.kind.name)
@@ -106,8 +120,18 @@ class Data:
         return self.fit, self.select, self.evaluate
 
     @property
+    def targets(self) -> Tensor | None:
+        """Of a task whose targets are no classes: those of all inputs, `(N, ...)`."""
+        return self.evaluate.targets
+
+    @property
+    def is_image(self) -> bool:
+        """Whether inputs are images, to be shown as such."""
+        return self.layout is None or self.layout.kind == "image"
+
+    @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Number of classes; 1 where the targets are no classes."""
         return len(self.class_names)
 
     @property
@@ -201,7 +225,10 @@ def content_hash(content: bytes) -> bytes:
 def check_range(x: Tensor, split: str) -> None:
     """Raise `DataError` unless all pixels `(N, C, H, W)` are finite and in [0, 1] up to rounding."""
     if x.ndim != 4:
-        raise DataError(f"`images` must have shape (N, C, H, W), got {tuple(x.shape)}.")
+        raise DataError(
+            f"`images` must have shape (N, C, H, W), got {tuple(x.shape)}. For other inputs state their"
+            " range: input_range=(-1, 1)."
+        )
     if not len(x):
         return
     low, high = (float(bound) for bound in torch.aminmax(x))  # NaN anywhere makes both NaN

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from nppr.bounded import ENCODED_IMAGE, OversizeError
 from nppr.data.data_set import Data, Images, Split, content_hash
 from nppr.data.file_trees import Files, reading
+from nppr.data.layout import Layout, RangeSpec, parse_range
 from nppr.errors import DataError
 from nppr.tally import IntArray, SplitKind
 
@@ -71,6 +72,23 @@ class PixelImages:
 
     def digest(self, position: int) -> bytes:
         return content_hash(self.pixels[position].tobytes())
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayInputs:
+    """Arrays `(N, *shape)` as they are stored, as images in [0, 1]."""
+
+    array: NDArray[Any]
+    layout: Layout
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def load(self, positions: IntArray) -> Tensor:
+        return self.layout.to_unit(torch.from_numpy(np.ascontiguousarray(self.array[positions])))
+
+    def digest(self, position: int) -> bytes:
+        return content_hash(np.ascontiguousarray(self.array[position]).tobytes())
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +246,7 @@ def channels_first(pixels: NDArray[Any], where: str) -> NDArray[Any]:
     if pixels.ndim != 4 or 0 in pixels.shape[1:]:
         raise DataError(
             "`images` must have shape (N, C, H, W), (N, H, W, C) or (N, H, W),"
-            f" got {pixels.shape} in {where}."
+            f" got {pixels.shape} in {where}. For other inputs state their range: --range -1,1."
         )
     return np.moveaxis(pixels, -1, 1) if pixels.shape[3] < pixels.shape[1] else pixels
 
@@ -293,3 +311,15 @@ _ENDS: dict[str, Callable[[bytes], bool]] = {
 }
 """Whether an encoded image has its end, for formats that mark it: pillow silently fills in what a short
 file lacks. Bytes after the end are not damage: cameras and editors store their own data there."""
+
+
+def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> ArrayInputs:
+    """Inputs `(N, *shape)` with a stated range, checked."""
+    if array.dtype.kind not in "fiub" or array.ndim < 2 or 0 in array.shape[1:]:
+        raise DataError(
+            "`data` must be numbers of shape (N, F), (N, C, L) or (N, C, H, W),"
+            f" got {array.dtype} {array.shape} in {where}."
+        )
+    layout = Layout(tuple(array.shape[1:]), *parse_range(given))
+    layout.check(torch.from_numpy(np.ascontiguousarray(array)), where)
+    return ArrayInputs(array, layout)

@@ -1,7 +1,7 @@
 """Arrays in a `.npz`: `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test`.
 
-Images are 8-bit, or floats in [0, 1], `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)`; they stay in
-memory as they are stored.
+Images are 8-bit, or floats in [0, 1], `(N, C, H, W)`, `(N, H, W, C)` or `(N, H, W)`; with a stated
+range inputs have any shape and type of number. They stay in memory as they are stored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ class _Header:
 
 
 def _open(files: Files) -> SplitReaders:
-    """Whatever splits the file has; pickled objects in it are refused."""
+    """Whatever splits of images the file has; pickled objects in it are refused."""
+    return open_arrays(files, as_images=True)
+
+
+def open_arrays(files: Files, *, as_images: bool = False) -> SplitReaders:
+    """Whatever splits the file has, with arrays as they are stored or as images."""
     path = files.path
     stems = [name.removesuffix(".npy") for name in ZipFiles.of(path).names]
     suffixes = [stem[1:] for stem in stems if stem == "x" or stem.startswith("x_")]
@@ -62,7 +67,7 @@ def _open(files: Files) -> SplitReaders:
     arrays = [f"{letter}{suffix}" for suffix in suffixes for letter in "xy"]
     _check_sizes(path, [name for name in arrays if name in stems])
     return {
-        suffix[1:] or ONLY_SPLIT: functools.partial(_read_split, path, suffix)
+        suffix[1:] or ONLY_SPLIT: functools.partial(_read_split, path, suffix, as_images)
         for suffix in suffixes
     }
 
@@ -78,15 +83,15 @@ def _check_sizes(path: Path, names: list[str]) -> None:
                 LABELS.require(header.size, f"{header}")
 
 
-def _read_split(path: Path, suffix: str) -> Labelled:
+def _read_split(path: Path, suffix: str, as_images: bool) -> Labelled:
     pixels, labels = (_read_array(path, f"{letter}{suffix}") for letter in "xy")
     if labels.dtype.kind not in "iu" or labels.ndim < 1 or labels.shape[1:] not in ((), (1,)):
         raise DataError(
             f"`labels` must be whole numbers (N,), got {labels.dtype} {labels.shape}"
             f" in {path}: y{suffix}."
         )
-    images = PixelImages(channels_first(pixels, f"{path}: x{suffix}"))
-    return Labelled(images, labels.ravel().astype(np.int64))
+    pixels = channels_first(pixels, f"{path}: x{suffix}") if as_images else pixels
+    return Labelled(PixelImages(pixels), labels.ravel().astype(np.int64))
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import Tensor
 
 from nppr.data.data_set import Data, Images, Split, check_labels, stratified_order
 from nppr.data.image_sets import in_one_frame
@@ -93,6 +94,7 @@ def divide(
     learn: tuple[Images, IntArray],
     held_out: tuple[Images, IntArray] | None = None,
     shares: tuple[float, float] = THREE_WAY,
+    targets: Tensor | None = None,
 ) -> Data:
     """Images and labels to learn from as fit and select; all held out are evaluated.
 
@@ -108,9 +110,9 @@ def divide(
     return Data(
         name=name,
         class_names=class_names,
-        fit=Split(Fit, images, fit, labels[fit]),
-        select=Split(Select, images, select, labels[select]),
-        evaluate=Split(Evaluate, held_out[0], evaluate, held_out[1][evaluate]),
+        fit=Split(Fit, images, fit, labels[fit], targets),
+        select=Split(Select, images, select, labels[select], targets),
+        evaluate=Split(Evaluate, held_out[0], evaluate, held_out[1][evaluate], targets),
     )
 
 

@@ -91,7 +91,7 @@ def check_inputs(data: Data) -> tuple[Flag, ...]:
     """Flags of the evaluate split: the pixels of some of its images, and all its labels."""
     split = data.evaluate
     loaded = split.images.load(split.indices[_probe_positions(data)]).float()
-    return (*_check_pixels(loaded), *_check_balance(data))
+    return (*_check_pixels(loaded, data.layout is None), *_check_balance(data))
 
 
 def _probe_positions(data: Data) -> IntArray:
@@ -99,20 +99,22 @@ def _probe_positions(data: Data) -> IntArray:
     return np.unique(np.linspace(0, len(data.evaluate) - 1, PROBES).astype(np.int64))
 
 
-def _check_pixels(x: Tensor) -> Iterator[Flag]:
-    """Flags of images `(B, C, H, W)` as they were loaded."""
+def _check_pixels(x: Tensor, images: bool = True) -> Iterator[Flag]:
+    """Flags of inputs `(B, C, H, W)` as they were loaded; only those of images can be too dark."""
     low, high = (float(bound) for bound in torch.aminmax(x))  # NaN anywhere makes both NaN
     if not (low >= -RANGE_TOLERANCE and high <= 1 + RANGE_TOLERANCE):
         mean, std = float(x.mean()), float(x.std())
         standardised = math.isfinite(mean) and low < 0 and abs(mean) < 1 and 0.5 < std < 2
         hint = ", apparently normalised already" if standardised else ""
         yield flag(OUT_OF_RANGE, f"pixels from {low:.3g} to {high:.3g}{hint}")
-    elif high < DARK:
+    elif images and high < DARK:
         yield flag(LOOK_SCALED, f"the largest pixel is {high:.2g}")
 
 
 def _check_balance(data: Data) -> Iterator[Flag]:
     """A class that dominates the evaluate split, or one that is missing there."""
+    if data.classes == 1:
+        return
     counts: IntArray = np.bincount(data.evaluate.labels, minlength=data.classes)
     largest = int(counts.argmax())
     most = int(counts[largest])
@@ -177,7 +179,8 @@ def _check_answers(
         alone = torch.cat([model.logits(image) for image in x[:ALONE].split(1)])
         if not _agree(logits[:ALONE], alone):
             yield flag(BATCH_DEPENDENT, _difference(logits[:ALONE], alone))
-    yield from _check_logits(torch.cat([logits, model.logits(_strange(x, generator))]))
+    if model.classifier.task is None:
+        yield from _check_logits(torch.cat([logits, model.logits(_strange(x, generator))]))
 
 
 def _check_logits(outputs: Tensor) -> Iterator[Flag]:
@@ -212,11 +215,12 @@ def _difference(first: Tensor, second: Tensor) -> str:
 def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -> tuple[Flag, ...]:
     """Flags of the gradients at images `(B, C, H, W)` with labels `(B,)`."""
     try:
-        steepness, _ = model.gradient(lambda logits: cross_entropy(logits, y), x)
-        slope, logits = model.gradient(lambda logits: margin(logits, y), x)
+        steepness, _ = model.gradient(lambda logits: cross_entropy(*model.judged(logits, y)), x)
+        slope, logits = model.gradient(lambda logits: margin(*model.judged(logits, y)), x)
+        answers, labels = model.judged(logits, y)
         return (
             *_check_sizes(steepness.flatten(1), slope.flatten(1)),
-            *_check_attack(model, x, y, logits.argmax(1) == y, seed),
+            *_check_attack(model, x, y, answers.argmax(1) == labels, seed),
         )
     except (GradientError, ClassifierError, RuntimeError) as error:
         if is_out_of_memory(error):
@@ -260,7 +264,8 @@ def _check_attack(
     attack = PGD(Budget.linf(1.0), steps=STEPS, random_start=False)
     found = perturbed(x, attack.perturb(model, x, y, draws)[:, 0])
     with torch.no_grad():
-        survived = model.logits(found).argmax(1) == y
+        logits, labels = model.judged(model.logits(found), y)
+        survived = logits.argmax(1) == labels
     if float(survived.float().mean()) > UNBROKEN_SHARE:
         yield flag(
             ATTACK_FAILS, f"{_share(survived)} withstand {STEPS} steps of PGD with linf radius 1"

@@ -86,6 +86,8 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
     correct = int((clean.correct == 1).sum())
     if correct < FEWEST_INPUTS:
         yield flag(FEW_INPUTS, f"{correct} inputs are clean-correct")
+    if classes == 1:  # what guessing gives is not known
+        return
     found, chance = accuracy(clean, confidence), 1 / classes
     if found.low <= chance or found.value < chance + min(0.5 * chance, 0.1):
         sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"

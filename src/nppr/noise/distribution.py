@@ -64,6 +64,10 @@ class Distribution(nn.Module):
             return torch.exp(-F.softplus(self.raw_scale))
         return self.chosen.new_ones((), dtype=torch.float32)
 
+    def sees(self, y: Tensor, features: Tensor | None = None) -> Context:
+        """What the noise may see of inputs with labels `(B,)`; without classes they tell it nothing."""
+        return Context(y if self.classes > 1 else torch.zeros_like(y), features)
+
     def relaxed(
         self,
         context: Context,

@@ -95,9 +95,7 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
         else ("noise that may see the input", "noise that does not see the input")
     )
     stated = stated_bound(report)
-    meaning = (
-        f"Fraction of draws classified correctly under {every} of a set, such as {such} {words};"
-    )
+    meaning = f"Fraction of correct draws under {every} of a set, such as {such} {words};"
     if sizes:
         meaning += (
             f" each line is the largest set for which the value asked for is shown, {level} for each"

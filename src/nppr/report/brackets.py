@@ -100,8 +100,7 @@ def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) 
     texts = {claim: ends.text(numbers, kind) for claim, ends in bracket.ends.items()}
     other = texts.get(Claim.POPULATION)
     return kind(
-        "{} of the draws are classified correctly on this test set{}, under the worst noise of this"
-        " kind: {}."
+        "{} of the draws are correct on this test set{}, under the worst noise of this kind: {}."
     ).format(
         texts[Claim.TEST_SET],
         kind(" ({} in the population)").format(other) if other else "",

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 EVIDENCE = "evidence.safetensors"
 _FORMAT = 2
+LEVELS = 65_535
+"""What 1 is in the clean and perturbed inputs of data that are no images."""
+
 _WHOLE = ("indices", "labels", "taken_for", "clean", "perturbed", "correct", "tried", "images")
 """Tensors of whole numbers; all others hold real ones."""
 
@@ -31,9 +34,9 @@ class Worst:
     """The inputs that did worst under a source, the worst first; images are small enough to show.
 
     `indices` in the data set, `labels` and `taken_for`, the answer to the image shown, are int64;
-    `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, `delta` is
-    float16 relative to the radius. Under a transformation `delta` is the difference of both images,
-    and `parameters` float32 are those of the image shown.
+    `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, of data that are
+    no images int32 from 0 to 65,535; `delta` is float16 relative to the radius. Under a transformation
+    `delta` is the difference of both images, and `parameters` float32 are those of the image shown.
     """
 
     SHAPES: ClassVar[Mapping[str, str]] = {

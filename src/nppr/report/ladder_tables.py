@@ -85,7 +85,7 @@ def ladder_table(report: ReportRecord) -> Table:
         return Cell(row.value, text, strong=row is quoted, parts=parts)
 
     return Table(
-        f"The ladder: % classified correctly, by what the {law} knows and how random it must be (rho);"
+        f"The ladder: % correct, by what the {law} knows and how random it must be (rho);"
         f" with {100 * report.settings.confidence:g} % confidence, observed under the {law} found",
         (
             Column("rung", f"the {law} knows"),

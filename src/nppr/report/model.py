@@ -120,6 +120,14 @@ class SplitSizes(Record):
     evaluate: int
 
 
+class LayoutRecord(Record):
+    """The shape of an input as the model takes it, and its range: one, or one per feature."""
+
+    shape: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
 class DataRecord(Record):
     """The data and what identifies them."""
 
@@ -131,6 +139,28 @@ class DataRecord(Record):
     resize: int | None
     inputs: SplitSizes
     fingerprint: str
+    layout: LayoutRecord | None = None
+    """None for images in [0, 1]."""
+    task: str | None = None
+    """What a correct answer is, in words; None for the label."""
+
+    @property
+    def kind(self) -> str:
+        """What an input is: an image, a signal, a table or any other tensor."""
+        rank = 3 if self.layout is None else len(self.layout.shape)
+        return {0: "table", 1: "table", 2: "signal", 3: "image"}.get(rank, "tensor")
+
+    @property
+    def inputs_are(self) -> str:
+        """The inputs for readers: `images of 1 x 8 x 8`."""
+        shape = self.shape if self.layout is None else self.layout.shape
+        plural = {"table": "rows of a table"}.get(self.kind, f"{self.kind}s")
+        text = f"{plural} of {' x '.join(map(str, shape))}"
+        if self.layout is None:
+            return text
+        low, high = self.layout.low, self.layout.high
+        each = f"[{low[0]:g}, {high[0]:g}]" if len(low) == len(high) == 1 else "its own per feature"
+        return f"{text}, range {each}"
 
 
 class SourceRecord(Record):

@@ -12,9 +12,9 @@ from nppr.statistics.estimates import APPROXIMATE
 from nppr.tally import Claim, Metric
 
 _STAY = "the fraction of inputs that stay correct is"
-_DRAWS = "the fraction of draws classified correctly is"
+_DRAWS = "the fraction of correct draws is"
 _SENTENCES = {
-    Metric.ACCURACY: "Without noise, the fraction of inputs classified correctly is",
+    Metric.ACCURACY: "Without noise, the fraction of correct answers is",
     Metric.PR: f"Under {{noise}} noise, {_DRAWS}",
     Metric.NPPR: f"Under the worst admissible noise ({{noise}}), {_DRAWS}",
     Metric.AR: f"Under the worst perturbation of the budget (tried: {{noise}}), {_STAY}",
@@ -24,15 +24,14 @@ _SENTENCES = {
     Metric.NORMALISED_STRESS: "Under {noise}, the loss over the clean loss is",
     Metric.NORMALISED_ACCURACY: "Under {noise}, accuracy over all inputs / clean accuracy is",
     Metric.PROB_ACC: (
-        "Under {noise}, the fraction of inputs with more than {least:g} % of their draws classified"
-        " correctly is"
+        "Under {noise}, the fraction of inputs with more than {least:g} % of their draws correct is"
     ),
 }
 _BOX_SENTENCES = {
     Metric.PR: f"Under {{noise}} parameters, {_DRAWS}",
     Metric.NPPR: f"Under the worst admissible law of the parameters ({{noise}}), {_DRAWS}",
     Metric.AR: f"Under the worst parameters in the ranges (tried: {{noise}}), {_STAY}",
-    Metric.ACCURACY: "Without a transformation, the fraction of inputs classified correctly is",
+    Metric.ACCURACY: "Without a transformation, the fraction of correct answers is",
 }
 """The same where a transformation takes the place of added noise."""
 
@@ -69,12 +68,13 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
         sentence = _SCALED
     start = kind(sentence).format(noise=noise_of(report, row), least=100 * (1 - (row.gamma or 0.0)))
     counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
-    return kind("{} {}: {} on {}{}; {} {}{}; {}; {}.").format(
+    return kind("{} {}: {} on {}{}; {}{} {}{}; {}; {}.").format(
         start,
         numbers.claim(row, kind=kind),
         report.classifier.name,
         report.data.name,
         f", {report.budget.at(row.radius, radius_text(report, row.radius))}" if row.radius else "",
+        f"correct if {report.data.task}; " if report.data.task else "",
         numbers.of(row, "inputs"),
         counted,
         kind(", {} draws each").format(numbers.of(row, "draws")) if row.draws > 1 else "",

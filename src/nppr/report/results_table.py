@@ -190,7 +190,11 @@ def table_of(report: ReportRecord, left_out: Collection[Result] = ()) -> Table:
 
 def subject_of(report: ReportRecord) -> str:
     """What was assessed, in a line."""
-    return f"{report.classifier.name} on {report.data.name}, budget {report.budget}, seed {report.seed}"
+    task = f", correct if {report.data.task}" if report.data.task else ""
+    return (
+        f"{report.classifier.name} on {report.data.name}{task}, budget {report.budget},"
+        f" seed {report.seed}"
+    )
 
 
 DIRECTIONS = {

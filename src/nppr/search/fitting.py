@@ -28,7 +28,7 @@ from nppr.budget import Budget, perturbed, require_graph
 from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
 from nppr.errors import FitError, ModelUnavailableError, RecordError, RunFolderError
 from nppr.noise.distribution import Distribution
-from nppr.noise.mixture import Context, Given
+from nppr.noise.mixture import Given
 from nppr.process import Interrupt, held_back
 from nppr.random_draws import DrawBlock, key
 from nppr.ranks import LostRank, first, gathered, joined, span, together, world
@@ -289,7 +289,7 @@ def _gradients(
         fitting, number, max(math.prod(distribution.shape), fitting.pixels)
     ):
         x, y = fitting.inputs.batch(positions, classifier.device)
-        context = Context(y, fitting.inputs.features_at(positions, classifier.device))
+        context = distribution.sees(y, fitting.inputs.features_at(positions, classifier.device))
         draws = _draws(fitting, positions, epoch)
         delta, given = distribution.relaxed(context, draws, fitting.budget, tau, heat)
         labels = y.repeat_interleave(recipe.draws)
@@ -298,8 +298,9 @@ def _gradients(
         # Gradients pass where images are clipped: other inputs are not clipped there.
         gradient, logits = _in_pieces(
             model, moved.detach().flatten(0, 1).clamp(0, 1), labels, classifier.micro_batch,
-            lambda z, y: loss_of(z, y, recipe.kappa) / images,
+            lambda z, y: loss_of(*model.judged(z, y), recipe.kappa) / images,
         )  # fmt: skip
+        logits, labels = model.judged(logits, labels)
         loss += float(loss_of(logits, labels, recipe.kappa).sum())
         correct += int((logits.argmax(1) == labels).sum())
         ends, slopes = [moved], [gradient.view_as(moved)]
@@ -327,7 +328,7 @@ def _score_gradients(
     pixels = max(math.prod(distribution.shape), fitting.pixels)
     for epoch, positions in _positions(fitting, number, pixels):
         x, y = fitting.inputs.batch(positions, classifier.device)
-        context = Context(y, fitting.inputs.features_at(positions, classifier.device))
+        context = distribution.sees(y, fitting.inputs.features_at(positions, classifier.device))
         draws = _draws(fitting, positions, epoch)
         means, step, delta = distribution.pair(context, draws, fitting.budget, tau, SCORE_STD)
         labels = y.repeat_interleave(2)
@@ -335,7 +336,7 @@ def _score_gradients(
         with torch.no_grad():
             pieces = images.split(classifier.micro_batch)
             own = [model.logits(pieces[piece]) for piece in span(len(pieces))]
-        logits = joined(own, x.device)
+        logits, labels = model.judged(joined(own, x.device), labels)
         each = LOSS_FUNCTIONS[recipe.loss](logits, labels, recipe.kappa)
         loss += float(each.sum())
         correct += int((logits.argmax(1) == labels).sum())

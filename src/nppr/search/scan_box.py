@@ -113,8 +113,9 @@ def scan_box(
                     uniform = budget.uniform(draws, FLOOR_NOISE, shape)[:, 0]
                     delta = (1 - floor) * delta + floor * uniform
                 logits = models.fast.logits(perturbed(x, delta, budget, quantise=quantise))
-                correct = (logits.argmax(1) == y).double()
-                found.append(correct - TIE * margin(logits, y).double().clamp(-1e3, 1e3))
+                logits, labels = models.fast.judged(logits, y)
+                correct = (logits.argmax(1) == labels).double()
+                found.append(correct - TIE * margin(logits, labels).double().clamp(-1e3, 1e3))
             rows.append(torch.stack(found))
         scores = joined([torch.cat(rows, 1)], device).cpu()
     return BoxScan(means.to(device), scores.to(device), some.split.labels)

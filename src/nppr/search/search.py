@@ -112,8 +112,10 @@ class Search:
     """One search on one classifier and its data; inputs are found once and shared by all seeds.
 
     `inputs` are the clean-correct inputs of the fit and select splits, if they are known already: it
-    then costs no calls to find them. `described` goes into the records of what is found;
-    `before_write` is given the paths of files in `folder` before they are written.
+    then costs no calls to find them. `given` is noise that was learned elsewhere, such as on a model
+    that gives gradients: it is judged on the select split with what is found, and kept where it is
+    lower. `described` goes into the records of what is found; `before_write` is given the paths of
+    files in `folder` before they are written.
     """
 
     settings: SearchSettings
@@ -130,6 +132,7 @@ class Search:
     references: Sequence[Source] = ()
     described: ClassifierRecord | None = None
     inputs: tuple[CleanInputs[Fit], CleanInputs[Select]] | None = None
+    given: Sequence[LearnedNoise] = ()
     scans: dict[float, BoxScan] = field(default_factory=dict)
     clean_calls: int = 0
     seen: IntArray | None = None
@@ -317,6 +320,17 @@ class Search:
             found.append(Candidate(parent.record.selected, kept, judge.of(kept)))
         return found
 
+    def _judged_given(self, stage: Stage, judge: Judge) -> list[Candidate]:
+        """The given noise that a stage's set contains, at its floor."""
+        found = []
+        for each in self.given:
+            law = each.source.distribution
+            same = (law.shape, law.classes) == (self.shape, self.data.classes)
+            if same and stage.family.dependency.contains(law.family.dependency):
+                law = law.with_floor(stage.family.floor).to(self.classifier.device)
+                found.append(Candidate(f"{stage.name}, given", law, judge.of(law)))
+        return found
+
     def _choose(
         self,
         stage: Stage,
@@ -337,6 +351,7 @@ class Search:
             *candidates(stage.name, made, judge),
             Candidate(f"{stage.name}, at the edge", edge, judge.of(edge)),
             *scanned,
+            *self._judged_given(stage, judge),
             *tried[:1],
         ]
         winner = best(own, before)
@@ -389,7 +404,8 @@ class Search:
             **dict(law_of(last.selected)),
         )
         if self.seen is None:
-            self.seen = np.concatenate([short_digests(each.split) for each in self.find_inputs()])
+            own = [short_digests(each.split) for each in self.find_inputs()]
+            self.seen = np.unique(np.concatenate([*own, *(each.seen for each in self.given)]))
         return LearnedNoise(source, record, self.seen)
 
     def _search_record(self, finished: Sequence[FinishedStage]) -> SearchRecord:
@@ -522,6 +538,7 @@ def _basis(parent: FinishedStage) -> Distribution:
     """What a child copies: the fitted mixture, or the one component of noise that sees nothing."""
     if parent.fitted.family.dependency is not Dependency.INDEPENDENT:
         return parent.fitted
-    if only_component(parent.selected) is not None:
+    same = parent.selected.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
+    if only_component(parent.selected) is not None and same:
         return parent.selected
     return parent.fitted.sharpened(Rule.LARGEST)

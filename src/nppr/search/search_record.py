@@ -81,6 +81,8 @@ class BudgetRecord(Record):
     parameters: tuple[ParameterRecord, ...] = ()
     fingerprint: str | None = None
     """Of a transformation that is a function of the user's: a hash of what it makes of fixed images."""
+    share_of: str | None = None
+    """The range of the inputs that the radius is a share of; None for images in [0, 1]."""
 
     @classmethod
     def of(cls, budget: Budget, shape: tuple[int, ...] = ()) -> BudgetRecord:
@@ -110,7 +112,8 @@ class BudgetRecord(Record):
     def at(self, radius: float, text: str) -> str:
         """The budget at another radius, whose text is given, for readers."""
         if not self.is_box:
-            return f"{self.norm} {text}"
+            share = f" of the range {self.share_of}" if self.share_of else ""
+            return f"{self.norm} {text}{share}"
         return self.text if radius == self.radius else f"{text} of the ranges {self.text}"
 
     def __str__(self) -> str:

@@ -206,6 +206,16 @@ class SearchSettings:
         least = recipe.inputs * recipe.draws
         return replace(self, family=family, recipe=recipe, child_rate=rate, calls=max(calls, least))
 
+    def of_classes(self, classes: int) -> SearchSettings:
+        """The same for data of this many classes: with one, no noise depends on the label."""
+        if classes > 1:
+            return self
+        seen = {Dependency.LABEL: Dependency.INDEPENDENT, Dependency.JOINT: Dependency.INPUT}
+        family = self.family
+        return replace(
+            self, family=family.with_(dependency=seen.get(family.dependency, family.dependency))
+        )
+
     def in_box(self) -> SearchSettings:
         """The same for the parameters of a transformation: short steps, from where a scan has led."""
         if not self.walks:

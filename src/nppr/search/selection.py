@@ -71,7 +71,7 @@ class CleanInputs(Generic[S]):
             x, y = self.split.batch(positions)
         else:
             x = self.images[torch.from_numpy(positions)]
-            y = torch.from_numpy(self.split.labels[positions])
+            y = self.split.answers(positions)
         return x.to(device), y.to(device)
 
     def features_at(self, positions: IntArray, device: torch.device) -> Tensor | None:
@@ -154,6 +154,7 @@ def _look(
     if features and feature_model is not None:
         with frozen(feature_model) as other:
             seen = other.features(x)
+    logits, y = model.judged(logits, y)
     correct = logits.argmax(1) == y
     return correct, seen[correct]
 

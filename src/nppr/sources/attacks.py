@@ -78,7 +78,7 @@ class Climb(Source, ABC):
             if turn < self.steps:
                 gradient, logits = self.budget.gradient(
                     model,
-                    lambda logits, labels=labels: self.loss(logits, labels),  # type: ignore[misc]
+                    lambda logits, y=labels: self.loss(*model.judged(logits, y)),  # type: ignore[misc]
                     inputs,
                     delta,
                 )
@@ -86,6 +86,7 @@ class Climb(Source, ABC):
                 with torch.no_grad():
                     logits = model.logits(perturbed(inputs, delta, self.budget))
             found[rows[active]] = delta
+            logits, labels = model.judged(logits, labels)
             correct = logits.argmax(1) == labels
             survived[active[~correct]] = False
             active, delta = active[correct], delta[correct]
@@ -174,7 +175,7 @@ class WeakAdversary(Source, kind="weak-adversary"):
         first = replace(draws, block=0, size=1, capacity=1)
         start = self.budget.uniform(first, f"{self.kind}/start", shape)[:, 0]
         gradient, _ = model.gradient(
-            lambda logits: cross_entropy(logits, y), (x + start).clamp(0, 1)
+            lambda logits: cross_entropy(*model.judged(logits, y)), (x + start).clamp(0, 1)
         )
         ascent = self.budget.norm.steepest(gradient)
         centre = self.budget.clip(start + self.step * self.budget.radius * ascent)

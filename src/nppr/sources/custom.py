@@ -55,7 +55,7 @@ class CustomAttack(Source):
         """Perturbations `(B, 1, C, H, W)`."""
         module = AsModule(model)
         with _seeded(draws, self.name, draws.indices[0], x.device), module.kept():
-            moved = self.attack(module, x.clone(), y.clone())
+            moved = self.attack(module, x.clone(), model.targets(y).clone())
         return _difference(self.name, moved, x).unsqueeze(1)
 
 
@@ -84,7 +84,7 @@ class CustomNoise(Source):
         """Perturbations `(B, S, C, H, W)`."""
         made = []
         for row, index in enumerate(draws.indices):
-            one, label = x[row : row + 1], y[row : row + 1]
+            one, label = x[row : row + 1], model.targets(y[row : row + 1])
             with _seeded(draws, self.name, index, x.device):
                 moved = self.sample(one.clone(), label.clone(), draws.capacity)
             wanted = one.unsqueeze(1).expand(1, draws.capacity, *x.shape[1:])

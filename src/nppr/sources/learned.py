@@ -15,7 +15,6 @@ from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency
-from nppr.noise.mixture import Context
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import NPPR, Guidance, Source
 from nppr.tally import FrozenModel, IntArray, Metric, SplitKind
@@ -69,13 +68,13 @@ class Learned(Source):
         """Perturbations `(B, S, C, H, W)`."""
         self._require_shape(x)
         with torch.inference_mode():
-            context = Context(y, self._features(model, x, draws))
+            context = self.distribution.sees(y, self._features(model, x, draws))
             return self.distribution.to(x.device).exact(context, draws, self.budget)
 
     def centre(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The latent mean of the component that one draw of each input comes from, `(B, D)`."""
         with torch.inference_mode():
-            context = Context(y, self._features(model, x, draws))
+            context = self.distribution.sees(y, self._features(model, x, draws))
             found = self.distribution.to(x.device).centre(context, draws)
         return found.clone()
 
@@ -107,7 +106,7 @@ class Learned(Source):
                     "`model` must be given: this noise sees features of a classifier."
                     " Example: source.sample(x, y, 10, model=classifier)"
                 )
-            return self.distribution.exact(Context(y), block, self.budget).detach()
+            return self.distribution.exact(self.distribution.sees(y), block, self.budget).detach()
         with frozen(source) as seen:
             return self.perturb(seen, x, y, block).clone()
 

@@ -55,11 +55,12 @@ class Scan(Source, kind="scan"):
             delta = point.view(1, *shape).expand(len(left), *shape)
             with torch.no_grad():
                 logits = model.logits(perturbed(x[left], delta, self.budget))
-            margins = margin(logits, y[left])
+            logits, labels = model.judged(logits, y[left])
+            margins = margin(logits, labels)
             better = margins > largest[left]
             found[left[better]] = point.view(shape)
             largest[left] = torch.maximum(largest[left], margins)
-            left = left[logits.argmax(1) == y[left]]
+            left = left[logits.argmax(1) == labels]
             if not len(left):
                 break
         return found.unsqueeze(1)

@@ -140,7 +140,8 @@ class UniversalOn(Source):
                 gradient, logits = _in_pieces(budget, model, x, y, delta)
                 size = self.settings.step * budget.radius * (1 - number / steps)
                 delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
-                broken += int((logits.argmax(1) != y).sum())
+                logits, labels = model.judged(logits, y)
+                broken += int((logits.argmax(1) != labels).sum())
                 if self.progress and world().is_first:
                     seen += len(y)
                     total = seen + (steps - number - 1) * AT_ONCE
@@ -164,7 +165,7 @@ def _in_pieces(
     found = [
         budget.gradient(
             model,
-            lambda logits, y=labels[piece]: margin(logits, y).clamp_max(1.0),  # type: ignore[misc]
+            lambda logits, y=labels[piece]: margin(*model.judged(logits, y)).clamp_max(1.0),  # type: ignore[misc]
             images[piece],
             delta.expand(len(images[piece]), *delta.shape),
         )

@@ -215,8 +215,6 @@ def test_the_citation_holds_the_run() -> None:
     assert "resnet20 on pictures, budget linf 8/255, seed 0, 120 inputs, nppr 0.1.0" in text
     assert "Under the worst admissible noise (nppr:joint, " in text
     assert "the population" in text
-    assert ", the fraction of draws classified correctly is at least " in run_text(
-        made_report(only="bound")[0]
-    )
+    assert ", the fraction of correct draws is at least " in run_text(made_report(only="bound")[0])
     paper = words(report, "cite")
     assert paper.count("{") == paper.count("}") == 5

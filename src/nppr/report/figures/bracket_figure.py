@@ -44,7 +44,7 @@ def brackets(subject: Subject) -> Drawn | None:
             0, start.value or 0.0, color=BLUE, marker="D", linestyle="", label="no offset (PR)"
         )
     axes.set_xlabel(f"longest offset, R / sigma (sigma {found[0].sigma:g})")
-    axes.set_ylabel("classified correctly")
+    axes.set_ylabel("correct")
     axes.set_xlim(-0.03 * found[-1].steps, found[-1].steps * 1.05)
     percent_axis(axes)
     figure.legend(loc="outside right center")

@@ -76,7 +76,7 @@ def failures(subject: Subject) -> Drawn | None:
     for axes in panels.flat[len(known) :]:
         axes.set_visible(False)
     panels[0, 0].set_ylim(0, None)
-    panels[0, 0].set_ylabel("classified incorrectly")
+    panels[0, 0].set_ylabel("incorrect")
     inputs = int(profile.tried[0, 0])
     return Drawn(
         id="failures",

@@ -70,7 +70,7 @@ def ladder(subject: Subject) -> Drawn | None:
             rho = "" if end else f" at rho {floor:g}"
             said.append(f"{steps[at].name}{rho}: {interval(row, used)}")
     axes.set_xticks(range(len(steps)), [step.name.replace(", ", "\n") for step in steps])
-    axes.set_ylabel("classified correctly")
+    axes.set_ylabel("correct")
     axes.set_ylim(-0.02, 1.02)
     percent_axis(axes)
     figure.legend(loc="outside right center")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
-from nppr.report.evidence import Evidence, Worst
+from nppr.report.evidence import LEVELS, Evidence, Worst
 from nppr.report.findings import headline_of, measured_source
 from nppr.report.model import ReportRecord
 from nppr.report.page.shell import rendered
@@ -92,7 +92,11 @@ def class_name(report: ReportRecord, label: int) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """One input as it is shown; `factor` is by how much its perturbation is amplified."""
+    """One input as it is shown; `factor` is by how much its perturbation is amplified.
+
+    An image is shown as three; a signal as `lines`, the points of a channel before and after; a row of
+    a table as the `features` that moved most: their number, and their value before and after.
+    """
 
     index: int
     label: str
@@ -100,12 +104,14 @@ class Case:
     broken: bool
     rate: float
     factor: str
-    clean: Markup
-    delta: Markup
-    perturbed: Markup
     width: int
     height: int
+    clean: Markup | None = None
+    delta: Markup | None = None
+    perturbed: Markup | None = None
     parameters: str = ""
+    lines: tuple[tuple[str, str], ...] = ()
+    features: tuple[tuple[int, str, str], ...] = ()
 
 
 def worst_inputs(
@@ -122,6 +128,10 @@ def worst_inputs(
     ]
     return rendered(
         "worst.html.j2",
+        kind=report.data.kind,
+        task=report.data.task,
+        box_width=LINE_WIDTH,
+        box_height=LINE_HEIGHT,
         box=report.budget.is_box,
         strips=strips_of(report, evidence),
         groups=groups,
@@ -141,22 +151,66 @@ def cases_of(report: ReportRecord, worst: Worst) -> list[Case]:
         cases.append(
             Case(
                 index=int(worst.indices[i]),
-                label=class_name(report, label),
-                taken_for=class_name(report, taken),
+                label=class_name(report, label) if report.data.classes > 1 else "",
+                taken_for=answer_name(report, label, taken),
                 broken=label != taken,
                 rate=float(worst.rates[i]),
                 factor=f"{scale / (1 if report.budget.is_box else report.budget.radius):.3g}",
-                clean=png(worst.clean[i]),
-                delta=png(shown),
-                perturbed=png(worst.perturbed[i]),
                 width=width,
                 height=height,
+                **_drawn(report, worst, i, shown),
                 parameters=parameter_text(report, worst.parameters[i])
                 if len(worst.parameters)
                 else "",
             )
         )
     return cases
+
+
+def answer_name(report: ReportRecord, label: int, taken: int) -> str:
+    """The class of an answer, or whether it is right in a task that is not a classification."""
+    if report.data.task is None:
+        return class_name(report, taken)
+    return "right" if label == taken else "wrong"
+
+
+LINE_WIDTH, LINE_HEIGHT = 320, 96
+MOST_LINES = 3
+MOST_FEATURES = 6
+
+
+def _drawn(report: ReportRecord, worst: Worst, i: int, delta: Tensor) -> dict[str, Any]:
+    """The i-th input as its kind of data is shown."""
+    clean, perturbed = worst.clean[i], worst.perturbed[i]
+    if report.data.kind == "image":
+        return {"clean": png(clean), "delta": png(delta), "perturbed": png(perturbed)}
+    if report.data.kind == "signal":
+        pairs = zip(clean[:MOST_LINES, 0], perturbed[:MOST_LINES, 0], strict=True)
+        return {"lines": tuple((_points(before), _points(after)) for before, after in pairs)}
+    before, after = clean.flatten(), perturbed.flatten()
+    order = (after - before).abs().argsort(descending=True, stable=True)[:MOST_FEATURES]
+    moved = [int(feature) for feature in order if int(before[feature]) != int(after[feature])]
+    return {
+        "features": tuple(
+            (feature, *(_value(report, feature, int(each[feature])) for each in (before, after)))
+            for feature in moved
+        )
+    }
+
+
+def _points(signal: Tensor) -> str:
+    """A channel `(L,)` as the points of a line."""
+    step = LINE_WIDTH / max(1, len(signal) - 1)
+    heights = (LINE_HEIGHT - 2) * (1 - signal.double() / LEVELS) + 1
+    return " ".join(f"{step * at:.1f},{height:.1f}" for at, height in enumerate(heights.tolist()))
+
+
+def _value(report: ReportRecord, feature: int, level: int) -> str:
+    """The value of a feature in the unit of its data."""
+    layout = report.data.layout
+    assert layout is not None
+    low, high = (ends[feature if len(ends) > 1 else 0] for ends in (layout.low, layout.high))
+    return f"{low + (high - low) * level / LEVELS:.4g}"
 
 
 @dataclass(frozen=True)
@@ -179,7 +233,7 @@ def strips_of(report: ReportRecord, evidence: Evidence | None) -> list[tuple[str
                 Shown(
                     name=name,
                     parameters=parameter_text(report, strip.parameters[i, at]),
-                    taken_for=class_name(report, int(strip.taken_for[i, at])),
+                    taken_for=answer_name(report, label, int(strip.taken_for[i, at])),
                     broken=int(strip.taken_for[i, at]) != label,
                     image=png(strip.images[i, at]),
                 )

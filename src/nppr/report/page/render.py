@@ -74,6 +74,9 @@ def render(
         "measured": measured(report, numbers),
         "cite": citation(report, numbers),
     }
+    if report.data.classes == 1:  # targets that are no classes
+        bodies["classes"], sections["classes"] = by_slice(report), "By slice"
+    sections = {name: title for name, title in sections.items() if bodies[name]}
     body = rendered("page.html.j2", report=report, n=numbers, sections=sections, bodies=bodies)
     return page_shell(f"Robustness of {report.classifier.name} on {report.data.name}", body)
 

@@ -1,0 +1,138 @@
+"""Inputs of any shape and range, which the rest of the program sees as images in [0, 1].
+
+    image   (C, H, W)   as it is
+    signal  (C, L)      -> (C, 1, L)
+    table   (F,)        -> (F, 1, 1)
+    others  (A, ..., Z) -> (A, product of those between, Z)
+
+A budget is stated as a share of the range: a radius of 0.1 is 0.2 for values in [-1, 1].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nppr.errors import DataError, SpecError
+
+RangeSpec = str | tuple[float | Sequence[float], float | Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shape of an input as the model takes it, and its range: one, or one per feature.
+
+    >>> Layout((30,), (0.0,), (1.0,)).inner, Layout((2, 500), (-1.0,), (1.0,)).inner
+    ((30, 1, 1), (2, 1, 500))
+    """
+
+    shape: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for each in (self.low, self.high):
+            if len(each) not in (1, self.shape[0] if self.shape else 1):
+                raise SpecError(
+                    f"`range` must be one, or one for each of {self.shape[0]} features,"
+                    f" got {len(each)}."
+                )
+
+    @property
+    def kind(self) -> str:
+        """What an input is called and drawn as."""
+        return {0: "table", 1: "table", 2: "signal", 3: "image"}.get(len(self.shape), "tensor")
+
+    @property
+    def inner(self) -> tuple[int, int, int]:
+        """Its shape as an image."""
+        if len(self.shape) < 2:
+            return (math.prod(self.shape), 1, 1)
+        return (self.shape[0], math.prod(self.shape[1:-1]), self.shape[-1])
+
+    @property
+    def text(self) -> str:
+        """The range for readers."""
+        if len(self.low) == len(self.high) == 1:
+            return f"[{self.low[0]:g}, {self.high[0]:g}]"
+        return "of each feature"
+
+    def to_unit(self, x: Tensor) -> Tensor:
+        """Inputs `(B, *shape)` as images `(B, C, H, W)` in [0, 1]."""
+        low, high = self._ends(x.double())
+        return ((x.double() - low) / (high - low)).float().reshape(len(x), *self.inner)
+
+    def from_unit(self, x: Tensor) -> Tensor:
+        """Images `(B, C, H, W)` in [0, 1] as inputs `(B, *shape)`."""
+        x = x.reshape(len(x), *self.shape)
+        low, high = self._ends(x)
+        return low + x * (high - low)
+
+    def check(self, x: Tensor, where: str) -> None:
+        """Raise `DataError` unless the range covers all inputs `(N, *shape)`, which are finite."""
+        if not len(x):
+            return
+        if not bool(torch.isfinite(x.double()).all()):
+            raise DataError(f"`data` must be finite, got NaN or infinite numbers in {where}.")
+        rows = x.double().reshape(len(x), -1) if len(self.shape) < 2 else x.double().flatten(2)
+        least, most = (rows.amin(0), rows.amax(0)) if rows.ndim == 2 else (
+            rows.amin((0, 2)), rows.amax((0, 2))
+        )  # fmt: skip
+        low, high = (torch.tensor(each, dtype=torch.float64) for each in (self.low, self.high))
+        room = 1e-6 * (high - low)
+        outside = ((least < low - room) | (most > high + room)).nonzero().flatten()
+        if len(outside):
+            first = int(outside[0])
+            ends = [float(each.expand(len(least))[first]) for each in (low, high)]
+            raise DataError(
+                f"`range` must cover the data, but feature {first} has values from"
+                f" {float(least[first]):.6g} to {float(most[first]):.6g} in {where}, outside"
+                f" [{ends[0]:g}, {ends[1]:g}]. Give a wider range."
+            )
+
+    def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The ends of the range, ready to be combined with inputs `(B, *shape)`."""
+        each = (1, -1, *[1] * max(0, x.ndim - 2)) if self.shape else (1,)
+        low, high = (
+            torch.tensor(ends, dtype=x.dtype, device=x.device).view(each)
+            for ends in (self.low, self.high)
+        )
+        return low, high
+
+
+def parse_range(given: RangeSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Lower and upper ends: `-1,1`, or one pair per feature with `;` between them, or two sequences.
+
+    >>> parse_range("-1,1"), parse_range("0,1;0,10")
+    (((-1.0,), (1.0,)), ((0.0, 0.0), (1.0, 10.0)))
+    """
+    try:
+        if isinstance(given, str):
+            pairs = [tuple(map(float, pair.split(","))) for pair in given.split(";")]
+            lows, highs = zip(*((low, high) for low, high in pairs), strict=True)
+        else:
+            lows, highs = (
+                tuple(float(number) for number in np.atleast_1d(np.asarray(end, dtype=float)))
+                for end in given
+            )
+    except (TypeError, ValueError):
+        raise _bad_range(given) from None
+    ordered = all(
+        math.isfinite(low) and math.isfinite(high) and low < high
+        for low, high in zip(np.resize(lows, len(highs)), np.resize(highs, len(lows)), strict=False)
+    )
+    if not lows or not highs or not ordered:
+        raise _bad_range(given)
+    return lows, highs
+
+
+def _bad_range(given: object) -> SpecError:
+    return SpecError(
+        f"`range` must be a lower and a higher number, got {given!r}. Example: --range -1,1, or"
+        " one pair per feature: --range '0,1;-5,5'"
+    )

@@ -1,0 +1,114 @@
+"""What a correct answer is: by default the largest logit is the label's, else a predicate of yours.
+
+Every task is made a classification into wrong and right, with the logits `(0, score)` and the label 1:
+margins, losses and counts are then those of any classifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nppr.errors import TaskError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Judgement = Callable[["Tensor", "Tensor"], "Tensor"]
+
+TIE = 1e-6
+"""Score of an answer on the edge: that close to 0, `correct` alone decides."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """When outputs `(B, ...)` of a model are correct for targets `(B, ...)`.
+
+    `correct(outputs, targets)` gives one bool per input, `score(outputs, targets)` one number, above 0
+    exactly where the answer is correct: a search follows its gradient. One of the two is enough;
+    without `score` the search sees right and wrong only, and takes no gradients. `meaning` says in
+    words what a correct answer is.
+
+    >>> import torch
+    >>> close = Task(score=lambda outputs, targets: 0.5 - (outputs[:, 0] - targets).abs(),
+    ...              meaning="the error is below 0.5")
+    >>> logits, labels = close.judged(torch.tensor([[1.0], [3.0]]), torch.tensor([1.25, 1.0]))
+    >>> (logits.argmax(1) == labels).tolist()
+    [True, False]
+    """
+
+    correct: Judgement | None = None
+    score: Judgement | None = None
+    meaning: str = ""
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.correct, self.score) if each is not None]
+        if not given or not all(callable(each) for each in given):
+            raise TaskError(
+                "`task` must have a function `correct` or `score` of outputs and targets, got"
+                f" correct={self.correct!r}, score={self.score!r}."
+            )
+
+    @property
+    def words(self) -> str:
+        """What a correct answer is, in words."""
+        function = self.correct or self.score
+        return self.meaning or f"{getattr(function, '__name__', 'the predicate')} holds"
+
+    def judged(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits `(B, 2)` of wrong and right, and the label 1 of right, `(B,)`."""
+        import torch
+
+        right = self._right(outputs, targets)
+        if self.score is None:
+            assert right is not None
+            score = 2.0 * right.to(outputs) - 1.0
+        else:
+            score = self._called("score", self.score, outputs, targets)
+            if not score.is_floating_point():
+                raise TaskError(f"`task.score` must return floats, got {score.dtype}.")
+        if self.score is not None and right is not None:
+            far = (score.detach().abs() > TIE) & ((score.detach() > 0) != right)
+            if bool(far.any()):
+                raise TaskError(
+                    "`task.score` must be above 0 exactly where `task.correct` is true, but they differ"
+                    f" for {int(far.sum())} of {len(far)} inputs."
+                )
+            score = torch.where(right, score.clamp_min(TIE), score.clamp_max(0.0))
+        labels = torch.ones(len(score), dtype=torch.int64, device=score.device)
+        return torch.stack([torch.zeros_like(score), score], 1), labels
+
+    def _right(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
+        import torch
+
+        if self.correct is None:
+            return None
+        right = self._called("correct", self.correct, outputs.detach(), targets)
+        if right.dtype is not torch.bool:
+            raise TaskError(
+                f"`task.correct` must return booleans, one per input, got {right.dtype}."
+                " Compare with a threshold."
+            )
+        return right
+
+    def _called(self, name: str, function: Judgement, outputs: Tensor, targets: Tensor) -> Tensor:
+        import torch
+
+        try:
+            found = function(outputs, targets)
+        except Exception as error:  # code of the caller may fail in any way
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise TaskError(
+                f"`task.{name}` must accept outputs {tuple(outputs.shape)} and targets"
+                f" {tuple(targets.shape)}, but it failed: {reason}"
+            ) from error
+        if not isinstance(found, torch.Tensor) or found.shape != (len(outputs),):
+            got = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
+            raise TaskError(
+                f"`task.{name}` must return a tensor of shape ({len(outputs)},), one entry per input,"
+                f" got {got}."
+            )
+        if found.is_floating_point() and not bool(torch.isfinite(found).all()):
+            raise TaskError(f"`task.{name}` must return finite numbers, got NaN or infinite ones.")
+        return found
