@@ -30,6 +30,8 @@ def show_plan(plan: Plan) -> None:
         f" select), sources {', '.join(plan.sources)}: about"
         f" {duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})"
     )
+    for each in plan.notes:
+        note(each)
     if plan.warning:
         note(f"warning: {plan.warning}")
 

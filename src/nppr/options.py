@@ -235,6 +235,12 @@ class DataOptions(Options):
     split: str | None = option(
         None, "Named split of the data to evaluate. Default: the test split.", Panel.ADVANCED
     )
+    class_order: str | None = option(
+        None,
+        "A text file with the names of the classes, a line for each output of the classifier, or JSON"
+        " (a list, or name to number). Default: words in sorted order, numbers as they are.",
+        Panel.ADVANCED,
+    )
     resize: int | None = option(None, "Resize images to this many pixels per side.", Panel.ADVANCED)
     range: str | None = option(
         None,

@@ -13,7 +13,7 @@ from torch import Tensor
 import nppr
 from helpers import Broken, Stray, half_classifier, two_class_data
 from nppr.assessment.assess import Plan, _search_settings
-from nppr.errors import BudgetError, ClassifierError, RunFolderError, SpecError
+from nppr.errors import BudgetError, ClassifierError, DataError, RunFolderError, SpecError
 from nppr.noise.family import Family
 from nppr.options import MeasureOptions, SearchOptions
 from nppr.report import Report
@@ -24,6 +24,7 @@ from nppr.tally import Metric
 pytestmark = pytest.mark.slow
 
 BUDGET = nppr.Budget.linf(0.1)
+TWELVE = (torch.rand(24, 1, 8, 8), torch.arange(24) % 12)
 SMALL = replace(
     default_settings(Family(components=2), calls=384, inputs=32, floors=(0.0,)),
     per_class=False, per_input_calls=6,
@@ -325,7 +326,7 @@ def test_stress_is_reported_with_its_ratio() -> None:
         ({"sources": ["unifrom", nppr.PGD(BUDGET)]}, SpecError, "Did you mean 'uniform'"),
         ({"sources": [nppr.Uniform(nppr.Budget.linf(0.2))]}, BudgetError, "linf 0.2"),
         ({"data": two_class_data()}, BudgetError, "must be stated"),
-        ({"data": two_class_data(), "budget": BUDGET}, ClassifierError, "expected 2 classes"),
+        ({"data": TWELVE, "budget": BUDGET}, DataError, r"outputs .* 0\.\.9, got 0\.\.11"),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, object], kind: type, message: str) -> None:

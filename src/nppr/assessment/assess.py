@@ -14,7 +14,14 @@ from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
-from nppr.data import DataSpec, RangeSpec, all_evaluated, load_data
+from nppr.data import (
+    ClassOrder,
+    DataSpec,
+    RangeSpec,
+    all_evaluated,
+    load_data,
+    with_class_order,
+)
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
@@ -48,6 +55,7 @@ class Plan:
     form: tuple[str, ...]
     seconds: float
     warning: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def assess(
@@ -57,6 +65,7 @@ def assess(
     budget: Budget | None = None,
     sources: str | Sequence[str | Source] | None = None,
     evaluate_all: bool = False,
+    class_order: ClassOrder | str | Path | None = None,
     search: SearchSettings | str | None = None,
     preset: str | None = None,
     dependency: Dependency | str | None = None,
@@ -107,7 +116,8 @@ def assess(
     (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
     `CustomNoise`). Data that come in one split, such as a pair of tensors, are divided: 50 % to fit,
     20 % to select, 30 % to evaluate. With `evaluate_all` all of them are evaluated, for sources that
-    need no fit.
+    need no fit. `class_order` is the classes of the data in the order of the classifier's outputs: a
+    list, a mapping from name to output, or a file of them.
 
     The arguments from `preset` to `per_input_calls` are the options of `nppr assess --help`, panels
     Noise and Search; `search` is its method (gradients, scores or auto), or settings that state all of
@@ -145,6 +155,7 @@ def assess(
         radii=tuple(radii),
     )
     loaded = load_data(data, input_range=input_range, task=task)
+    loaded = loaded if class_order is None else with_class_order(loaded, class_order)
     loaded = (all_evaluated(loaded) if evaluate_all else loaded).limit(
         inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
@@ -375,6 +386,7 @@ def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None
         )
     return Plan(
         warning=warning,
+        notes=setup.data.notes,
         inputs=inputs,
         fit_inputs=len(setup.data.fit),
         select_inputs=len(setup.data.select),

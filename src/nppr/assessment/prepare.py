@@ -26,7 +26,7 @@ from nppr.classifiers import (
     load_classifier,
     prepare,
 )
-from nppr.data import Data
+from nppr.data import Data, fit_classes
 from nppr.errors import (
     BudgetError,
     ClassifierError,
@@ -166,6 +166,7 @@ def prepare_run(
         ready, classifier = model, model.reference
     else:
         classifier = load_classifier(model, data=data)
+        data = _in_its_classes(data, classifier)
         ready = _prepare_on_ranks(classifier, data, device, division)
     record = RunRecord(
         nppr_version=version("nppr"),
@@ -214,6 +215,16 @@ def _require_images(data: Data, budget: Budget, settings: RunSettings) -> None:
         raise SpecError(
             "`quantise` must be left out with a range: it is for 8-bit images in [0, 1]."
         )
+
+
+def _in_its_classes(data: Data, classifier: Classifier) -> Data:
+    """The data in the classes of the classifier's outputs; a model that fails here is named later."""
+    try:
+        with frozen(classifier) as model, torch.no_grad():
+            outputs = model.logits(probe(data.evaluate)[:2].clone())
+    except ClassifierError:
+        return data
+    return fit_classes(data, outputs.shape[1]) if outputs.ndim == 2 else data
 
 
 def fixed_form(classifier: Prepared, data: Data) -> Prepared:
@@ -338,4 +349,5 @@ def _describe_data(data: Data) -> DataRecord:
         task=None if data.task is None else data.task.words,
         inputs=SplitSizes(**{each.kind.name: len(each) for each in data.splits}),
         fingerprint=data.evaluate.fingerprint(),
+        notes=data.notes,
     )

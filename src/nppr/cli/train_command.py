@@ -60,6 +60,8 @@ def train(options: TrainCommandOptions) -> None:
         seed=options.seed,
     )
     images = load_images(options, settings)
+    for each in () if options.quiet else images.notes:
+        console.note(each)
     training = TrainOptions(**{name: getattr(options, name) for name in TrainOptions.model_fields})
     chosen = train_settings(model, image_shape(images), training, stem=options.stem)
     if options.resume and not quiet and not Outputs(path).checkpoint.exists():

@@ -1,6 +1,7 @@
 """Data: from a spec, a path, arrays or a Dataset to three disjoint splits."""
 
 from nppr.data.array_data import from_arrays
+from nppr.data.convert_arrays import ClassOrder, fit_classes, with_class_order
 from nppr.data.data_loading import DataSpec, load_data
 from nppr.data.data_set import (
     PROBE_INPUTS,
@@ -23,6 +24,7 @@ __all__ = [
     "CLASS",
     "PROBE_INPUTS",
     "RANGE_TOLERANCE",
+    "ClassOrder",
     "Data",
     "DataSpec",
     "Images",
@@ -32,6 +34,7 @@ __all__ = [
     "TensorImages",
     "all_evaluated",
     "content_hash",
+    "fit_classes",
     "from_arrays",
     "load_data",
     "overlaps",
@@ -39,5 +42,6 @@ __all__ = [
     "short_digests",
     "slices_of",
     "stratified_order",
+    "with_class_order",
     "with_slices",
 ]

@@ -335,6 +335,7 @@ def notes_of(report: ReportRecord) -> str:
     return "\n".join(
         [
             *(f"{name:{width}}  {words}" for name, words in legend.items()),
+            *(f"data: {note}" for note in report.data.notes),
             *_median_notes(report),
             *_reference_notes(report),
             *_rare_notes(report),
