@@ -24,14 +24,17 @@ out = Console(highlight=False, emoji=False)
 
 def show_plan(plan: Plan) -> None:
     """State what is about to run and about how long it will take."""
+    for each in plan.notes:
+        note(each)
+    if plan.finished:
+        note(f"finished before, in {plan.finished}: it is read; --overwrite computes it again")
+        return
     form = f", {' + '.join(plan.form)}" if plan.form else ""
     note(
         f"{plan.inputs:,} inputs to evaluate ({plan.fit_inputs:,} to fit, {plan.select_inputs:,} to"
         f" select), sources {', '.join(plan.sources)}: about"
         f" {duration(plan.seconds)} (micro-batch {plan.micro_batch}{form})"
     )
-    for each in plan.notes:
-        note(each)
     if plan.warning:
         note(f"warning: {plan.warning}")
 

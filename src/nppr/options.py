@@ -8,7 +8,7 @@ groups below. Nothing here imports PyTorch, so a wrong value is reported at once
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from itertools import count
@@ -20,11 +20,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import BudgetError, SpecError, unknown
@@ -110,8 +112,29 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    _typed: frozenset[str] | None = PrivateAttr(None)
+
+    def with_typed(self, names: Iterable[str]) -> Self:
+        """The same options, of which these were typed and the others are defaults."""
+        self._typed = frozenset(names)
+        return self
+
+    def is_typed(self, name: str) -> bool:
+        """Whether an option was stated, as every one is that differs from its default."""
+        if self._typed is not None:
+            return name in self._typed
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
 
 OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def flag_name(name: str, field: FieldInfo | None = None) -> str:
+    """The name of a field's flag, without dashes."""
+    extra = field.json_schema_extra if field else None
+    flag = extra.get("flag") if isinstance(extra, dict) else None
+    return str(flag or name).removeprefix("--").split(" ")[0].replace("_", "-")
+
 
 EXPECTED = {"int_parsing": "a whole number", "float_parsing": "a number"}
 """What a value must be, by the type of pydantic's error."""
@@ -123,7 +146,8 @@ def checked_options(model: type[OptionsT], given: Mapping[str, Any]) -> OptionsT
         return model(**given)
     except ValidationError as error:
         mistake = error.errors()[0]
-        name = str(mistake["loc"][0]).replace("_", "-")
+        field = model.model_fields.get(str(mistake["loc"][0]))
+        name = flag_name(str(mistake["loc"][0]), field)
         expected = EXPECTED.get(mistake["type"], "a value in range")
         raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
 

@@ -120,6 +120,15 @@ def check_model(model: str, argument: str = "model") -> None:
         )
 
 
+def names_code(model: str) -> bool:
+    """Whether a model is made by running Python code that is named.
+
+    >>> names_code("my_model.py:make"), names_code("timm:resnet18")
+    (True, False)
+    """
+    return ":" in model and not model.startswith(("hf:", "timm:", "torchvision:"))
+
+
 def check_weights(weights: str | Path, argument: str = "weights") -> None:
     """Raise unless the file exists."""
     if not os.path.isfile(weights):

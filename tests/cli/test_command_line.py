@@ -115,7 +115,7 @@ def test_mistakes_are_reported_before_pytorch_is_loaded(tmp_path: Path) -> None:
         "assess --drws 3": "No such option: --drws",
         "assess --draws many": "`draws` must be a whole number, got 'many'",
         "assess --draws 0": "`draws` must be a whole number >= 1, got 0",
-        "assess --eps wide": "`radius` must be a number",
+        "assess --eps wide": "`eps` must be a number",
         "assess --sources gausian": "Did you mean 'gaussian'?",
         "assess --sources pgd:stepss=3": "Did you mean 'steps'?",
         "assess --floor 2": "`floor` must",

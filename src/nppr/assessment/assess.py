@@ -55,6 +55,8 @@ class Plan:
     form: tuple[str, ...]
     seconds: float
     warning: str | None = None
+    finished: Path | None = None
+    """The folder of this run where it was finished before: it is read instead of computed."""
     notes: tuple[str, ...] = ()
 
 
@@ -163,7 +165,7 @@ def assess(
         settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
     budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
-        require_budget(budget.at(radius), loaded.name)
+        require_budget(budget.at(radius), loaded.name, "radii")
     settled_search = _search_settings(
         search,
         len(loaded.fit),
@@ -386,6 +388,7 @@ def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None
         )
     return Plan(
         warning=warning,
+        finished=setup.folder.path if setup.folder and setup.finished else None,
         notes=setup.data.notes,
         inputs=inputs,
         fit_inputs=len(setup.data.fit),

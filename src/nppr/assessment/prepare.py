@@ -63,6 +63,8 @@ class Setup:
     settings: RunSettings
     folder: RunFolder | None
     record: RunRecord
+    finished: bool = False
+    """The folder holds this run already, complete: what is measured is read from it."""
 
     def search(
         self,
@@ -152,10 +154,13 @@ def prepare_run(
 ) -> Setup:
     """Make everything ready for these sources and this search; with `out`, take the run's folder.
 
+    A folder that holds this run complete is resumed: its numbers are read, not computed again.
     A model that is prepared already runs as it is.
     """
     _require_images(data, budget, settings)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
+    finished = out is not None and not overwrite and first(lambda: RunFolder.is_finished(out))
+    resume = resume or finished
     division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
     threads = division.threads or gathered(torch.get_num_threads())[0]
     if threads != torch.get_num_threads():  # it would round a fit otherwise
@@ -197,7 +202,7 @@ def prepare_run(
         )
         if not resume:
             folder.clear_rank()
-    return Setup(data, budget, ready, features, settings, folder, record)
+    return Setup(data, budget, ready, features, settings, folder, record, finished)
 
 
 def _require_images(data: Data, budget: Budget, settings: RunSettings) -> None:

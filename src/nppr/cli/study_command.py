@@ -80,8 +80,8 @@ def study(options: StudyOptions) -> None:
         raise SpecError(f"`workers` must be a whole number >= 1, got {options.workers}.")
     content = read_study(options.file, chosen)
 
+    from nppr.specs import names_code
     from nppr.study.plan import MOST_NODES, plan, require_code_allowed
-    from nppr.study.resources import names_code
     from nppr.study.run_study import require_present, run_study
     from nppr.study.table_layout import require_tables
 

@@ -116,6 +116,13 @@ def _normalised(numbers: Numbers, row: Result) -> Cell:
     return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
 
 
+def _short(numbers: Numbers, row: Result) -> Cell:
+    """What may be claimed, as a cell of the ladder states it."""
+    if row.value is None:
+        return Cell(None, "skipped" if row.flags else "failed")
+    return Cell(row.value, numbers.claim(row, cell=True, kind=str))
+
+
 def _count(field: str) -> Callable[[Numbers, Result], Cell]:
     def cell(numbers: Numbers, row: Result) -> Cell:
         if row.value is None:
@@ -142,27 +149,46 @@ def _bar(_: Numbers, row: Result) -> Cell:
 RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
     (Column("source", "source"), lambda _, row: Cell.of(row.name)),
-    (Column("value", "value{unit}", number=True), _value),
-    (Column("interval", "{level} interval", number=True, interval=True), _interval),
-    (Column("guaranteed", "guaranteed", number=True, interval=True), _guaranteed),
-    (Column("normalised", "/ clean", number=True), _normalised),
+    (Column("value", "value{unit}", number=True, latex=False), _value),
+    (Column("interval", "{level} interval", number=True, interval=True, latex=False), _interval),
+    (Column("guaranteed", "guaranteed", number=True, interval=True, latex=False), _guaranteed),
+    (Column("normalised", "/ clean", number=True, latex=False), _normalised),
+    # A paper has no room for more: what may be claimed, in the short form.
+    (
+        Column(
+            "short",
+            "result{unit} ({level} confidence)",
+            number=True,
+            files=False,
+            page=False,
+            terminal=None,
+            latex=True,
+        ),
+        _short,
+    ),
     # The page has a sentence for every number instead.
     (
-        Column("statement", "may be claimed", terminal=None, page=False),
+        Column("statement", "may be claimed", terminal=None, page=False, latex=False),
         lambda numbers, row: Cell.of(None if row.value is None else numbers.claim(row, kind=str)),
     ),
     # The page states the inputs once, above the table.
-    (Column("inputs", "inputs", number=True, terminal=None, page=False), _count("inputs")),
-    (Column("draws", "draws", number=True), _count("draws")),
-    (Column("calls", "calls", number=True, terminal=None), _count("calls")),
-    (Column("method", "method", terminal=None), lambda _, row: Cell.of(row.method)),
     (
-        Column("claim", "applies to", terminal=None),
+        Column("inputs", "inputs", number=True, terminal=None, page=False, latex=False),
+        _count("inputs"),
+    ),
+    (Column("draws", "draws", number=True), _count("draws")),
+    (Column("calls", "calls", number=True, terminal=None, latex=False), _count("calls")),
+    (Column("method", "method", terminal=None, latex=False), lambda _, row: Cell.of(row.method)),
+    (
+        Column("claim", "applies to", terminal=None, latex=False),
         lambda _, row: Cell.of(row.claim and row.claim.value),
     ),
-    (Column("flags", "flags", terminal=None), _flags),
+    (Column("flags", "flags", terminal=None, latex=False), _flags),
     # The page lists errors below the table.
-    (Column("error", "error", terminal=None, page=False), lambda _, row: Cell.of(row.error)),
+    (
+        Column("error", "error", terminal=None, page=False, latex=False),
+        lambda _, row: Cell.of(row.error),
+    ),
     (Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104, files=False, page=False), _bar),
 )
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
