@@ -102,3 +102,57 @@ def test_what_scores_cannot_search_is_lowered() -> None:
     assert default_settings(calls=1000).by_scores(box=True).calls == 1000
     with pytest.raises(SpecError, match="`search` must be one of"):
         replace(default_settings(), method="guess")
+
+
+def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
+    """A chessboard of weights: its worst noise has the full resolution, which no coarse grid has."""
+    board = 2.0 * (torch.arange(8)[:, None] + torch.arange(8)).remainder(2) - 1
+
+    def silent(images: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            found: torch.Tensor = surrogate(images)
+        return found
+
+    linear = torch.nn.Linear(64, 2)
+    surrogate = torch.nn.Sequential(torch.nn.Flatten(), linear)
+    with torch.no_grad():
+        linear.weight.copy_(torch.stack([board.flatten(), torch.zeros(64)]))
+        linear.bias.copy_(torch.tensor([3.2, 0.0]))
+    images = 0.5 + 0.05 * torch.randn(600, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    known = from_arrays(images, torch.zeros(600, dtype=torch.int64), classes=2)
+    budget, family = Budget.linf(0.1), Family(Dependency.INDEPENDENT)
+    learned = nppr.learn(
+        surrogate, known, budget=budget, search=default_settings(family, floors=(0.0,), calls=4000)
+    )
+    short = default_settings(family, floors=(0.0,), calls=4096)
+    short = replace(short, method=SCORES, per_input_calls=0)
+    with_it, without = (
+        nppr.assess(
+            silent, known, budget=budget, search=short, distributions=given, sources="nppr", draws=8
+        )
+        for given in (learned, ())
+    )
+    value, own = (
+        next(row.value for row in report.results if row.name == "nppr:independent")
+        for report in (with_it, without)
+    )
+    assert value is not None
+    assert own is not None
+    assert value < 0.1 < 0.9 < own
+    assert with_it.distributions[0].search.stages[0].selected == "independent, given"
+
+
+def test_noise_that_sees_features_is_no_rival() -> None:
+    family = Family(Dependency.INPUT)
+    linear = torch.nn.Linear(4, 2)
+    surrogate = torch.nn.Sequential(torch.nn.Flatten(), linear)
+    with torch.no_grad():
+        linear.weight.copy_(torch.stack([WEIGHTS, torch.zeros(4)]))
+        linear.bias.copy_(torch.tensor([0.25, 0.0]))
+    settings = replace(default_settings(family, floors=(0.0,), calls=2048), walks=False)
+    learned = nppr.learn(surrogate, data(), budget=Budget.linf(0.2), search=settings)
+    with pytest.raises(nppr.NpprError, match="sees no features"):
+        nppr.assess(
+            Silent(), data(), budget=Budget.linf(0.2), distributions=learned, sources="nppr",
+            search=replace(default_settings(), method=SCORES),
+        )  # fmt: skip

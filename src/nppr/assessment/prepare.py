@@ -45,6 +45,7 @@ from nppr.search.search import Search
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.sources import Source, references
+from nppr.tally import Metric
 from nppr.transformations import NaturalTransform
 
 FIT_MICRO_BATCH = 64
@@ -157,7 +158,7 @@ def prepare_run(
     A folder that holds this run complete is resumed: its numbers are read, not computed again.
     A model that is prepared already runs as it is.
     """
-    _require_images(data, budget, settings)
+    _require_images(data, budget, settings, sources)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
     finished = out is not None and not overwrite and first(lambda: RunFolder.is_finished(out))
     resume = resume or finished
@@ -205,10 +206,20 @@ def prepare_run(
     return Setup(data, budget, ready, features, settings, folder, record, finished)
 
 
-def _require_images(data: Data, budget: Budget, settings: RunSettings) -> None:
-    """Raise an error where images are needed and the data hold something else."""
+def _require_images(
+    data: Data, budget: Budget, settings: RunSettings, sources: Sequence[Source]
+) -> None:
+    """Raise an error where images or classes are needed and the data hold something else."""
     budget.domain(data.shape)
     layout = data.layout
+    for source in sources:
+        corrupts = source.metric is Metric.CORRUPTION and not data.is_image
+        if corrupts or (source.needs_classes and data.task is not None):
+            kind = "images" if corrupts else "classifiers without a task"
+            raise SpecError(
+                f"`sources` must suit the data, got {source.name!r}, which is for {kind}."
+                " Leave it out."
+            )
     if layout is None:
         return
     if isinstance(budget.transform, NaturalTransform) and layout.kind != "image":

@@ -22,11 +22,11 @@ from nppr.tally import Direction, Metric
 JSON = "compare.json"
 
 WHAT = {
-    Metric.ACCURACY: "Clean inputs classified correctly",
+    Metric.ACCURACY: "Clean inputs that are correct",
     Metric.AR: "Inputs that {source} did not break",
-    Metric.NPPR: "Draws classified correctly under the worst distribution found ({source})",
-    Metric.PR: "Draws classified correctly under {source}",
-    Metric.CORRUPTION: "Inputs classified correctly under the corruption {source}",
+    Metric.NPPR: "Correct draws under the worst distribution found ({source})",
+    Metric.PR: "Correct draws under {source}",
+    Metric.CORRUPTION: "Correct inputs under the corruption {source}",
 }
 WHERE = {
     Metric.ACCURACY: "On clean inputs",

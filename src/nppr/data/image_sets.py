@@ -321,5 +321,5 @@ def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> ArrayInputs:
             f" got {array.dtype} {array.shape} in {where}."
         )
     layout = Layout(tuple(array.shape[1:]), *parse_range(given))
-    layout.check(torch.from_numpy(np.ascontiguousarray(array)), where)
+    layout.check(array, where)
     return ArrayInputs(array, layout)

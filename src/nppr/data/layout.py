@@ -11,16 +11,18 @@ A budget is stated as a share of the range: a radius of 0.1 is 0.2 for values in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from nppr.errors import DataError, SpecError
 
-RangeSpec = str | tuple[float | Sequence[float], float | Sequence[float]]
+RangeSpec = str | tuple[ArrayLike | Tensor, ArrayLike | Tensor]
+"""A text, or the lower and the upper ends: each one number, or one per feature."""
 
 
 @dataclass(frozen=True)
@@ -73,26 +75,25 @@ class Layout:
         low, high = self._ends(x)
         return low + x * (high - low)
 
-    def check(self, x: Tensor, where: str) -> None:
+    def check(self, array: NDArray[Any], where: str) -> None:
         """Raise `DataError` unless the range covers all inputs `(N, *shape)`, which are finite."""
-        if not len(x):
+        if not len(array):
             return
-        if not bool(torch.isfinite(x.double()).all()):
+        others = (0, *range(2, array.ndim))
+        least, most = (
+            np.asarray(end(axis=others), dtype=np.float64) for end in (array.min, array.max)
+        )
+        if not (np.isfinite(least).all() and np.isfinite(most).all()):
             raise DataError(f"`data` must be finite, got NaN or infinite numbers in {where}.")
-        rows = x.double().reshape(len(x), -1) if len(self.shape) < 2 else x.double().flatten(2)
-        least, most = (rows.amin(0), rows.amax(0)) if rows.ndim == 2 else (
-            rows.amin((0, 2)), rows.amax((0, 2))
-        )  # fmt: skip
-        low, high = (torch.tensor(each, dtype=torch.float64) for each in (self.low, self.high))
+        low, high = (np.broadcast_to(ends, least.shape) for ends in (self.low, self.high))
         room = 1e-6 * (high - low)
-        outside = ((least < low - room) | (most > high + room)).nonzero().flatten()
+        outside = np.flatnonzero((least < low - room) | (most > high + room))
         if len(outside):
             first = int(outside[0])
-            ends = [float(each.expand(len(least))[first]) for each in (low, high)]
             raise DataError(
                 f"`range` must cover the data, but feature {first} has values from"
-                f" {float(least[first]):.6g} to {float(most[first]):.6g} in {where}, outside"
-                f" [{ends[0]:g}, {ends[1]:g}]. Give a wider range."
+                f" {least[first]:.6g} to {most[first]:.6g} in {where}, outside"
+                f" [{low[first]:g}, {high[first]:g}]. Give a wider range."
             )
 
     def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:

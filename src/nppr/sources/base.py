@@ -81,6 +81,8 @@ class Source(ABC):
     """Whether its budget may be the box of a transformation instead of a ball of added noise."""
     needs_fit_split: ClassVar[bool] = False
     """Whether it must be fitted on inputs of the fit split before it is measured."""
+    needs_classes: ClassVar[bool] = False
+    """Whether it works on the logits of classes, and on no other task."""
     can_be_redrawn: ClassVar[bool] = True
     """Whether it may be asked again for the perturbations of single inputs."""
     folds_uniform: ClassVar[bool] = False

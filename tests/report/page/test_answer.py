@@ -54,7 +54,7 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert sure is not None
     assert sure.method == "betting"
     text = words(report)
-    assert "Of the inputs it classifies correctly without noise, this classifier" in text
+    assert "Of the inputs on which it is correct without noise, this classifier" in text
     assert (
         f"under the worst noise found in the admissible set (nppr:joint) on {at_most(row, sure)}."
         in text

@@ -1,0 +1,129 @@
+"""The examples of tasks, signals and tables: their tallies are those of a loop written by hand."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import nppr
+from nppr.budget import Budget
+from nppr.data import Data
+from nppr.random_draws import DrawBlock
+
+FOLDER = Path(__file__).parents[1] / "examples"
+DRAWS = 8
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+TASKS = ("top-2", "regression", "segmentation", "detection")
+
+
+def is_right(name: str, outputs: Tensor, target: Tensor) -> bool:
+    """Whether one answer is correct, in plain words of numpy."""
+    found, true = outputs.detach().numpy(), target.numpy()
+    if name == "top-2":
+        return int(true) in np.argsort(found)[-2:]
+    if name == "regression":
+        return bool(abs(found[0] - true) < 100)
+    if name == "segmentation":
+        mask = found.ravel() > 0
+        both, either = (mask & true.ravel()).sum(), (mask | true.ravel()).sum()
+        return bool(both / max(1, either) >= 0.5)
+    top, left = np.maximum(found[:2], true[:2])
+    bottom, right = np.minimum(found[2:], true[2:])
+    shared = max(0.0, bottom - top) * max(0.0, right - left)
+    areas = [max(0.0, b[2] - b[0]) * max(0.0, b[3] - b[1]) for b in (found, true)]
+    return bool(shared / (sum(areas) - shared) > 0.5)
+
+
+def uniform_by_hand(
+    data: Data, budget: Budget, position: int, low: Tensor, high: Tensor
+) -> list[Tensor]:
+    """The draws of one evaluated input under uniform noise, in its own unit, without nppr's loop."""
+    split = data.evaluate
+    index = int(split.indices[position])
+    x, _ = split.batch(np.array([position]))
+    block = DrawBlock(0, "evaluate", (index,), 0, DRAWS, torch.device("cpu"))
+    delta = budget.uniform(block, "uniform", tuple(x.shape[1:]))[0]
+    moved = (x[0] + delta).clamp(0, 1)
+    shape = data.layout.shape if data.layout else x.shape[1:]
+    scale = (-1, *[1] * (len(shape) - 1))
+    return [
+        low.view(scale) + each.reshape(shape) * (high - low).view(scale) for each in moved.float()
+    ]
+
+
+def compare(
+    name: str,
+    model: torch.nn.Module,
+    data: Data,
+    budget: Budget,
+    targets: Tensor,
+    ends: tuple[Tensor, ...],
+) -> None:
+    report = nppr.assess(model, data, budget=budget, sources="uniform", draws=DRAWS)
+    assert report.per_input is not None
+    counted = report.per_input.of("uniform")["correct"]
+    some = range(0, len(data.evaluate), 7)
+    with torch.no_grad():
+        for position in some:
+            images = uniform_by_hand(data, budget, position, *ends)
+            target = targets[int(data.evaluate.indices[position])]
+            right = [is_right(name, model(image[None])[0], target) for image in images]
+            assert int(counted[position]) == sum(right), position
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_agrees_with_a_loop_by_hand(name: str) -> None:
+    model, (x, y), settings = example("tasks").EXAMPLES[name]()
+    loaded = nppr.load_classifier(model).model
+    assert isinstance(loaded, torch.nn.Module)
+    low, high = settings.get("input_range", ([0.0], [1.0]))
+    ends = torch.tensor(low).float(), torch.tensor(high).float()
+    data = nppr.from_arrays(x, y, task=settings["task"], input_range=settings.get("input_range"))
+    compare(name, loaded, data, settings["budget"], y, ends)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["table", "waves"])
+def test_other_inputs_agree_with_a_loop_by_hand(name: str) -> None:
+    model, x, y, input_range = getattr(example("signals_and_tables"), name)()
+    data = nppr.from_arrays(x, y, input_range=input_range)
+    low, high = (torch.as_tensor(each).float().reshape(-1) for each in input_range)
+    report = nppr.assess(model, data, budget=Budget.linf(0.1), sources="uniform", draws=DRAWS)
+    assert report.per_input is not None
+    counted = report.per_input.of("uniform")["correct"]
+    with torch.no_grad():
+        for position in range(0, len(data.evaluate), 7):
+            images = uniform_by_hand(data, Budget.linf(0.1), position, low, high)
+            answers = [int(model(image[None]).argmax()) for image in images]
+            label = int(y[int(data.evaluate.indices[position])])
+            assert int(counted[position]) == answers.count(label)
+
+
+@pytest.mark.slow
+def test_the_ladder_of_a_task_is_in_order() -> None:
+    """The detector, whole as the example runs it, with fewer calls."""
+    model, data, settings = example("tasks").EXAMPLES["detection"]()
+    report = nppr.assess(model, data, draws=8, fit_calls=8000, inputs=200, **settings)
+    values = {rung.name: rung.value for rung in report.ladder if not rung.floor}
+    assert values["nppr:per-input"] <= values["nppr:input"] + 0.02
+    assert values["nppr:input"] <= values["nppr:independent"] + 0.02
+    assert report.grade.letter != "D"

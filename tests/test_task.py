@@ -1,0 +1,204 @@
+"""Tasks: what is judged, what is refused, and that everything read off tallies follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import nppr
+from nppr.budget import Budget
+from nppr.errors import InputError, TaskError
+from nppr.noise.family import Dependency
+from nppr.task import TIE, Task
+
+INPUTS = 200
+
+
+class Sum(torch.nn.Module):
+    """The sum of all pixels, `(B, 1)`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1).sum(1, keepdim=True)
+
+
+def near(outputs: Tensor, targets: Tensor) -> Tensor:
+    return 0.25 - (outputs[:, 0] - targets).abs()
+
+
+def known() -> tuple[Tensor, Tensor]:
+    """Images of four pixels in the middle of the range, and their sums."""
+    images = 0.4 + 0.2 * torch.rand(INPUTS, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    return images, images.flatten(1).sum(1)
+
+
+@given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=20))
+def test_an_answer_is_right_exactly_where_the_score_is_above_0(scores: list[float]) -> None:
+    task = Task(score=lambda outputs, _: outputs[:, 0])
+    logits, labels = task.judged(torch.tensor(scores)[:, None], torch.zeros(len(scores)))
+    assert (logits.argmax(1) == labels).tolist() == [score > 0 for score in scores]
+    margins = logits[:, 1] - logits[:, 0]
+    assert margins.tolist() == pytest.approx(scores)
+
+
+def test_on_the_edge_the_predicate_decides() -> None:
+    task = Task(
+        correct=lambda outputs, _: outputs[:, 0] >= 0,
+        score=lambda outputs, _: outputs[:, 0],
+    )
+    logits, labels = task.judged(torch.tensor([[0.0], [-TIE / 2], [1.0]]), torch.zeros(3))
+    assert (logits.argmax(1) == labels).tolist() == [True, False, True]
+
+
+def test_a_predicate_alone_gives_no_gradient() -> None:
+    outputs = torch.zeros(3, 1, requires_grad=True)
+    logits, _ = Task(correct=lambda z, _: z[:, 0] > -1).judged(outputs, torch.zeros(3))
+    assert not logits.requires_grad
+
+
+WRONG: dict[str, tuple[Callable[..., object], str]] = {
+    "shape": (lambda outputs, _: outputs, "shape (3,)"),
+    "type": (lambda outputs, _: (outputs[:, 0] > 0).tolist(), "got list"),
+    "integers": (lambda outputs, _: outputs[:, 0].long(), "booleans"),
+    "failure": (lambda outputs, _: outputs[:, 7], "it failed"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_predicate_that_does_not_judge_is_refused(name: str) -> None:
+    function, words = WRONG[name]
+    with pytest.raises(TaskError, match=r"`task.correct` must") as error:
+        Task(correct=function).judged(torch.zeros(3, 1), torch.zeros(3))  # type: ignore[arg-type]
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_scores_must_be_finite_floats_that_agree_with_the_predicate() -> None:
+    outputs, targets = torch.ones(3, 1), torch.zeros(3)
+    with pytest.raises(TaskError, match="finite"):
+        Task(score=lambda z, _: z[:, 0] / 0).judged(outputs, targets)
+    with pytest.raises(TaskError, match="floats"):
+        Task(score=lambda z, _: z[:, 0] > 0).judged(outputs, targets)
+    with pytest.raises(TaskError, match="differ for 3 of 3"):
+        Task(correct=lambda z, _: z[:, 0] < 0, score=lambda z, _: z[:, 0]).judged(outputs, targets)
+    with pytest.raises(TaskError, match="`correct` or `score`"):
+        Task()
+
+
+@pytest.fixture(scope="module")
+def report() -> nppr.Report:
+    task = Task(score=near, meaning="the sum is within 0.25")
+    return nppr.assess(
+        Sum(), known(), task=task, budget=Budget.linf(0.1), draws=16, fit_calls=4000,
+        sources="nppr,uniform,pgd",
+    )  # fmt: skip
+
+
+def test_the_worst_noise_of_a_sum_is_known(report: nppr.Report) -> None:
+    """Four pixels moved by 0.1 move the sum by 0.4 > 0.25: no answer stays right."""
+    values = {row.name: row.value for row in report.results if row.gamma is None}
+    assert values["clean"] == 1
+    assert values["pgd"] == 0
+    found = [row for row in report.results if row.dependency is Dependency.INDEPENDENT]
+    assert found[0].value == pytest.approx(0, abs=0.02)
+
+
+def test_uniform_noise_agrees_with_a_closed_form(report: nppr.Report) -> None:
+    """Of four uniform numbers in [-0.1, 0.1], |sum| < 0.25 unless it is in a tail (Irwin-Hall)."""
+    expected = 1 - 2 * 0.75**4 / 24  # the tail of four uniforms on [0, 1] below (2 - 1.25)
+    row = next(row for row in report.results if row.name == "uniform" and row.gamma is None)
+    assert row.value == pytest.approx(expected, abs=0.01)
+
+
+def test_the_words_follow_the_task(report: nppr.Report) -> None:
+    assert report.data.task == "the sum is within 0.25"
+    assert report.data.classes == 1
+    assert "correct if the sum is within 0.25" in " ".join(report.table().split())
+    page = report.to_html()
+    assert "An answer is correct if the sum is within 0.25." in page
+    assert "this model stays correct" in page
+    assert 'id="classes"' not in page
+    assert "classified" not in page
+    assert {rung.dependency for rung in report.ladder} <= {
+        Dependency.INDEPENDENT, Dependency.INPUT, Dependency.PER_INPUT,
+    }  # fmt: skip
+
+
+def test_without_a_score_the_search_sees_right_and_wrong_only() -> None:
+    task = Task(correct=lambda z, t: near(z, t) > 0)
+    report = nppr.assess(
+        Sum(), known(), task=task, budget=Budget.linf(0.1), draws=8, fit_calls=8192,
+        sources="nppr,pgd", floor=0.0,
+    )  # fmt: skip
+    assert "by-scores" in {flag.id for flag in report.flags}
+    rows = {row.name: row for row in report.results if row.value is not None}
+    assert rows["nppr:independent"].value == pytest.approx(0, abs=0.05)
+    attack = next(row for row in report.results if row.name == "pgd")
+    assert attack.error is not None  # no gradient leads an attack
+
+
+def test_targets_that_are_classes_keep_their_classes() -> None:
+    data = nppr.load_data("digits")
+    images, labels = data.evaluate.batch(data.evaluate.indices.argsort())
+    task = Task(correct=lambda z, y: z.argmax(1) == y)
+    report = nppr.assess(
+        "digits-cnn", (images, labels), task=task, budget=Budget.linf(0.1), sources="uniform",
+        draws=8,
+    )  # fmt: skip
+    plain = nppr.assess(
+        "digits-cnn", (images, labels), budget=Budget.linf(0.1), sources="uniform", draws=8
+    )
+    assert report.data.classes == 10
+    assert report.per_input is not None
+    assert plain.per_input is not None
+    for name in ("clean", "uniform"):
+        ours, theirs = report.per_input.of(name), plain.per_input.of(name)
+        assert ours["correct"].tolist() == theirs["correct"].tolist()
+
+
+def test_targets_identify_a_run(tmp_path: Path) -> None:
+    images, sums = known()
+
+    def run(targets: Tensor, *, resume: bool) -> None:
+        nppr.assess(
+            Sum(), (images, targets), task=Task(score=near), budget=Budget.linf(0.1), draws=4,
+            sources="uniform", out=tmp_path / "run", resume=resume,
+        )  # fmt: skip
+
+    run(sums, resume=False)
+    run(sums, resume=True)
+    with pytest.raises(InputError, match="another fingerprint"):
+        run(sums + 0.1, resume=True)
+
+
+def test_a_task_needs_targets_in_memory() -> None:
+    with pytest.raises(InputError, match="`task` must be given with a pair"):
+        nppr.assess("digits-cnn", "digits", task=Task(score=near), budget=Budget.linf(0.1))
+
+
+def test_a_predicate_that_fails_costs_one_line_and_no_folder(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    task = Task(correct=lambda z, _: z)
+    with pytest.raises(TaskError, match="one entry per input"):
+        nppr.assess(Sum(), known(), task=task, budget=Budget.linf(0.1), draws=4, out=out)
+    assert not (out / "report.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("sources", "kwargs"),
+    [("autoattack", {"task": Task(score=near)}), ("brightness", {"input_range": (0, 1)})],
+)
+def test_sources_that_do_not_suit_the_data_are_refused(
+    sources: str, kwargs: dict[str, Any]
+) -> None:
+    images, sums = known()
+    labels = (sums > 2).long()
+    data = (images, sums) if "task" in kwargs else (images.flatten(1), labels)
+    with pytest.raises(InputError, match="`sources` must suit the data"):
+        nppr.assess(Sum(), data, budget=Budget.linf(0.1), sources=sources, **kwargs)
