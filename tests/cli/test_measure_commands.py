@@ -49,7 +49,10 @@ class TestAssess:
         printed = capsys.readouterr()
         assert "uniform" in printed.out
         assert printed.out.splitlines()[-1] == "out/report.json"
-        assert "30 inputs, sources uniform, pgd:steps=2: about" in printed.err
+        assert (
+            "30 inputs to evaluate (900 to fit, 300 to select), sources uniform, pgd:steps=2: about"
+            in (printed.err)
+        )
         assert {path.name for path in Path("out").iterdir()} == {
             "blocks", "evidence.safetensors", "manifest.json", "per_input.csv", "report.json",
             "run.json",
@@ -496,12 +499,12 @@ def test_evaluate_takes_model_and_data_from_the_fit(
         words = ["--distribution", place, "--draws", "4", "--out", f"run{number}", "--no-page"]
         assert run(["evaluate", *words]) == 0
         assert "as in the fit: --model digits-cnn --data" in capsys.readouterr().err
-        report = read_report(Path(f"run{number}"))
+        report = read_report(f"run{number}/report.json")
         assert report.data.name == "mine.npz"
         assert report.classifier.weights == Path(str(weights)).name
     typed = ["--distribution", "../fit", "--draws", "4", "--data", "digits", "--inputs", "20"]
     assert run(["evaluate", *typed, "--out", "other", "--no-page"]) == 0
-    assert read_report(Path("other")).data.name == "digits"
+    assert read_report("other/report.json").data.name == "digits"
 
 
 def test_evaluate_runs_no_code_that_a_folder_names(learned: Path, refused: Refused) -> None:
@@ -515,18 +518,23 @@ def test_evaluate_runs_no_code_that_a_folder_names(learned: Path, refused: Refus
     )
 
 
-def test_a_finished_run_says_that_it_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_says_that_it_is_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("it is measured again")
+
     words = ["assess", "--inputs", "20", "--draws", "4", "--sources", "uniform", "--out", "run"]
     assert run([*words, "--no-page"]) == 0
     assert "finished before" not in capsys.readouterr().err
-    block = next(Path("run/blocks").glob("uniform*"))
-    written = block.stat().st_mtime_ns
+    first = read_report("run/report.json").results
+    monkeypatch.setattr(Uniform, "perturb", forbidden)
     assert run([*words, "--no-page"]) == 0
     printed = capsys.readouterr().err
     assert "finished before, in run: it is read; --overwrite computes it again" in printed
-    assert block.stat().st_mtime_ns == written
-    assert run([*words, "--no-page", "--overwrite"]) == 0
-    assert "finished before" not in capsys.readouterr().err
+    assert read_report("run/report.json").results == first
+    assert run([*words, "--no-page", "--overwrite"]) == 1
+    assert "it is measured again" in capsys.readouterr().err
 
 
 def test_a_model_of_ones_own_without_data_is_told_of_the_digits(

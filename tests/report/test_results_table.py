@@ -101,7 +101,7 @@ def test_a_failed_source_has_a_row_with_its_reason(report: Report) -> None:
     table = table_of(with_rows(report, failed("broken", Metric.PR, "why | not")))
     [cells] = [row for row in table.rows if row[1].value == "broken"]
     texts = [cell.text for cell in cells if cell.text]
-    assert texts == ["PR", "broken", "failed", "why | not"]
+    assert texts == ["PR", "broken", "failed", "failed", "why | not"], "with the short form"
     assert "error" in table.to_md()
     assert "why" not in table.to_html("t")
     assert "error" not in table_of(report).to_md()
@@ -123,7 +123,7 @@ def test_a_stress_is_a_loss(report: Report) -> None:
     assert cells[5].text == "x 1.5"
     assert cells[-1].text == ""
     assert table.columns[2].heading == "value"
-    assert cells[6].text == "2.35 (2-3 with 95 % confidence)"
+    assert [cell.text for cell in cells[6:8]] == ["2.35 (2-3)", "2.35 (2-3 with 95 % confidence)"]
 
 
 def test_spectrum_and_bounds_as_json(report: Report) -> None:
@@ -244,8 +244,27 @@ def test_files_state_what_may_be_claimed(report: Report) -> None:
             claim += " with 95 % confidence)"
         assert entry["statement"] == claim
         assert claim in table.to_md()
-        assert claim.replace("%", r"\%") in table.to_latex()
         assert claim in table.to_csv()
+
+
+def test_latex_fits_a_paper_and_keeps_what_may_be_claimed(report: Report) -> None:
+    text = table_of(report).to_latex()
+    assert r"\begin{tabular}{llrr}" in text
+    body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0].strip().splitlines()
+    assert max(map(len, body)) < 80
+    rows = [row for row in table_rows(report) if row.value is not None]
+    for row, line in zip(rows, body, strict=True):
+        used = interval_of(report, row)
+        assert row.value is not None
+        assert used.high is not None
+        if row.direction is Direction.UPPER_BOUND:
+            assert (
+                rf"$\leq$ {percent(used.high, 'at-most')} ({percent(row.value)} observed)" in line
+            )
+        elif row.direction is Direction.LOWER_BOUND:
+            assert rf"$\geq$ {percent(row.value, 'at-least')}" in line
+        else:
+            assert f"({percent(used.low or 0)}--{percent(used.high)})" in line
 
 
 def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:
