@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 READY_TO_DEVELOP := $(VENV)/.ready-to-develop
 READY_FOR_DOCS := $(VENV)/.ready-for-docs
 
-.PHONY: demo test quick docs bench reproduce pictures clean
+.PHONY: demo test quick docs wheel lowest bench reproduce pictures clean
 
 demo: $(READY)
 	$(BIN)/nppr assess --out runs/demo --overwrite
@@ -28,6 +28,14 @@ quick: $(READY_TO_DEVELOP)
 # The site, into site/: open site/index.html. A broken link or anchor fails.
 docs: $(READY_FOR_DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The wheel as others install it: built, checked, and used in an environment that has only its dependencies.
+wheel: $(READY_TO_DEVELOP)
+	$(BIN)/python benchmarks/try_wheel.py
+
+# The quick tests with the oldest versions that pyproject.toml admits.
+lowest: $(READY_TO_DEVELOP)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/lowest_versions.py
 
 bench: $(READY)
 	$(BIN)/python benchmarks/measure_overhead.py

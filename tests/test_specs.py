@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,41 @@ def test_what_is_there_passes(tmp_path: Path) -> None:
 def test_a_model_that_is_not_there_is_named(model: str) -> None:
     with pytest.raises(NpprError, match=r"^`own` must .*got '[^']*'"):
         check_model(model, "own")
+
+
+def test_python_code_without_a_callable_is_told_which_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "my_model.py"
+    path.write_text("raise SystemExit\ndef make(): ...\nclass Net: ...\ndef _hidden(): ...\n")
+    with pytest.raises(NpprError, match=r"defines make, Net\. Example: --own .*my_model\.py:make"):
+        check_model(str(path), "own")
+    path.write_text("def (")
+    with pytest.raises(NpprError, match=r"Example: --own .*my_model\.py:make"):
+        check_model(str(path), "own")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("m.pt", r"a pickle.*--weights 'm\.pt'.*run code.*--model my_model\.py:make"),
+        ("m.PTH", "a pickle"),
+        ("m.pkl", "a pickle"),
+        ("m.safetensors", r"weights without a network.*--weights 'm\.safetensors'"),
+        ("m.ts", r"TorchScript.*torch\.export\.save"),
+        ("m.keras", r"another library\. Export it as \.onnx"),
+    ],
+)
+def test_a_file_that_is_no_model_says_what_to_do(name: str, message: str) -> None:
+    with pytest.raises(
+        NpprError, match=f"`own` must be a model that can be run, got '{name}': .*{message}"
+    ):
+        check_model(name, "own")
+
+
+def test_torchscript_is_known_by_its_content(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        archive.writestr("m/code/__torch__.py", "")
+    with pytest.raises(NpprError, match=r"TorchScript.*torch\.export\.save"):
+        check_model(str(tmp_path / "m.pt"))
 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -8,22 +8,25 @@ groups below. Nothing here imports PyTorch, so a wrong value is reported at once
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from nppr.budget import NORMS, Budget, parse_radius
 from nppr.errors import BudgetError, SpecError, unknown
@@ -108,6 +111,45 @@ class Options(BaseModel):
     """A group of options: checked, frozen, unknown names refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    _typed: frozenset[str] | None = PrivateAttr(None)
+
+    def with_typed(self, names: Iterable[str]) -> Self:
+        """The same options, of which these were typed and the others are defaults."""
+        self._typed = frozenset(names)
+        return self
+
+    def is_typed(self, name: str) -> bool:
+        """Whether an option was stated, as every one is that differs from its default."""
+        if self._typed is not None:
+            return name in self._typed
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+
+OptionsT = TypeVar("OptionsT", bound=Options)
+
+
+def flag_name(name: str, field: FieldInfo | None = None) -> str:
+    """The name of a field's flag, without dashes."""
+    extra = field.json_schema_extra if field else None
+    flag = extra.get("flag") if isinstance(extra, dict) else None
+    return str(flag or name).removeprefix("--").split(" ")[0].replace("_", "-")
+
+
+EXPECTED = {"int_parsing": "a whole number", "float_parsing": "a number"}
+"""What a value must be, by the type of pydantic's error."""
+
+
+def checked_options(model: type[OptionsT], given: Mapping[str, Any]) -> OptionsT:
+    """The options; the first value that is not of its type is an error of one line."""
+    try:
+        return model(**given)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        field = model.model_fields.get(str(mistake["loc"][0]))
+        name = flag_name(str(mistake["loc"][0]), field)
+        expected = EXPECTED.get(mistake["type"], "a value in range")
+        raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
 
 
 def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
@@ -216,6 +258,12 @@ class DataOptions(Options):
     )
     split: str | None = option(
         None, "Named split of the data to evaluate. Default: the test split.", Panel.ADVANCED
+    )
+    class_order: str | None = option(
+        None,
+        "A text file with the names of the classes, a line for each output of the classifier, or JSON"
+        " (a list, or name to number). Default: words in sorted order, numbers as they are.",
+        Panel.ADVANCED,
     )
     resize: int | None = option(None, "Resize images to this many pixels per side.", Panel.ADVANCED)
     range: str | None = option(
@@ -358,6 +406,12 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         "Measure the sources at these radii too: 2/255,4/255,16/255; with --transform, in these"
         " fractions of the ranges: 0.25,0.5. Learned noise is scaled, not learned again.",
         Panel.STATISTICS,
+    )
+    evaluate_all: bool = option(
+        False,
+        "Evaluate every input of data that come in one split, of which 30 % are evaluated otherwise:"
+        " for sources that need no fit, all but nppr and universal.",
+        Panel.ADVANCED,
     )
     slices: Path | None = SLICES_OPTION
     page: bool = option(

@@ -211,7 +211,11 @@ def _backend() -> str | None:
     if not torch.accelerator.is_available():
         return "gloo"
     devices = torch.accelerator.device_count()
-    torch.accelerator.set_device_index(int(os.environ.get("LOCAL_RANK", "0")) % devices)
+    # PyTorch 2.6 has only the name that later versions deprecate.
+    name = (
+        "set_device_index" if hasattr(torch.accelerator, "set_device_index") else "set_device_idx"
+    )
+    getattr(torch.accelerator, name)(int(os.environ.get("LOCAL_RANK", "0")) % devices)
     return None if int(os.environ.get("LOCAL_WORLD_SIZE", "1")) <= devices else "gloo"
 
 

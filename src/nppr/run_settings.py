@@ -85,11 +85,11 @@ def _sorted_radii(radii: tuple[str | float, ...]) -> tuple[str, ...]:
     return tuple(known[radius] for radius in sorted(known))
 
 
-def require_budget(budget: Budget | None, data: str) -> Budget:
+def require_budget(budget: Budget | None, data: str, argument: str = "radius") -> Budget:
     """The budget, which must be stated except for the digits demo; `data` is the name of the data."""
     if isinstance(budget, Budget) and budget.norm.name == "linf" and budget.radius > 1:
         raise BudgetError(
-            f"`radius` must be at most 1 for images in [0, 1], got {budget.radius_text}."
+            f"`{argument}` must be at most 1 for images in [0, 1], got {budget.radius_text}."
             " Example: 8/255"
         )
     if isinstance(budget, Budget):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import zipfile
 from pathlib import Path
 
 from nppr.errors import ClassifierError, SpecError, WeightsError, unknown
@@ -26,6 +28,71 @@ HUB = "hf:"
 """In front of the name of a data set of the Hugging Face hub."""
 
 
+_LOADING = (
+    "Write Python code that makes the model and loads the file, and name it:"
+    " --model my_model.py:make"
+)
+_WEIGHTS_OF = (
+    " If it holds a state dict, it is weights: --model NAME or my_model.py:make, with --weights {0!r}."
+    f" If it holds a whole model, loading it would run code that it contains. {_LOADING}"
+)
+OTHER_FILES = {
+    **dict.fromkeys(
+        (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".tar", ".joblib"),
+        f"a pickle, which does not say what network it belongs to.{_WEIGHTS_OF}",
+    ),
+    ".safetensors": "weights without a network. Give --model NAME --weights {0!r}",
+    **dict.fromkeys(
+        (".ts", ".jit", ".torchscript"),
+        "TorchScript, whose code runs as it is loaded. Export the model again with"
+        f" torch.export.save(..., 'model.pt2'), or: {_LOADING[0].lower()}{_LOADING[1:]}",
+    ),
+    **dict.fromkeys(
+        (".h5", ".keras", ".pb", ".tflite", ".mlmodel"),
+        "a model of another library. Export it as .onnx",
+    ),
+}
+"""Files that people have and that are no model here, by suffix: what they are, and what to do."""
+
+
+def _refuse_file(model: str, argument: str) -> None:
+    """Raise for a name that is a file of Python code or of another format, with what to do."""
+    suffix = Path(model).suffix.lower()
+    if suffix == ".py":
+        found = _defined_in(model)
+        example = found[0] if found else "make"
+        listed = f" It defines {', '.join(found)}." if found else ""
+        raise SpecError(
+            f"`{argument}` must name the function or class in {model!r} that makes the model.{listed}"
+            f" Example: --{argument} {model}:{example}"
+        )
+    if suffix in OTHER_FILES:
+        what = OTHER_FILES[".ts" if _is_torchscript(model) else suffix].format(model)
+        raise ClassifierError(
+            f"`{argument}` must be a model that can be run, got {model!r}: {what}."
+        )
+
+
+def _defined_in(path: str) -> list[str]:
+    """Functions and classes of a Python file, read without running it."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    names = [node.name for node in tree.body if isinstance(node, kinds)]
+    return [name for name in names if not name.startswith("_")][:5]
+
+
+def _is_torchscript(path: str) -> bool:
+    """Whether a file is an archive with the code of a TorchScript module in it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any("/code/" in name for name in archive.namelist())
+    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
+        return False
+
+
 def check_model(model: str, argument: str = "model") -> None:
     """Raise unless a model of this name can be looked for: a network, a file, or a prefix and a name.
 
@@ -41,6 +108,7 @@ def check_model(model: str, argument: str = "model") -> None:
                 f"`{argument}` must be a file, got {model!r}, which does not exist."
             )
     elif not colon:
+        _refuse_file(model, argument)
         raise SpecError(
             f"{unknown(argument, model, NETWORKS)} It can also be a path/to/file.py:callable,"
             f" pkg.module:callable, {', '.join(f'model{suffix}' for suffix in MODEL_FILES)},"
@@ -50,6 +118,15 @@ def check_model(model: str, argument: str = "model") -> None:
         raise ClassifierError(
             f"`{argument}` must name a file, got {place!r}, which does not exist."
         )
+
+
+def names_code(model: str) -> bool:
+    """Whether a model is made by running Python code that is named.
+
+    >>> names_code("my_model.py:make"), names_code("timm:resnet18")
+    (True, False)
+    """
+    return ":" in model and not model.startswith(("hf:", "timm:", "torchvision:"))
 
 
 def check_weights(weights: str | Path, argument: str = "weights") -> None:

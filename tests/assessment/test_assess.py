@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import inspect
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ from torch import Tensor
 
 import nppr
 from helpers import Broken, Stray, half_classifier, two_class_data
-from nppr.assessment.assess import Plan
-from nppr.errors import BudgetError, ClassifierError, RunFolderError, SpecError
+from nppr.assessment.assess import Plan, _search_settings
+from nppr.errors import BudgetError, ClassifierError, DataError, RunFolderError, SpecError
 from nppr.noise.family import Family
+from nppr.options import MeasureOptions, SearchOptions
 from nppr.report import Report
 from nppr.search.search_settings import default_settings
 from nppr.sources import Source
@@ -22,6 +24,7 @@ from nppr.tally import Metric
 pytestmark = pytest.mark.slow
 
 BUDGET = nppr.Budget.linf(0.1)
+TWELVE = (torch.rand(24, 1, 8, 8), torch.arange(24) % 12)
 SMALL = replace(
     default_settings(Family(components=2), calls=384, inputs=32, floors=(0.0,)),
     per_class=False, per_input_calls=6,
@@ -323,7 +326,7 @@ def test_stress_is_reported_with_its_ratio() -> None:
         ({"sources": ["unifrom", nppr.PGD(BUDGET)]}, SpecError, "Did you mean 'uniform'"),
         ({"sources": [nppr.Uniform(nppr.Budget.linf(0.2))]}, BudgetError, "linf 0.2"),
         ({"data": two_class_data()}, BudgetError, "must be stated"),
-        ({"data": two_class_data(), "budget": BUDGET}, ClassifierError, "expected 2 classes"),
+        ({"data": TWELVE, "budget": BUDGET}, DataError, r"outputs .* 0\.\.9, got 0\.\.11"),
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, object], kind: type, message: str) -> None:
@@ -355,3 +358,61 @@ def test_the_search_can_be_set_plainly() -> None:
         nppr.assess(inputs=10, sources="nppr", dependency="lable")
     with pytest.raises(SpecError, match="`search` must be given without"):
         nppr.assess(inputs=10, sources="nppr", search=nppr.SearchSettings(), floor=0.5)
+
+
+def test_every_option_of_the_search_is_an_argument() -> None:
+    arguments = inspect.signature(nppr.assess).parameters
+    assert SearchOptions.model_fields.keys() <= arguments.keys()
+    assert MeasureOptions.model_fields.keys() - arguments.keys() == {
+        # what a `Classifier`, a `Data` and a `Budget` hold, what is written and printed, the switch of
+        # `rare_calls`, and `input_range`
+        "as_json", "classes", "eps", "features", "figures", "mean", "norm", "page", "quiet", "range",
+        "rare", "resize", "slices", "split", "std", "stem", "transform", "weights",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {"components": 3, "covariance": "lowrank:2"},
+            {"components": 3, "covariance": "lowrank:2"},
+        ),
+        ({"upsampler": "bicubic", "grid": 2}, {"upsampler": "bicubic", "grid": 2}),
+        ({"upsampler": "trainable", "latent_dim": 5}, {"latent_dim": 5}),
+        ({"hidden_dim": 9, "label_dim": 3, "min_std": 0.2}, {"hidden_dim": 9, "min_std": 0.2}),
+        ({"loss": "cross-entropy"}, {"loss": "cross-entropy"}),
+        ({"kappa": 0.5, "fit_draws": 2}, {"kappa": 0.5, "draws": 2}),
+        ({"fit_seeds": 2, "search": "gradients"}, {"seeds": 2, "method": "gradients"}),
+        ({"preset": "paper"}, {"preset": "paper"}),
+        ({"per_input_calls": 6}, {"per_input_calls": 6}),
+    ],
+)
+def test_arguments_become_settings(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    method = given.pop("search", None)
+    made = _search_settings(method, 900, **given)
+    found = {**asdict(made.family), **asdict(made.recipe), **vars(made)}
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_without_arguments_the_search_is_that_of_the_command_line() -> None:
+    assert _search_settings(None, 900) == SearchOptions().search_settings(900)
+
+
+def test_a_wrong_setting_of_the_search_is_named() -> None:
+    with pytest.raises(SpecError, match="`fit-calls` must be a whole number, got 'many'"):
+        nppr.assess(inputs=10, sources="nppr", fit_calls="many")  # type: ignore[arg-type]
+
+
+def test_all_of_a_pair_of_tensors_can_be_evaluated() -> None:
+    images, labels = torch.rand(20, 1, 4, 4), torch.arange(20) % 2
+    settings: dict[str, Any] = {"budget": BUDGET, "draws": 2, "sources": "uniform"}
+    divided = nppr.assess(half_classifier(), (images, labels), **settings)
+    whole = nppr.assess(half_classifier(), (images, labels), evaluate_all=True, **settings)
+    assert dict(divided.data.inputs) == {"fit": 10, "select": 4, "evaluate": 6}
+    assert dict(whole.data.inputs) == {"fit": 0, "select": 0, "evaluate": 20}
+    assert whole.per_input["index"].tolist() == list(range(20))
+    with pytest.raises(
+        SpecError, match="`evaluate-all` must be given with sources that need no fit"
+    ):
+        nppr.assess(half_classifier(), (images, labels), budget=BUDGET, evaluate_all=True)

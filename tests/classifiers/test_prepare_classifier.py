@@ -15,7 +15,12 @@ from nppr.classifiers import (
     prepare,
     prepare_classifier,
 )
-from nppr.classifiers.prepare_classifier import MICRO_BATCHES, _best_micro_batch, _folded
+from nppr.classifiers.prepare_classifier import (
+    MICRO_BATCHES,
+    _best_micro_batch,
+    _folded,
+    usable_device,
+)
 from nppr.data import from_arrays
 from nppr.errors import ClassifierError, SpecError
 
@@ -108,6 +113,21 @@ def test_micro_batch_can_be_given() -> None:
     ).micro_batch == 5  # fmt: skip
     with pytest.raises(SpecError, match="`batch-size`"):
         prepare(load_classifier("digits-cnn"), PROBE, classes=10, micro_batch=0)
+
+
+def test_without_an_accelerator_nothing_is_asked_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> torch.device:
+        raise RuntimeError("as PyTorch 2.6 does where there is no accelerator")
+
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", missing)
+    assert usable_device(None) == torch.get_default_device()
+
+
+def test_an_accelerator_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("meta"))
+    assert usable_device(None) == torch.device("meta")
 
 
 def test_unusable_device_is_named() -> None:

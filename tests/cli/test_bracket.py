@@ -65,7 +65,7 @@ REFUSED = {
     "bracket --eps 0.25 --sigma -0.1": "`sigma` must be a number > 0, got -0.1",
     "bracket --eps 0.25 --sigma nan": "`sigma` must be a number > 0, got nan",
     "bracket --eps 0.25 --sigma some": "sigma",
-    "bracket --eps 0 --sigma 0.25": "`radius` must be a number > 0, got '0'",
+    "bracket --eps 0 --sigma 0.25": "`eps` must be a number > 0, got '0'",
     "bracket --eps 0.25 --sigma 0.25 --radii 0.1,-1": "`radii` must be a number > 0, got '-1'",
     "bracket --eps 0.25 --sigma 0.25 --search-calls 3": "`search-calls` must be a whole number >= 8",
     "bracket --eps 0.25 --sigma 0.25 --precision 0.01": "`precision` must be left out here",

@@ -88,7 +88,7 @@ def test_learned_noise_is_read_from_its_folder(
     code, far = certificate(f"{words} --at-least 0.9 --eps 1", capsys)
     assert (code, far["verdict"]) == (1, "violated")
     assert "the worst admissible noise" in far["statement"]
-    assert "`radius` must be at most 1" in refused([*CERTIFY, *words.split(), "--eps", "8"])
+    assert "`eps` must be at most 1" in refused([*CERTIFY, *words.split(), "--eps", "8"])
 
 
 def test_a_flagged_search_is_undecided(
@@ -130,7 +130,7 @@ REFUSED = {
     "--calls 0": "`calls` must be a whole number >= 1, got 0",
     "--about all": "`about` must be one of population, test-set, got 'all'",
     "--seed -1": "`seed`",
-    "--eps 8": "`radius` must be at most 1",
+    "--eps 8": "`eps` must be at most 1",
     "--norm l2": "`eps` must be given",
     "--out here": "No such option: --out",
 }

@@ -115,7 +115,7 @@ def test_mistakes_are_reported_before_pytorch_is_loaded(tmp_path: Path) -> None:
         "assess --drws 3": "No such option: --drws",
         "assess --draws many": "`draws` must be a whole number, got 'many'",
         "assess --draws 0": "`draws` must be a whole number >= 1, got 0",
-        "assess --eps wide": "`radius` must be a number",
+        "assess --eps wide": "`eps` must be a number",
         "assess --sources gausian": "Did you mean 'gaussian'?",
         "assess --sources pgd:stepss=3": "Did you mean 'steps'?",
         "assess --floor 2": "`floor` must",
@@ -160,7 +160,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nppr.assessment.load.load_images", interrupt)

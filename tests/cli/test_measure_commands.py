@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import nppr
+from nppr.classifiers.zoo import shipped_weights
 from nppr.cli import run
+from nppr.data import load_data
+from nppr.report import read_report
 from nppr.report.model import Result
 from nppr.report.numbers import percent
 from nppr.sources import Bound, Uniform
@@ -44,7 +49,10 @@ class TestAssess:
         printed = capsys.readouterr()
         assert "uniform" in printed.out
         assert printed.out.splitlines()[-1] == "out/report.json"
-        assert "30 inputs, sources uniform, pgd:steps=2: about" in printed.err
+        assert (
+            "30 inputs to evaluate (900 to fit, 300 to select), sources uniform, pgd:steps=2: about"
+            in (printed.err)
+        )
         assert {path.name for path in Path("out").iterdir()} == {
             "blocks", "evidence.safetensors", "manifest.json", "per_input.csv", "report.json",
             "run.json",
@@ -322,10 +330,10 @@ class TestBound:
 
 
 REFUSED = {
-    "assess --eps -0.1": "`radius` must be a number > 0, got '-0.1'",
-    "assess --eps nan": "`radius`",
-    "assess --eps 8/0": "`radius`",
-    "assess --eps 8": "`radius` must be at most 1",
+    "assess --eps -0.1": "`eps` must be a number > 0, got '-0.1'",
+    "assess --eps nan": "`eps`",
+    "assess --eps 8/0": "`eps`",
+    "assess --eps 8": "`eps` must be at most 1",
     "assess --norm lnf": "Did you mean 'linf'",
     "assess --norm l2": "`eps` must be given",
     "assess --seed -1": "`seed`",
@@ -375,7 +383,7 @@ REFUSED = {
     "assess --radii 0.05,x": "`radii` must be a number",
     "assess --radii 0.1,1/10": "`radii` must be different",
     "assess --radii 0.2 --only-merged": "`radii` must be given without `only-merged`",
-    "assess --radii 0.05,7": "`radius` must be at most 1",
+    "assess --radii 0.05,7": "`radii` must be at most 1",
     "fit --dependency lable": "`dependency`",
     "fit --components 0": "`components`",
     "fit --covariance lowrank:0": "`covariance`",
@@ -462,3 +470,81 @@ def test_a_killed_search_resumes_to_the_same_bytes() -> None:
     for name in files:
         killed, whole = (Path(place, "distributions", name) for place in ("killed", "whole"))
         assert killed.read_bytes() == whole.read_bytes()
+
+
+def test_evaluate_takes_model_and_data_from_the_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = load_data("digits").evaluate.batch(np.arange(60))
+    np.savez(tmp_path / "mine.npz", x=arrays[0].numpy(), y=arrays[1].numpy())
+    weights = shipped_weights("digits-cnn")
+    fit = [
+        "fit",
+        "--data",
+        "mine.npz",
+        "--weights",
+        str(weights),
+        "--eps",
+        "0.1",
+        "--fit-calls",
+        "768",
+    ]
+    assert (
+        run([*fit, "--dependency", "independent", "--floor", "0", "--out", "fit", "--quiet"]) == 0
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    for number, place in enumerate(("../fit", "../fit/distributions/nppr_independent.safetensors")):
+        words = ["--distribution", place, "--draws", "4", "--out", f"run{number}", "--no-page"]
+        assert run(["evaluate", *words]) == 0
+        assert "as in the fit: --model digits-cnn --data" in capsys.readouterr().err
+        report = read_report(f"run{number}/report.json")
+        assert report.data.name == "mine.npz"
+        assert report.classifier.weights == Path(str(weights)).name
+    typed = ["--distribution", "../fit", "--draws", "4", "--data", "digits", "--inputs", "20"]
+    assert run(["evaluate", *typed, "--out", "other", "--no-page"]) == 0
+    assert read_report("other/report.json").data.name == "digits"
+
+
+def test_evaluate_runs_no_code_that_a_folder_names(learned: Path, refused: Refused) -> None:
+    folder = shutil.copytree(learned, "copy")
+    held = json.loads((Path(folder) / "run.json").read_text())
+    held["specs"]["model"] = "evil.py:make"
+    (Path(folder) / "run.json").write_text(json.dumps(held))
+    message = refused(["evaluate", "--distribution", "copy"])
+    assert (
+        "`model` must be given: this noise was learned for 'evil.py:make', Python code" in message
+    )
+
+
+def test_a_finished_run_says_that_it_is_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise AssertionError("it is measured again")
+
+    words = ["assess", "--inputs", "20", "--draws", "4", "--sources", "uniform", "--out", "run"]
+    assert run([*words, "--no-page"]) == 0
+    assert "finished before" not in capsys.readouterr().err
+    first = read_report("run/report.json").results
+    monkeypatch.setattr(Uniform, "perturb", forbidden)
+    assert run([*words, "--no-page"]) == 0
+    printed = capsys.readouterr().err
+    assert "finished before, in run: it is read; --overwrite computes it again" in printed
+    assert read_report("run/report.json").results == first
+    assert run([*words, "--no-page", "--overwrite"]) == 1
+    assert "it is measured again" in capsys.readouterr().err
+
+
+def test_a_model_of_ones_own_without_data_is_told_of_the_digits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("my_model.py").write_text("def make():\n    raise ValueError('loaded')\n")
+    words = ["assess", "--model", "my_model.py:make", "--eps", "0.1"]
+    assert run(words) == 2
+    told, error = capsys.readouterr().err.splitlines()
+    assert told.startswith("--data is not given: my_model.py:make is assessed on digits")
+    assert "loaded" in error
+    assert run([*words, "--data", "digits"]) == 2
+    assert "--data is not given" not in capsys.readouterr().err

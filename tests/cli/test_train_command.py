@@ -77,7 +77,7 @@ BAD = {
     "digits-cnn --stem small": "`stem`",
     "digits-cnn --device warp": "`device`",
     "digits-cnn --method pgd": "`eps` must be given with --method pgd",
-    "digits-cnn --method pgd --eps 0": "`radius`",
+    "digits-cnn --method pgd --eps 0": "`eps`",
     "digits-cnn --method pgd --eps 0.1 --norm linff": "Did you mean 'linf'",
     "digits-cnn --method pgd --eps 0.1 --attack-steps 0": "`attack-steps`",
     "digits-cnn --method pgd --eps 0.1 --attack-step 0": "`attack-step`",

@@ -36,7 +36,9 @@ def test_everything_can_be_evaluated() -> None:
         (torch.rand(3, 2, 2), [0, 1, 0], r"shape \(N, C, H, W\)"),
         (torch.rand(3, 1, 2, 2), [0.5, 1.0, 0.0], "whole numbers"),
         (torch.rand(3, 1, 2, 2), [0, -1, 1], r"0\.\.1"),
-        (torch.zeros(3, 1, 2, 2, dtype=torch.uint8), [0, 1, 0], "Divide by 255"),
+        (torch.zeros(3, 1, 2, 2, dtype=torch.int64), [0, 1, 0], "Divide by 255"),
+        (torch.rand(3, 8, 8, 4), [0, 1, 0], r"looks like .N, H, W, C.*x\.permute\(0, 3, 1, 2\)"),
+        ([[1, 2], [3]], [0, 1], r"one tensor or array of numbers, got list.*torch\.stack"),
     ],
 )
 def test_bad_arrays_are_named(images: torch.Tensor, labels: list[int], message: str) -> None:

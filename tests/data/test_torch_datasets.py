@@ -114,7 +114,7 @@ class Failing(Pairs):
         (Pairs([("a.png", 0)]), "got str in item 0"),
         (Pairs([(torch.zeros(1, 2, 2, dtype=torch.long), 0)]), "8-bit .uint8. or floats"),
         (Pairs([(torch.zeros(1, 4, 4), 0), (torch.zeros(3, 4, 4), 1)]), "1 channels, got 3 in item 1"),
-        (Pairs([(torch.zeros(1, 2, 2), label) for label in (0, 1, 3)]), r"0\.\.C-1"),
+        (Pairs([(torch.zeros(1, 2, 2), label) for label in (0, 1, -3)]), r"got -3\.\.1"),
         (Random([0] * 9), "the same image every time"),
         (Failing([0]), "item 0 of the Dataset: 'no such"),
     ],

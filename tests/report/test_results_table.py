@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from nppr import console
+from nppr.errors import SpecError
 from nppr.noise import Dependency
+from nppr.progress import bars
 from nppr.report import Report
 from nppr.report.bounds_table import bounds_table
 from nppr.report.findings import guaranteed, interval_of, table_rows
@@ -98,7 +101,7 @@ def test_a_failed_source_has_a_row_with_its_reason(report: Report) -> None:
     table = table_of(with_rows(report, failed("broken", Metric.PR, "why | not")))
     [cells] = [row for row in table.rows if row[1].value == "broken"]
     texts = [cell.text for cell in cells if cell.text]
-    assert texts == ["PR", "broken", "failed", "why | not"]
+    assert texts == ["PR", "broken", "failed", "failed", "why | not"], "with the short form"
     assert "error" in table.to_md()
     assert "why" not in table.to_html("t")
     assert "error" not in table_of(report).to_md()
@@ -120,7 +123,7 @@ def test_a_stress_is_a_loss(report: Report) -> None:
     assert cells[5].text == "x 1.5"
     assert cells[-1].text == ""
     assert table.columns[2].heading == "value"
-    assert cells[6].text == "2.35 (2-3 with 95 % confidence)"
+    assert [cell.text for cell in cells[6:8]] == ["2.35 (2-3)", "2.35 (2-3 with 95 % confidence)"]
 
 
 def test_spectrum_and_bounds_as_json(report: Report) -> None:
@@ -161,7 +164,7 @@ def test_the_console_shows_the_table_and_failures(
     path = Path("runs", "x", "report.json")
     console.show_report(with_rows(report, failed("broken", Metric.PR, "why")), path)
     console.note("nppr:label:floor=0.5")
-    with console.bars() as shown:
+    with bars() as shown:
         shown.add_task("nppr:label:floor=0.5", total=1, note="")
         console.out.print(shown.get_renderable())
     captured = capsys.readouterr()
@@ -241,8 +244,27 @@ def test_files_state_what_may_be_claimed(report: Report) -> None:
             claim += " with 95 % confidence)"
         assert entry["statement"] == claim
         assert claim in table.to_md()
-        assert claim.replace("%", r"\%") in table.to_latex()
         assert claim in table.to_csv()
+
+
+def test_latex_fits_a_paper_and_keeps_what_may_be_claimed(report: Report) -> None:
+    text = table_of(report).to_latex()
+    assert r"\begin{tabular}{llrr}" in text
+    body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0].strip().splitlines()
+    assert max(map(len, body)) < 80
+    rows = [row for row in table_rows(report) if row.value is not None]
+    for row, line in zip(rows, body, strict=True):
+        used = interval_of(report, row)
+        assert row.value is not None
+        assert used.high is not None
+        if row.direction is Direction.UPPER_BOUND:
+            assert (
+                rf"$\leq$ {percent(used.high, 'at-most')} ({percent(row.value)} observed)" in line
+            )
+        elif row.direction is Direction.LOWER_BOUND:
+            assert rf"$\geq$ {percent(row.value, 'at-least')}" in line
+        else:
+            assert f"({percent(used.low or 0)}--{percent(used.high)})" in line
 
 
 def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:
@@ -262,3 +284,37 @@ def row_value(report: Report, name: str) -> float:
     assert row is not None
     assert row.value is not None
     return row.value
+
+
+def test_a_report_shows_itself_in_a_line(report: Report) -> None:
+    text = repr(report)
+    assert "\n" not in text
+    assert len(text) < 400
+    row = report.headline("nppr:joint", Metric.NPPR)
+    assert row is not None
+    most = interval_of(report, row).high
+    assert most is not None
+    assert f"NPPR nppr:joint at most {percent(most, 'at-most')} %" in text
+    assert f"grade {report.grade.letter}" in text
+    assert f"{report.data.inputs.evaluate:,} inputs evaluated" in text
+    assert str(report) == report.table()
+
+
+def test_a_frame_has_a_row_per_source_with_its_direction(report: Report) -> None:
+    pytest.importorskip("pandas", reason="the extra pandas is not installed")
+    frame = report.to_pandas()
+    rows = table_rows(report)
+    assert frame["source"].tolist()[: len(rows)] == [row.name for row in rows]
+    assert frame["observed"].tolist()[: len(rows)] == [row.value for row in rows]
+    worst = frame[(frame["source"] == "nppr:joint") & (frame["radius"] == report.budget.radius)]
+    assert worst["direction"].tolist() == ["at most"]
+    assert set(frame["direction"]) <= {"at most", "at least", "estimate"}
+    others = {row.radius for row in report.other_radii}
+    assert others
+    assert others <= set(frame["radius"])
+
+
+def test_without_pandas_the_extra_is_named(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(SpecError, match=r"pip install 'nppr\[pandas\]'"):
+        report.to_pandas()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,16 +14,24 @@ from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
-from nppr.data import DataSpec, RangeSpec, load_data
-from nppr.errors import BudgetError, DistributionError, SpecError, unknown
+from nppr.data import (
+    ClassOrder,
+    DataSpec,
+    RangeSpec,
+    all_evaluated,
+    load_data,
+    with_class_order,
+)
+from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.measurement import ProgressCallback
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Dependency
+from nppr.options import SearchOptions, checked_options
 from nppr.ranks import world
 from nppr.report import Report
 from nppr.run_settings import RunSettings, default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search_settings import SCORES, SearchSettings, default_settings
+from nppr.search.search_settings import SCORES, SearchSettings
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
 from nppr.task import Task
@@ -39,11 +48,16 @@ class Plan:
     """What is about to run."""
 
     inputs: int
+    fit_inputs: int
+    select_inputs: int
     sources: tuple[str, ...]
     micro_batch: int
     form: tuple[str, ...]
     seconds: float
     warning: str | None = None
+    finished: Path | None = None
+    """The folder of this run where it was finished before: it is read instead of computed."""
+    notes: tuple[str, ...] = ()
 
 
 def assess(
@@ -52,10 +66,26 @@ def assess(
     *,
     budget: Budget | None = None,
     sources: str | Sequence[str | Source] | None = None,
-    search: SearchSettings | None = None,
+    evaluate_all: bool = False,
+    class_order: ClassOrder | str | Path | None = None,
+    search: SearchSettings | str | None = None,
+    preset: str | None = None,
     dependency: Dependency | str | None = None,
     floor: float | Sequence[float] | None = None,
+    components: int | None = None,
+    covariance: str | None = None,
+    upsampler: str | None = None,
+    grid: int | None = None,
+    latent_dim: int | None = None,
+    hidden_dim: int | None = None,
+    label_dim: int | None = None,
+    min_std: float | None = None,
+    loss: str | None = None,
+    kappa: float | None = None,
     fit_calls: int | None = None,
+    fit_draws: int | None = None,
+    fit_seeds: int | None = None,
+    per_input_calls: int | None = None,
     distributions: Sequence[LearnedNoise] = (),
     task: Task | None = None,
     input_range: RangeSpec | None = None,
@@ -76,7 +106,7 @@ def assess(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | bool | None = None,
     on_search: Callable[[FitProgress], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
 ) -> Report:
@@ -86,14 +116,22 @@ def assess(
     normalisation; `data` are tensors, a name or path (docs/data.md), a PyTorch data set or a `Data`.
     `budget` must be stated, except for the digits demo. `sources` are names with options
     (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
-    `CustomNoise`). `dependency`, `floor` and `fit_calls` are those of the command line: how far down
-    the ladder the search goes, the least randomness, and its calls; `search` states everything about it
-    (`nppr.default_settings`). `distributions` were learned before: they are measured instead of a
+    `CustomNoise`). Data that come in one split, such as a pair of tensors, are divided: 50 % to fit,
+    20 % to select, 30 % to evaluate. With `evaluate_all` all of them are evaluated, for sources that
+    need no fit. `class_order` is the classes of the data in the order of the classifier's outputs: a
+    list, a mapping from name to output, or a file of them.
+
+    The arguments from `preset` to `per_input_calls` are the options of `nppr assess --help`, panels
+    Noise and Search; `search` is its method (gradients, scores or auto), or settings that state all of
+    it (`nppr.default_settings`). `distributions` were learned before: they are measured instead of a
     search, or, with the search method `scores`, compared with what it finds and kept where they are
     lower. `task` says what a correct answer is, `input_range` in which range inputs lie that are no
     images (docs/models.md, docs/data.md). `feature_model` gives the features that input-dependent noise
     may see, by default `model` itself. With `only_merged` attacks skip inputs that are already broken,
     and only AR over all of them is reported. With `out` the run is kept in a folder and can be resumed.
+
+    On a terminal and in a notebook bars show how far it is, unless `progress` is False or `progress` or
+    `on_search` is a function, which is called instead.
 
     `draws` per input are 100 by default, fewer for more than 1,000 inputs, but at least 16. With
     `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
@@ -118,17 +156,45 @@ def assess(
         rare_calls=rare_calls,
         radii=tuple(radii),
     )
-    loaded = load_data(data, input_range=input_range, task=task).limit(
+    loaded = load_data(data, input_range=input_range, task=task)
+    loaded = loaded if class_order is None else with_class_order(loaded, class_order)
+    loaded = (all_evaluated(loaded) if evaluate_all else loaded).limit(
         inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
     )
     if draws is None and precision is None:
         settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
     budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
-        require_budget(budget.at(radius), loaded.name)
-    search = _search_settings(search, dependency, floor, fit_calls)
-    rivals = distributions if search.method == SCORES else ()
+        require_budget(budget.at(radius), loaded.name, "radii")
+    settled_search = _search_settings(
+        search,
+        len(loaded.fit),
+        preset=preset,
+        dependency=dependency,
+        floor=floor,
+        components=components,
+        covariance=covariance,
+        upsampler=upsampler,
+        grid=grid,
+        latent_dim=latent_dim,
+        hidden_dim=hidden_dim,
+        label_dim=label_dim,
+        min_std=min_std,
+        loss=loss,
+        kappa=kappa,
+        fit_calls=fit_calls,
+        fit_draws=fit_draws,
+        fit_seeds=fit_seeds,
+        per_input_calls=per_input_calls,
+    )
+    rivals = distributions if settled_search.method == SCORES else ()
     searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
+    fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
+    if evaluate_all and fitted:
+        raise SpecError(
+            f"`evaluate-all` must be given with sources that need no fit, got {fitted[0]}, which is"
+            " fitted on inputs that are not evaluated. Example: sources uniform,pgd"
+        )
     given = distributions
     if rivals and searched:
         _require_rivals(rivals)
@@ -144,14 +210,14 @@ def assess(
         raise SpecError(
             "`precision` must be given with a source that draws, got none. Example: --sources uniform"
         )
-    search = search if searched else None
+    planned = settled_search if searched else None
     setup = prepare_run(
         model,
         loaded,
         budget,
         settings,
         sources=chosen,
-        search=search,
+        search=planned,
         distributions=given,
         feature_model=feature_model,
         batch_size=batch_size,
@@ -160,37 +226,42 @@ def assess(
         resume=resume,
         overwrite=overwrite,
     )
-    finder = setup.search(search, on_search, rivals) if search else None
-    if on_plan:
-        settled = finder.settings if finder else None
-        on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
-    return complete_run(setup, chosen, distributions, finder, progress)
+    with _shown_progress(progress, on_search) as (on_progress, on_fit):
+        finder = setup.search(planned, on_fit, rivals) if planned else None
+        if on_plan:
+            settled = finder.settings if finder else None
+            on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
+        return complete_run(setup, chosen, distributions, finder, on_progress)
+
+
+@contextmanager
+def _shown_progress(
+    progress: ProgressCallback | bool | None, on_search: Callable[[FitProgress], None] | None
+) -> Iterator[tuple[ProgressCallback | None, Callable[[FitProgress], None] | None]]:
+    """The callbacks that were given, else those of bars where somebody watches."""
+    if callable(progress) or on_search is not None or progress is False:
+        yield progress if callable(progress) else None, on_search
+        return
+    from nppr.progress import has_viewer, progress_bars
+
+    with progress_bars(quiet=not (progress or has_viewer())) as callbacks:
+        yield callbacks
 
 
 def _search_settings(
-    search: SearchSettings | None,
-    dependency: Dependency | str | None,
-    floor: float | Sequence[float] | None,
-    calls: int | None,
+    search: SearchSettings | str | None, fit_inputs: int, **given: object
 ) -> SearchSettings:
-    """The settings that are given whole, or made of the few that are given one by one."""
-    if search is not None:
-        if (dependency, floor, calls) != (None, None, None):
+    """The settings that are given whole, or made of those that are given one by one."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if isinstance(search, SearchSettings):
+        if given:
             raise SpecError(
-                "`search` must be given without `dependency`, `floor` and `fit_calls`: it states them."
+                f"`search` must be given without {', '.join(f'`{name}`' for name in given)}: it"
+                " states them."
             )
         return search
-    if dependency is not None and dependency not in list(Dependency):
-        raise unknown("dependency", str(dependency), [each.value for each in Dependency])
-    rung = Dependency.PER_INPUT if dependency is None else Dependency(dependency)
-    own = rung is Dependency.PER_INPUT
-    floors = SearchSettings.floors
-    if floor is not None:
-        floors = tuple(floor) if isinstance(floor, Sequence) else (float(floor),)
-    made = default_settings(
-        Family(dependency=Dependency.JOINT if own else rung), floors=floors, calls=calls
-    )
-    return made if own else replace(made, per_input_calls=0)
+    method = {} if search is None else {"search": search}
+    return checked_options(SearchOptions, {**method, **given}).search_settings(fit_inputs)
 
 
 def learn(
@@ -317,7 +388,11 @@ def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None
         )
     return Plan(
         warning=warning,
+        finished=setup.folder.path if setup.folder and setup.finished else None,
+        notes=setup.data.notes,
         inputs=inputs,
+        fit_inputs=len(setup.data.fit),
+        select_inputs=len(setup.data.select),
         sources=tuple(names),
         micro_batch=setup.classifier.micro_batch,
         form=setup.classifier.form,

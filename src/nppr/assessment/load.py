@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, load_classifier
-from nppr.data import Data, load_data
+from nppr.data import Data, all_evaluated, load_data, with_class_order
 from nppr.errors import SpecError
 from nppr.options import DataOptions, FeatureModelOptions, ModelOptions, TrainOptions
 from nppr.run_settings import RunSettings
@@ -17,11 +17,20 @@ if TYPE_CHECKING:
     from nppr.classifiers.training import TrainSettings
 
 
-def load_images(options: DataOptions, settings: RunSettings, classes: int | None = None) -> Data:
+def load_images(
+    options: DataOptions,
+    settings: RunSettings,
+    classes: int | None = None,
+    *,
+    evaluate_all: bool = False,
+) -> Data:
     """The data, with as many inputs in each split as the settings allow."""
     loaded = load_data(
         options.data, split=options.split, resize=options.resize, input_range=options.range
     )
+    loaded = all_evaluated(loaded) if evaluate_all else loaded
+    if options.class_order is not None:
+        loaded = with_class_order(loaded, options.class_order)
     loaded = loaded if classes is None else loaded.with_classes(classes)
     return loaded.limit(
         inputs=settings.inputs,

@@ -26,7 +26,7 @@ from nppr.classifiers import (
     load_classifier,
     prepare,
 )
-from nppr.data import Data
+from nppr.data import Data, fit_classes
 from nppr.errors import (
     BudgetError,
     ClassifierError,
@@ -64,6 +64,8 @@ class Setup:
     settings: RunSettings
     folder: RunFolder | None
     record: RunRecord
+    finished: bool = False
+    """The folder holds this run already, complete: what is measured is read from it."""
 
     def search(
         self,
@@ -153,10 +155,13 @@ def prepare_run(
 ) -> Setup:
     """Make everything ready for these sources and this search; with `out`, take the run's folder.
 
+    A folder that holds this run complete is resumed: its numbers are read, not computed again.
     A model that is prepared already runs as it is.
     """
     _require_images(data, budget, settings, sources)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
+    finished = out is not None and not overwrite and first(lambda: RunFolder.is_finished(out))
+    resume = resume or finished
     division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
     threads = division.threads or gathered(torch.get_num_threads())[0]
     if threads != torch.get_num_threads():  # it would round a fit otherwise
@@ -167,6 +172,7 @@ def prepare_run(
         ready, classifier = model, model.reference
     else:
         classifier = load_classifier(model, data=data)
+        data = _in_its_classes(data, classifier)
         ready = _prepare_on_ranks(classifier, data, device, division)
     record = RunRecord(
         nppr_version=version("nppr"),
@@ -197,7 +203,7 @@ def prepare_run(
         )
         if not resume:
             folder.clear_rank()
-    return Setup(data, budget, ready, features, settings, folder, record)
+    return Setup(data, budget, ready, features, settings, folder, record, finished)
 
 
 def _require_images(
@@ -225,6 +231,16 @@ def _require_images(
         raise SpecError(
             "`quantise` must be left out with a range: it is for 8-bit images in [0, 1]."
         )
+
+
+def _in_its_classes(data: Data, classifier: Classifier) -> Data:
+    """The data in the classes of the classifier's outputs; a model that fails here is named later."""
+    try:
+        with frozen(classifier) as model, torch.no_grad():
+            outputs = model.logits(probe(data.evaluate)[:2].clone())
+    except ClassifierError:
+        return data
+    return fit_classes(data, outputs.shape[1]) if outputs.ndim == 2 else data
 
 
 def fixed_form(classifier: Prepared, data: Data) -> Prepared:
@@ -349,4 +365,5 @@ def _describe_data(data: Data) -> DataRecord:
         task=None if data.task is None else data.task.words,
         inputs=SplitSizes(**{each.kind.name: len(each) for each in data.splits}),
         fingerprint=data.evaluate.fingerprint(),
+        notes=data.notes,
     )

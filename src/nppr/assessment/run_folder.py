@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,6 +35,8 @@ from nppr.search.learned_noise import LearnedNoise, save_learned
 
 FORMAT = 1
 RUN = "run.json"
+SPECS = "specs"
+"""The entry of run.json with the model and the data as they were given."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,11 @@ class RunFolder:
                 f"`run` must have a readable division in its {RUN}, got {str(held)[:80]} in"
                 f" {str(path)!r}. Run it again."
             ) from error
+
+    @staticmethod
+    def is_finished(path: str | Path) -> bool:
+        """Whether a folder holds a run with its report."""
+        return (Path(path) / "report.json").exists() and (Path(path) / RUN).exists()
 
     @property
     def manifest(self) -> Manifest:
@@ -194,6 +202,24 @@ class RunFolder:
         """Remove what a rank other than the first has left of another run, on a disk of its own."""
         if not world().is_first and self.manifest.exists:
             self.manifest.clear()
+
+
+def write_specs(path: Path, specs: Mapping[str, object]) -> None:
+    """Keep in a run's folder which model and data it was given, files by their absolute paths."""
+    placed = {
+        name: os.path.abspath(each) if isinstance(each, str) and os.path.exists(each) else each
+        for name, each in specs.items()
+    }
+    RunFolder(path, "").note(SPECS, placed)
+
+
+def read_specs(path: Path) -> dict[str, Any]:
+    """The model and the data of the run that has written a distribution, or a folder of them."""
+    for folder in (path, path.parent, path.parent.parent):
+        if (folder / RUN).is_file():
+            specs = (_held(folder) or {}).get(SPECS)
+            return specs if isinstance(specs, dict) else {}
+    return {}
 
 
 def _held(folder: Path) -> dict[str, Any] | None:

@@ -111,7 +111,9 @@ def prepare(
 def usable_device(device: str | torch.device | None) -> torch.device:
     """The device asked for, else the accelerator, else PyTorch's default."""
     if device is None:
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        accelerator = None
+        if torch.accelerator.is_available():  # asked first: without one, PyTorch 2.6 raises below
+            accelerator = torch.accelerator.current_accelerator()
         return accelerator or torch.get_default_device()
     try:
         place = torch.device(device)

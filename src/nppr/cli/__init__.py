@@ -43,9 +43,12 @@ from nppr.cli import (  # noqa: E402, F401
     study_command,
     train_command,
 )
-from nppr.cli.app import app  # noqa: E402
+from nppr.cli.app import FLAGS, app  # noqa: E402
 from nppr.errors import ModelUnavailableError, NpprError, SpecError  # noqa: E402
 from nppr.process import keep_freed_memory  # noqa: E402
+
+LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distribution"}
+"""Options whose argument has another name in the library."""
 
 INTERRUPTED = 130
 """What the framework returns for a Ctrl-C: 128 plus the number of the signal."""
@@ -97,7 +100,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         console.show_error(str(error) + (f" What is finished is kept: {way}." if way else ""))
         return 2
     except NpprError as error:
-        console.show_error(str(error))
+        console.show_error(in_options(str(error), given[0]))
         return 2
     except TyperException as error:
         context = getattr(error, "ctx", None)
@@ -105,6 +108,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         console.show_error(f"{message} See: {context.command_path if context else 'nppr'} --help")
         return 2
     return code if isinstance(code, int) else 0
+
+
+def in_options(message: str, command: str) -> str:
+    """An error of the library with the name of the option where it names its own argument first.
+
+    >>> in_options("`radius` must be a number > 0, got '-1'. Example: 8/255", "assess")
+    "`eps` must be a number > 0, got '-1'. Example: 8/255"
+    """
+    for name, option in LIBRARY_NAMES.items():
+        if message.startswith(f"`{name}`") and option in FLAGS.get(command, ()):
+            return f"`{option}`{message.removeprefix(f'`{name}`')}"
+    return message
 
 
 @contextmanager

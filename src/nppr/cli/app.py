@@ -8,20 +8,18 @@ from functools import wraps
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from nppr.errors import SpecError
-from nppr.options import Options, Panel
+from nppr.options import Options, OptionsT, Panel, checked_options, flag_name
 from nppr.specs import RANDOM, check_data, check_model, check_weights
+
+TYPED = "COMMANDLINE"
+"""Where the value of an option comes from that was typed."""
 
 LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "as_json")
 """Options that say nothing about the question; `--help` shows them below the others."""
-
-EXPECTED = {"int_parsing": "a whole number", "float_parsing": "a number"}
-"""What a value must be, by the type of pydantic's error."""
 
 SPECS = {
     "model": check_model,
@@ -63,6 +61,10 @@ app = typer.Typer(
 )
 
 
+FLAGS: dict[str, set[str]] = {}
+"""Names of the flags of every command, without dashes."""
+
+
 def command(
     examples: str, kind: type[TyperCommand] = Command
 ) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
@@ -71,13 +73,19 @@ def command(
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
         model: type[Options] = get_type_hints(function)["options"]
         flags = _flags(model)
+        fields = model.model_fields
+        FLAGS[function.__name__] = {flag_name(each, fields[each]) for each in fields}
 
         @wraps(function)
-        def flat(**given: Any) -> None:
-            function(_checked_options(model, given))
+        def flat(context: typer.Context, **given: Any) -> None:
+            sources = {name: context.get_parameter_source(name) for name in given}
+            typed = [name for name, source in sources.items() if source and source.name == TYPED]
+            function(checked_specs(model, given).with_typed(typed))
 
-        flat.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
-        flat.__annotations__ = {each.name: each.annotation for each in flags}
+        place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        context = inspect.Parameter("context", place, annotation=typer.Context)
+        flat.__signature__ = inspect.Signature([context, *flags])  # type: ignore[attr-defined]
+        flat.__annotations__ = {each.name: each.annotation for each in (context, *flags)}
         paragraphs = (inspect.getdoc(function) or "").split("\n\n")
         text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
         epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
@@ -87,15 +95,9 @@ def command(
     return register
 
 
-def _checked_options(model: type[Options], given: dict[str, Any]) -> Options:
+def checked_specs(model: type[OptionsT], given: dict[str, Any]) -> OptionsT:
     """The options; the first value that is not of its type is an error of one line."""
-    try:
-        options = model(**given)
-    except ValidationError as error:
-        mistake = error.errors()[0]
-        name = str(mistake["loc"][0]).replace("_", "-")
-        expected = EXPECTED.get(mistake["type"], "a value in range")
-        raise SpecError(f"`{name}` must be {expected}, got {mistake['input']!r}.") from None
+    options = checked_options(model, given)
     for name, check in SPECS.items():
         spec = getattr(options, name, None)
         if spec is not None and (check, spec) != (check_weights, RANDOM):

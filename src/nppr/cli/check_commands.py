@@ -26,6 +26,7 @@ from nppr.options import (
     require_one_of,
     require_sources,
 )
+from nppr.progress import progress_bars
 from nppr.sources import ALL, NPPR
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def certify(options: CertifyOptions) -> None:
         classifier, loaded, budget, settings,
         feature_model=feature_model, batch_size=options.batch_size, device=options.device,
     )  # fmt: skip
-    with console.progress_bars(quiet=options.quiet or options.as_json) as (progress, _):
+    with progress_bars(quiet=options.quiet or options.as_json) as (progress, _):
         found = decide(
             chosen,
             setup.classifier,

@@ -10,6 +10,7 @@ import typer
 from nppr import console
 from nppr.cli.app import command
 from nppr.options import DEVICE_OPTION, JSON_OPTION, Options, option
+from nppr.progress import progress_bars
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
 """Exit codes of `nppr certify` and `nppr gate`, by verdict."""
@@ -61,7 +62,7 @@ def gate(options: GateOptions) -> None:
     from nppr.records import write_whole
 
     quiet = options.quiet or options.as_json
-    with console.progress_bars(quiet=quiet) as (progress, on_search):
+    with progress_bars(quiet=quiet) as (progress, on_search):
         found = decide(
             policy,
             name=options.policy.stem,

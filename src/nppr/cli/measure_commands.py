@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nppr import console
-from nppr.cli.app import command
+from nppr.cli.app import checked_specs, command
 from nppr.errors import SpecError
 from nppr.noise_sets import DEFAULT_SIZES, RATIO, split_spec
 from nppr.options import (
@@ -31,6 +31,8 @@ from nppr.options import (
     option,
     require_sources,
 )
+from nppr.progress import progress_bars
+from nppr.specs import names_code
 
 if TYPE_CHECKING:
     from nppr.report import Report, Table
@@ -105,13 +107,15 @@ def fit(options: FitOptions) -> None:
     """
     settings = options.run_settings()
     folder = options.out or _default_folder(options, "fit")
+    _note_default_data(options)
 
     from nppr.assessment.assess import learn
     from nppr.assessment.load import load_images, load_models
+    from nppr.assessment.run_folder import write_specs
 
     loaded = load_images(options, settings, options.classes)
     classifier, feature_model = load_models(options, loaded, options)
-    with console.progress_bars(quiet=options.quiet) as (_, on_search):
+    with progress_bars(quiet=options.quiet) as (_, on_search):
         found = learn(
             classifier,
             loaded,
@@ -129,6 +133,7 @@ def fit(options: FitOptions) -> None:
             overwrite=options.overwrite,
             on_search=on_search,
         )
+    write_specs(folder, {name: getattr(options, name) for name in FITTED_SPECS})
     if not options.quiet:
         console.show_learned(found, folder)
     console.print_line(str(folder / "distributions"))
@@ -153,6 +158,7 @@ def evaluate(options: SourcesOptions) -> None:
             "`distribution` must be given: the folder written by nppr fit."
             " Example: --distribution runs/fit"
         )
+    options = _with_fitted_specs(options, options.distribution)
     _show(options, *_measure(options, options.sources or "", None, options.distribution))
 
 
@@ -295,6 +301,43 @@ def bracket(options: BracketOptions) -> None:
     _show(options, report, path, bracket_table(report), " ".join(words))
 
 
+FITTED_SPECS = (
+    "model", "weights", "mean", "std", "classes", "stem", "features", "data", "split", "class_order",
+    "resize", "range",
+)  # fmt: skip
+"""Options of `nppr fit` that `nppr evaluate` takes over where neither model nor data are given."""
+
+
+def _with_fitted_specs(options: SourcesOptions, distribution: Path) -> SourcesOptions:
+    """The options with the model and the data of the fit, unless one of them was typed."""
+    if options.is_typed("model") or options.is_typed("data"):
+        return options
+    from nppr.assessment.run_folder import read_specs
+
+    held = read_specs(distribution)
+    model = held.get("model")
+    if model is not None and names_code(str(model)):
+        raise SpecError(
+            f"`model` must be given: this noise was learned for {str(model)!r}, Python code, which"
+            f" runs only where you name it. Add --model {model} --data {held.get('data')}"
+        )
+    known = {name: held[name] for name in FITTED_SPECS if held.get(name) is not None}
+    taken = {name: value for name, value in known.items() if not options.is_typed(name)}
+    if taken and not options.quiet:
+        console.note(f"as in the fit: --model {taken.get('model')} --data {taken.get('data')}")
+    return checked_specs(type(options), {**options.model_dump(), **taken})
+
+
+def _note_default_data(options: NoisyRunOptions) -> None:
+    """Say that a model of one's own meets the digits of the demo, before anything is loaded."""
+    default = type(options).model_fields["model"].default
+    if options.model != default and not options.is_typed("data") and not options.quiet:
+        console.note(
+            f"--data is not given: {options.model} is assessed on {options.data}, images of"
+            " 1 x 8 x 8 in 10 classes"
+        )
+
+
 def _default_folder(options: NoisyRunOptions, *more: object) -> Path:
     """A folder under runs/ that belongs to these options alone."""
     determining = {**options.model_dump(exclude=NOT_IN_NAME), **asdict(options.run_settings())}
@@ -322,13 +365,16 @@ def _measure(
     """
     settings = options.run_settings()
     folder = options.out or _default_folder(options, sources)
+    _note_default_data(options)
 
     from nppr.assessment.assess import assess as assess_model
     from nppr.assessment.load import load_images, load_models
+    from nppr.assessment.run_folder import write_specs
     from nppr.data import with_slices
     from nppr.search.learned_noise import load_learned
 
-    loaded = with_slices(load_images(options, settings, options.classes), options.slices)
+    loaded = load_images(options, settings, options.classes, evaluate_all=options.evaluate_all)
+    loaded = with_slices(loaded, options.slices)
     other = options if isinstance(options, FeatureModelOptions) else None
     classifier, feature_model = load_models(options, loaded, other)
     budget = options.budget()
@@ -337,7 +383,7 @@ def _measure(
     if known and around is not None:
         known = [min(known, key=lambda each: each.width)]
         chosen = [*around(known[0])]
-    with console.progress_bars(quiet=options.quiet) as (progress, on_search):
+    with progress_bars(quiet=options.quiet) as (progress, on_search):
         report = assess_model(
             classifier,
             loaded,
@@ -351,11 +397,13 @@ def _measure(
             out=folder,
             resume=options.resume,
             overwrite=options.overwrite,
-            progress=progress,
+            evaluate_all=options.evaluate_all,
+            progress=progress or False,
             on_search=on_search,
             on_plan=None if options.quiet else console.show_plan,
             **{**vars(settings), "draws": options.draws},  # its default needs the data
         )
+    write_specs(folder, {name: getattr(options, name) for name in FITTED_SPECS})
     _render(folder, options)
     return report, folder / "report.json"
 

@@ -15,6 +15,7 @@ from nppr import console
 from nppr.cli.app import Command, command
 from nppr.errors import SpecError
 from nppr.options import DEVICE_OPTION, QUIET_OPTION, Options, option
+from nppr.progress import bars
 from nppr.study.study_file import read_study
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def study(options: StudyOptions) -> None:
         raise SpecError(f"`workers` must be a whole number >= 1, got {options.workers}.")
     content = read_study(options.file, chosen)
 
+    from nppr.specs import names_code
     from nppr.study.plan import MOST_NODES, plan, require_code_allowed
-    from nppr.study.resources import names_code
     from nppr.study.run_study import require_present, run_study
     from nppr.study.table_layout import require_tables
 
@@ -174,15 +175,15 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None
     if quiet or not console.err.is_terminal:
         yield None if quiet else _print_progress
         return
-    with console.bars(timed=False) as bars:
-        task = bars.add_task("nodes", total=None, note="")
+    with bars(timed=False) as drawn:
+        task = drawn.add_task("nodes", total=None, note="")
 
         def update(state: StudyProgress) -> None:
-            bars.start()
+            drawn.start()
             if state.note:
                 console.note(state.note)
             running = f"{state.running[0]}{_time_left(state)}" if state.running else ""
-            bars.update(task, completed=state.done, total=state.total, note=running)
+            drawn.update(task, completed=state.done, total=state.total, note=running)
 
         yield update
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from nppr import console
 from nppr.cli.app import command
 from nppr.options import DEVICE_OPTION, STEM_OPTION, DataOptions, Panel, TrainOptions, option
+from nppr.progress import training_bar
 
 
 class TrainCommandOptions(TrainOptions, DataOptions):
@@ -59,6 +60,8 @@ def train(options: TrainCommandOptions) -> None:
         seed=options.seed,
     )
     images = load_images(options, settings)
+    for each in () if options.quiet else images.notes:
+        console.note(each)
     training = TrainOptions(**{name: getattr(options, name) for name in TrainOptions.model_fields})
     chosen = train_settings(model, image_shape(images), training, stem=options.stem)
     if options.resume and not quiet and not Outputs(path).checkpoint.exists():
@@ -66,7 +69,7 @@ def train(options: TrainCommandOptions) -> None:
             f"nothing to resume, there is no {Outputs(path).checkpoint}: starting from the beginning"
         )
     start = time.perf_counter()
-    with console.training_bar(quiet=quiet) as progress:
+    with training_bar(quiet=quiet) as progress:
         trained = train_network(
             model, images, path, chosen, device=options.device,
             resume=options.resume, overwrite=options.overwrite, progress=progress,

@@ -1,6 +1,7 @@
 """Data: from a spec, a path, arrays or a Dataset to three disjoint splits."""
 
 from nppr.data.array_data import from_arrays
+from nppr.data.convert_arrays import ClassOrder, fit_classes, with_class_order
 from nppr.data.data_loading import DataSpec, load_data
 from nppr.data.data_set import (
     PROBE_INPUTS,
@@ -17,11 +18,13 @@ from nppr.data.file_trees import require
 from nppr.data.image_sets import TensorImages
 from nppr.data.layout import RangeSpec
 from nppr.data.slices import CLASS, Slice, slices_of, with_slices
+from nppr.data.splits import all_evaluated
 
 __all__ = [
     "CLASS",
     "PROBE_INPUTS",
     "RANGE_TOLERANCE",
+    "ClassOrder",
     "Data",
     "DataSpec",
     "Images",
@@ -29,7 +32,9 @@ __all__ = [
     "Slice",
     "Split",
     "TensorImages",
+    "all_evaluated",
     "content_hash",
+    "fit_classes",
     "from_arrays",
     "load_data",
     "overlaps",
@@ -37,5 +42,6 @@ __all__ = [
     "short_digests",
     "slices_of",
     "stratified_order",
+    "with_class_order",
     "with_slices",
 ]

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from nppr.data.convert_arrays import convert_arrays
 from nppr.data.data_set import Data, Images, check_range
 from nppr.data.file_trees import reading
 from nppr.data.image_sets import TensorImages, laid_out
@@ -37,6 +38,9 @@ def from_arrays(
 ) -> Data:
     """Images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
 
+    8-bit images, images `(N, H, W, C)` and labels that are words are converted where that is
+    unambiguous (`nppr.data.convert_arrays`).
+
     With `input_range` inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
     number or one per feature. With a `task` the labels are its targets `(N, ...)`; those that are
     whole numbers `(N,)` from 0 on count as classes too.
@@ -45,8 +49,14 @@ def from_arrays(
     `shares` are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
     sources that need no fit. The division is fixed: it does not depend on the seed of an assessment.
     """
-    x = torch.as_tensor(images).detach()
-    y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    notes: tuple[str, ...] = ()
+    if input_range is None and task is None:
+        made = convert_arrays(images, labels)
+        x, y, notes = made.images, made.labels, made.notes
+        class_names = class_names or made.class_names
+    else:
+        x = torch.as_tensor(images).detach()
+        y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if input_range is None and not x.is_floating_point():
         raise DataError(f"`images` must be floats in [0, 1], got {x.dtype}. Divide by 255.")
     classified = y.ndim == 1 and y.dtype.kind in "iu" and (task is None or bool((y >= 0).all()))
@@ -71,7 +81,7 @@ def from_arrays(
     names = class_names or tuple(str(label) for label in range(number))
     names = names if classified else (EVERY_INPUT,)
     data = divide(name, names, (found, y), shares=shares, targets=targets)
-    return replace(data, layout=layout, task=task)
+    return replace(data, layout=layout, task=task, notes=notes)
 
 
 @functools.cache

@@ -103,6 +103,8 @@ class Data:
     split: str | None = None
     resize: int | None = None
     slices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What was converted as the data were loaded."""
     layout: Layout | None = None
     task: Task | None = None
 

@@ -85,13 +85,15 @@ def _check_sizes(path: Path, names: list[str]) -> None:
 
 def _read_split(path: Path, suffix: str, as_images: bool) -> Labelled:
     pixels, labels = (_read_array(path, f"{letter}{suffix}") for letter in "xy")
-    if labels.dtype.kind not in "iu" or labels.ndim < 1 or labels.shape[1:] not in ((), (1,)):
+    if labels.dtype.kind not in "iuU" or labels.ndim < 1 or labels.shape[1:] not in ((), (1,)):
         raise DataError(
-            f"`labels` must be whole numbers (N,), got {labels.dtype} {labels.shape}"
+            f"`labels` must be whole numbers or words (N,), got {labels.dtype} {labels.shape}"
             f" in {path}: y{suffix}."
         )
     pixels = channels_first(pixels, f"{path}: x{suffix}") if as_images else pixels
-    return Labelled(PixelImages(pixels), labels.ravel().astype(np.int64))
+    words = labels.dtype.kind == "U"
+    found = labels.ravel().tolist() if words else labels.ravel().astype(np.int64)
+    return Labelled(PixelImages(pixels), found)
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:

@@ -8,11 +8,12 @@ and 30). Every division is stratified by class and fixed: it depends on no seed 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import Tensor
 
+from nppr.data.convert_arrays import sorted_note
 from nppr.data.data_set import Data, Images, Split, check_labels, stratified_order
 from nppr.data.image_sets import in_one_frame
 from nppr.errors import DataError, unknown
@@ -27,6 +28,9 @@ ONLY_SPLIT = "all"
 
 THREE_WAY = (0.5, 0.2)
 """Shares of fit and select where data come in one split."""
+
+MOST_CLASSES = 100_000
+"""A larger number is a code and no class."""
 
 FIT_SHARE = 0.8
 SPLIT_SEED = 0
@@ -85,7 +89,16 @@ def assemble(name: str, splits: Mapping[str, Labelled], resize: int | None = Non
         check_labels(labels[split], len(class_names), split)
     images = in_one_frame([labelled.images for labelled in splits.values()], resize)
     learn, *held_out = zip(images, labels.values(), strict=True)
-    return divide(name, class_names, learn, held_out[0] if held_out else None)
+    data = divide(name, class_names, learn, held_out[0] if held_out else None)
+    if any(labelled.class_names for labelled in splits.values()):
+        return data
+    if any(isinstance(labelled.labels, list) for labelled in splits.values()):
+        return replace(data, notes=(sorted_note(class_names),))
+    found = np.unique(np.concatenate(list(labels.values())))
+    if len(found) == len(class_names):
+        return data
+    note = f"labels: {len(found)} different numbers in {found[0]}..{found[-1]}"
+    return replace(data, notes=(note,))
 
 
 def divide(
@@ -116,6 +129,25 @@ def divide(
     )
 
 
+def all_evaluated(data: Data) -> Data:
+    """The same data with every input evaluated and none left to fit on or to select with.
+
+    Data that came with a split to evaluate keep it: theirs is complete.
+    """
+    stored = [getattr(split.images, "images", split.images) for split in data.splits]  # unresized
+    parts = [split for split, own in zip(data.splits, stored, strict=True) if own is stored[-1]]
+    indices = np.concatenate([split.indices for split in parts])
+    order = np.argsort(indices)
+    labels = np.concatenate([split.labels for split in parts])
+    none = np.empty(0, dtype=np.int64)
+    return replace(
+        data,
+        fit=replace(data.fit, indices=none, labels=none),
+        select=replace(data.select, indices=none, labels=none),
+        evaluate=replace(data.evaluate, indices=indices[order], labels=labels[order]),
+    )
+
+
 def three_way(labels: IntArray, shares: tuple[float, float]) -> tuple[IntArray, IntArray, IntArray]:
     """Three disjoint sets of positions, stratified by class; the third takes what is left."""
     order = stratified_order(labels, np.arange(len(labels)), SPLIT_SEED)
@@ -143,10 +175,10 @@ def _number_labels(splits: Mapping[str, Labelled]) -> tuple[dict[str, IntArray],
 
 
 def _name_numbers(labels: IntArray) -> tuple[str, ...]:
-    found = np.unique(labels)
-    if found[0] != 0 or found[-1] != len(found) - 1:
+    """Names of the numbers from 0 to the largest; those left out belong to a subset of classes."""
+    if not 0 <= labels.min() <= labels.max() <= MOST_CLASSES:
         raise DataError(
-            f"`labels` must be 0..C-1 with no number left out, got {len(found)} different ones"
-            f" in {found[0]}..{found[-1]}. Number the classes from 0."
+            f"`labels` must be class numbers in 0..{MOST_CLASSES}, got {labels.min()}.."
+            f"{labels.max()}. Number the classes from 0, and leave out unlabelled inputs."
         )
-    return tuple(str(label) for label in found)
+    return tuple(map(str, range(int(labels.max()) + 1)))

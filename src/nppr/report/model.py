@@ -139,6 +139,8 @@ class DataRecord(Record):
     resize: int | None
     inputs: SplitSizes
     fingerprint: str
+    notes: tuple[str, ...] = ()
+    """What was converted as the data were loaded."""
     layout: LayoutRecord | None = None
     """None for images in [0, 1]."""
     task: str | None = None

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import PrivateAttr
 
-from nppr.errors import RunFolderError
+from nppr.errors import RunFolderError, SpecError
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
-from nppr.report.results_table import as_text
+from nppr.report.results_table import as_text, records_of, summary_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 class Report(ReportRecord):
@@ -33,6 +38,12 @@ class Report(ReportRecord):
             )
         return self._per_input
 
+    def __repr__(self) -> str:
+        return f"<Report: {summary_of(self)}>"
+
+    def __str__(self) -> str:
+        return self.table()
+
     def table(self, width: int = 110) -> str:
         """The results as plain text."""
         return as_text(self, width)
@@ -42,6 +53,21 @@ class Report(ReportRecord):
         from nppr.report.page import page_of  # most runs show no page
 
         return page_of(self, self._per_input, self._evidence)
+
+    def to_pandas(self) -> DataFrame:
+        """The table of results, one row per source, as a pandas DataFrame.
+
+        Fractions are numbers from 0 to 1. `direction` says how to read `observed`, `low` and `high`:
+        "at most" (only `high` applies to the worst noise), "at least" or "estimate".
+        """
+        try:
+            from pandas import DataFrame  # an extra: most runs need none
+        except ImportError as error:
+            raise SpecError(
+                "`to_pandas` needs the package pandas, which cannot be imported."
+                " Install it: pip install 'nppr[pandas]'"
+            ) from error
+        return DataFrame(records_of(self))
 
     def _repr_html_(self) -> str:
         from nppr.report.page import fragment_of

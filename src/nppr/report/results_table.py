@@ -116,6 +116,13 @@ def _normalised(numbers: Numbers, row: Result) -> Cell:
     return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
 
 
+def _short(numbers: Numbers, row: Result) -> Cell:
+    """What may be claimed, as a cell of the ladder states it."""
+    if row.value is None:
+        return Cell(None, "skipped" if row.flags else "failed")
+    return Cell(row.value, numbers.claim(row, cell=True, kind=str))
+
+
 def _count(field: str) -> Callable[[Numbers, Result], Cell]:
     def cell(numbers: Numbers, row: Result) -> Cell:
         if row.value is None:
@@ -142,27 +149,46 @@ def _bar(_: Numbers, row: Result) -> Cell:
 RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
     (Column("source", "source"), lambda _, row: Cell.of(row.name)),
-    (Column("value", "value{unit}", number=True), _value),
-    (Column("interval", "{level} interval", number=True, interval=True), _interval),
-    (Column("guaranteed", "guaranteed", number=True, interval=True), _guaranteed),
-    (Column("normalised", "/ clean", number=True), _normalised),
+    (Column("value", "value{unit}", number=True, latex=False), _value),
+    (Column("interval", "{level} interval", number=True, interval=True, latex=False), _interval),
+    (Column("guaranteed", "guaranteed", number=True, interval=True, latex=False), _guaranteed),
+    (Column("normalised", "/ clean", number=True, latex=False), _normalised),
+    # A paper has no room for more: what may be claimed, in the short form.
+    (
+        Column(
+            "short",
+            "result{unit} ({level} confidence)",
+            number=True,
+            files=False,
+            page=False,
+            terminal=None,
+            latex=True,
+        ),
+        _short,
+    ),
     # The page has a sentence for every number instead.
     (
-        Column("statement", "may be claimed", terminal=None, page=False),
+        Column("statement", "may be claimed", terminal=None, page=False, latex=False),
         lambda numbers, row: Cell.of(None if row.value is None else numbers.claim(row, kind=str)),
     ),
     # The page states the inputs once, above the table.
-    (Column("inputs", "inputs", number=True, terminal=None, page=False), _count("inputs")),
-    (Column("draws", "draws", number=True), _count("draws")),
-    (Column("calls", "calls", number=True, terminal=None), _count("calls")),
-    (Column("method", "method", terminal=None), lambda _, row: Cell.of(row.method)),
     (
-        Column("claim", "applies to", terminal=None),
+        Column("inputs", "inputs", number=True, terminal=None, page=False, latex=False),
+        _count("inputs"),
+    ),
+    (Column("draws", "draws", number=True), _count("draws")),
+    (Column("calls", "calls", number=True, terminal=None, latex=False), _count("calls")),
+    (Column("method", "method", terminal=None, latex=False), lambda _, row: Cell.of(row.method)),
+    (
+        Column("claim", "applies to", terminal=None, latex=False),
         lambda _, row: Cell.of(row.claim and row.claim.value),
     ),
-    (Column("flags", "flags", terminal=None), _flags),
+    (Column("flags", "flags", terminal=None, latex=False), _flags),
     # The page lists errors below the table.
-    (Column("error", "error", terminal=None, page=False), lambda _, row: Cell.of(row.error)),
+    (
+        Column("error", "error", terminal=None, page=False, latex=False),
+        lambda _, row: Cell.of(row.error),
+    ),
     (Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104, files=False, page=False), _bar),
 )
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
@@ -195,6 +221,60 @@ def subject_of(report: ReportRecord) -> str:
         f"{report.classifier.name} on {report.data.name}{task}, budget {report.budget},"
         f" seed {report.seed}"
     )
+
+
+DIRECTIONS = {
+    Direction.UPPER_BOUND: "at most",
+    Direction.LOWER_BOUND: "at least",
+    Direction.ESTIMATE: "estimate",
+}
+"""How a number is to be read, in words."""
+
+
+def records_of(report: ReportRecord) -> list[dict[str, object]]:
+    """The rows of the table, and the first of every source at other radii, as plain values."""
+    others: dict[tuple[object, ...], Result] = {}
+    for row in report.other_radii:
+        others.setdefault((row.radius, row.metric, row.name), row)
+    records: list[dict[str, object]] = []
+    for row in (*table_rows(report), *others.values()):
+        used = interval_of(report, row)
+        records.append(
+            {
+                "metric": row.metric.value,
+                "source": row.name,
+                "direction": DIRECTIONS[row.direction] if row.direction else None,
+                "observed": row.value,
+                "low": used.low,
+                "high": used.high,
+                "confidence": row.confidence,
+                "method": used.method,
+                "applies_to": row.claim.value if row.claim else None,
+                "radius": row.radius,
+                "dependency": row.dependency.value if row.dependency else None,
+                "floor": row.floor,
+                "inputs": row.inputs,
+                "draws": row.draws,
+                "calls": row.calls,
+                "flags": " ".join(row.flags),
+                "error": row.error,
+            }
+        )
+    return records
+
+
+def summary_of(report: ReportRecord) -> str:
+    """The run, the number it is quoted for and its grade, in a line."""
+    row, sizes = headline_of(report), report.data.inputs
+    parts = [
+        subject_of(report),
+        f"{sizes.evaluate:,} inputs evaluated ({sizes.fit:,} to fit, {sizes.select:,} to select)",
+        f"grade {report.grade.letter}",
+    ]
+    if row is not None:
+        claim = Numbers(report).claim(row, kind=str)
+        parts.insert(1, f"{_NAMES[row.metric]} {row.name} {claim}")
+    return "; ".join(parts)
 
 
 def as_text(report: ReportRecord, width: int) -> str:
@@ -281,6 +361,7 @@ def notes_of(report: ReportRecord) -> str:
     return "\n".join(
         [
             *(f"{name:{width}}  {words}" for name, words in legend.items()),
+            *(f"data: {note}" for note in report.data.notes),
             *_median_notes(report),
             *_reference_notes(report),
             *_rare_notes(report),

@@ -51,7 +51,7 @@ class Column:
 
     An `interval` has values `(low, high)` and is two columns for programs. `terminal` is the width from
     which a terminal has room for it, None for never; `files` and `page` state whether Markdown, LaTeX,
-    CSV and JSON, and whether pages have it.
+    CSV and JSON, and whether pages have it; `latex`, where it differs from `files`.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Column:
     terminal: int | None = 0
     files: bool = True
     page: bool = True
+    latex: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ class Table:
 
     def to_latex(self) -> str:
         r"""A `table` of `booktabs` (`\usepackage{booktabs}`)."""
-        shown = self._in_files().printed
+        chosen = [column.files if column.latex is None else column.latex for column in self.columns]
+        shown = self._with(chosen).printed
         aligned = "".join("r" if column.number else "l" for column in shown.columns)
         head = [latex_text(column.heading) for column in shown.columns]
         rows = [map(_latex_cell, shown.columns, row) for row in shown.rows]

@@ -15,6 +15,7 @@ from nppr.errors import NpprError, SpecError
 from nppr.noise.family import Dependency
 from nppr.run_settings import RunSettings
 from nppr.sources import NPPR, parse_sources
+from nppr.specs import names_code
 from nppr.study.chains import Chain, Member, closed, nearest
 from nppr.study.graph import Cell, FitTask, Graph, MeasureTask, Node, TrainTask
 from nppr.study.resources import (
@@ -26,7 +27,6 @@ from nppr.study.resources import (
     load_source,
     missing_classifier,
     missing_data,
-    names_code,
     speed_of,
 )
 from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study

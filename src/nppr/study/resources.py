@@ -21,7 +21,7 @@ from nppr.data import Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measurement import probe
 from nppr.options import ModelOptions
-from nppr.specs import DATA, HUB, RANDOM
+from nppr.specs import DATA, HUB, RANDOM, names_code
 from nppr.study.study_file import ClassifierEntry, DataEntry
 
 CHANGED = "changed since the study was planned. Run the same command again."
@@ -133,12 +133,6 @@ def identify_classifier(
         known["fingerprint"] = fingerprint
         source = ClassifierSource(options, tuple(digests.items()), fingerprint)
     return known, source
-
-
-def names_code(model: str) -> bool:
-    """Whether a model is made by running Python code that is named."""
-    prefixes = ("hf:", "timm:", "torchvision:")
-    return ":" in model and not model.startswith(prefixes) and model not in ZOO
 
 
 @lru_cache(maxsize=8)

@@ -57,6 +57,13 @@ def test_answers_and_gradients_are_the_modules(digits_file: Path) -> None:
     assert np.array_equal(tallies[0].correct, tallies[1].correct)
 
 
+def test_an_older_pytorch_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.6.0+cpu")
+    (tmp_path / "m.pt2").touch()
+    with pytest.raises(ClassifierError, match=r"needs PyTorch 2\.9 or later.*got 2\.6\.0"):
+        load_classifier(str(tmp_path / "m.pt2"))
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_fixed_batch_size_works_too(tmp_path: Path, batch: int) -> None:
     module = ZOO["digits-cnn"].build(10, 1)

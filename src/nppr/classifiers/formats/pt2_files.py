@@ -37,6 +37,9 @@ from nppr.classifiers.formats.fixed_input import FixedInputModel
 from nppr.classifiers.weight_files import ZIP_MAGIC
 from nppr.errors import ClassifierError
 
+OLDEST = (2, 9)
+"""The first PyTorch that writes the archive whose members are checked here."""
+
 MOST_LIMITED = 2**20
 """A batch that may be larger than this has no limit that matters."""
 
@@ -75,6 +78,12 @@ class _UnsafeError(Exception):
 
 def load_pt2(path: Path) -> FixedInputModel:
     """Read a `.pt2` file; a crafted one is refused before PyTorch sees it."""
+    known = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if known < OLDEST:
+        raise ClassifierError(
+            f"`model` in a .pt2 file needs PyTorch 2.9 or later, which stores each tensor apart, got"
+            f" {torch.__version__}. Export it as .onnx, or give Python code that makes the model."
+        )
     refused = f"`model` file {str(path)!r} is refused"
     # A damaged file may make the reader fail in any way, and log a trace on the way.
     logging.disable(logging.WARNING)

@@ -1,0 +1,230 @@
+"""Arrays and labels as people have them: converted where it is unambiguous, else refused with the fix.
+
+Whatever is converted is noted (`Data.notes`), on the console and in the report.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from nppr.data.data_set import Data, Split
+from nppr.errors import DataError, SpecError
+from nppr.tally import IntArray, SplitKind
+
+S = TypeVar("S", bound=SplitKind)
+
+ClassOrder = Sequence[str] | Mapping[str, int]
+"""The classes in the order of the classifier's outputs, or the output of each."""
+
+COLOURS = (1, 3)
+"""Channels that an image may have in its last axis without a doubt; an axis of 2 or 4 is one."""
+
+SHOWN_CLASSES = 5
+LONGEST_ORDER = 1 << 24
+"""Bytes of a file of class names."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Images and labels as the library takes them, and what was done to them."""
+
+    images: Tensor
+    labels: NDArray[Any]
+    class_names: tuple[str, ...] | None
+    notes: tuple[str, ...]
+
+
+def convert_arrays(images: Tensor | ArrayLike, labels: Tensor | ArrayLike) -> Converted:
+    """8-bit images divided by 255, channels moved to the front, words numbered in sorted order.
+
+    >>> made = convert_arrays(np.zeros((2, 8, 8, 3), np.uint8), ["dog", "cat"])
+    >>> tuple(made.images.shape), made.labels.tolist(), made.class_names
+    ((2, 3, 8, 8), [1, 0], ('cat', 'dog'))
+    """
+    x, notes = _to_tensor(images), list[str]()
+    if x.dtype == torch.uint8:
+        notes.append("images: 8-bit, divided by 255")
+        if x.ndim == 3 and x.shape[1] == x.shape[2]:
+            notes.append(f"images: {_shape(x)} taken as (N, H, W), one channel")
+            x = x[:, None]
+        x = x.float() / 255
+    if x.ndim == 4:
+        x = _channels_first(x, notes)
+    y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
+    names: tuple[str, ...] | None = None
+    if y.dtype.kind == "f" and y.ndim == 1 and np.array_equal(y, np.rint(y)):
+        notes.append("labels: floats that are whole numbers, taken as classes")
+        y = y.astype(np.int64)
+    if y.dtype.kind == "O" and y.ndim == 1 and all(isinstance(word, str) for word in y):
+        y = y.astype(str)
+    if y.dtype.kind == "U" and y.ndim == 1:
+        words, y = np.unique(y, return_inverse=True)
+        names = tuple(words.tolist())
+        notes.append(sorted_note(names))
+    return Converted(x, y, names, tuple(notes))
+
+
+def sorted_note(names: Sequence[str]) -> str:
+    """The note on classes that were numbered by their names."""
+    return f"classes: words in sorted order, {_numbered(names)}; for another order: class-order"
+
+
+def _numbered(names: Sequence[str]) -> str:
+    shown = [f"{name} = {number}" for number, name in enumerate(names[:SHOWN_CLASSES])]
+    return ", ".join([*shown, *(["..."] if len(names) > SHOWN_CLASSES else [])])
+
+
+def _to_tensor(images: Tensor | ArrayLike) -> Tensor:
+    try:
+        return torch.as_tensor(images).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DataError(
+            f"`images` must be one tensor or array of numbers, got {type(images).__name__}: {reason}."
+            " Example: torch.stack(images)"
+        ) from error
+
+
+def _channels_first(x: Tensor, notes: list[str]) -> Tensor:
+    """Channels last to channels first, where a shape can mean nothing else."""
+    _, first, second, last = x.shape
+    if first <= 4 or last > 4:
+        return x
+    if last == 3 or (last in COLOURS and first == second):
+        notes.append(f"images: {_shape(x)} taken as (N, H, W, C), channels moved to the front")
+        return x.permute(0, 3, 1, 2).contiguous()
+    if first == second:
+        raise DataError(
+            f"`images` must have shape (N, C, H, W), got {_shape(x)}, which looks like (N, H, W, C)."
+            " Use x.permute(0, 3, 1, 2), or np.moveaxis(x, -1, 1)."
+        )
+    return x
+
+
+def _shape(x: Tensor) -> str:
+    return str(tuple(x.shape))
+
+
+def fit_classes(data: Data, outputs: int) -> Data:
+    """The data in the classes of a classifier with this many outputs, where that is unambiguous.
+
+    Labels that show only some of the classes are a subset; labels 1..N of N outputs begin at 1.
+    """
+    if outputs == data.classes or data.task is not None:
+        return data
+    if not _is_numbered(data):
+        raise DataError(
+            f"`data` must have the {outputs} classes of the classifier, got {data.classes} that are"
+            f" named {', '.join(data.class_names[:SHOWN_CLASSES])}{', ...' * (data.classes > 5)}."
+            " State which output is which class: --class-order FILE, a line for each output, or"
+            " class_order=[...]."
+        )
+    lowest = min(int(split.labels.min()) for split in data.splits if len(split))
+    if outputs > data.classes:
+        note = f"labels: up to {data.classes - 1}, a subset of the classifier's {outputs} classes"
+        return replace(data.with_classes(outputs), notes=(*data.notes, note))
+    if outputs == data.classes - 1 and lowest == 1:
+        numbers = {number: number - 1 for number in range(1, data.classes)}
+        note = f"labels: 1..{outputs} taken as the classifier's outputs 0..{outputs - 1}"
+        return _renumber(data, numbers, data.class_names[1:], note)
+    raise DataError(
+        f"`labels` must be outputs of the classifier, 0..{outputs - 1}, got {lowest}.."
+        f"{data.classes - 1}. Number the classes from 0 in the order of its outputs, or check the"
+        " model and its weights."
+    )
+
+
+def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
+    """The data with every class at the place that `order`, or the file of it, gives to its name.
+
+    Classes of the order that the data do not have are kept: the data are a subset.
+    """
+    given = read_class_order(order) if isinstance(order, str | Path) else order
+    names = _ordered(given)
+    places = {name: place for place, name in enumerate(names)}
+    missing = [name for name in data.class_names if name not in places]
+    if missing:
+        raise DataError(
+            f"`class-order` must name every class of the data, {missing[0]!r} is not among its"
+            f" {len(names)}: {', '.join(names[:SHOWN_CLASSES])}{', ...' * (len(names) > 5)}."
+        )
+    numbers = {number: places[name] for number, name in enumerate(data.class_names)}
+    kept = tuple(note for note in data.notes if not note.startswith("classes:"))
+    note = f"classes: in the order given, {_numbered(names)}"
+    return _renumber(replace(data, notes=kept), numbers, names, note)
+
+
+def read_class_order(path: str | Path) -> ClassOrder:
+    """Class names of a text file, a line for each output, or of JSON: a list, or name to number."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(LONGEST_ORDER)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise SpecError(
+            f"`class-order` must be a readable text file, got {str(path)!r}: {reason}."
+        ) from error
+    if not str(path).lower().endswith(".json"):
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"`class-order` must be JSON in {str(path)!r}: {error}.") from error
+    if not isinstance(found, list | dict):
+        raise SpecError(
+            "`class-order` must be a list of names, or an object from name to number, got"
+            f" {type(found).__name__} in {str(path)!r}."
+        )
+    return found
+
+
+def _ordered(order: ClassOrder) -> tuple[str, ...]:
+    """The names by output; every output has one, and every name occurs once."""
+    if isinstance(order, Mapping) and set(order.values()) != set(range(len(order))):
+        raise SpecError(
+            f"`class-order` must give every class one of the outputs 0..{len(order) - 1}, each once,"
+            f" got {list(order.values())[:SHOWN_CLASSES]}."
+        )
+    by_output = sorted(order, key=order.__getitem__) if isinstance(order, Mapping) else order
+    names = tuple(by_output)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        twice = next((name for name in names if names.count(name) > 1), None)
+        raise SpecError(
+            "`class-order` must be different names, got"
+            f" {'one that is no text' if twice is None else f'{twice!r} twice'}."
+            " Example: airplane, automobile, bird"
+        )
+    if len(names) < 2:
+        raise SpecError(f"`class-order` must name at least 2 classes, got {len(names)}.")
+    return names
+
+
+def _is_numbered(data: Data) -> bool:
+    """Whether the classes have no names but their numbers."""
+    return data.class_names == tuple(map(str, range(data.classes)))
+
+
+def _renumber(data: Data, numbers: Mapping[int, int], names: tuple[str, ...], note: str) -> Data:
+    """The data with other class numbers."""
+    table: IntArray = np.array([numbers.get(old, 0) for old in range(data.classes)], dtype=np.int64)
+
+    def moved(split: Split[S]) -> Split[S]:
+        return replace(split, labels=table[split.labels])
+
+    return replace(
+        data,
+        class_names=names,
+        fit=moved(data.fit),
+        select=moved(data.select),
+        evaluate=moved(data.evaluate),
+        notes=(*data.notes, note),
+    )
