@@ -7,6 +7,7 @@ that file.
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
 from pathlib import Path
@@ -85,13 +86,28 @@ def _examples() -> dict[str, str]:
     pages = dict[str, str]()
     lines = ["# Examples", "", "Files of the folder `examples/` of the repository.", ""]
     for path in sorted((ROOT / "examples").rglob("*.*")):
-        kind = {".py": "python", ".toml": "toml"}.get(path.suffix)
-        if kind is None or path.name in WITHOUT_PAGE:
+        if path.suffix not in (".py", ".toml", ".ipynb") or path.name in WITHOUT_PAGE:
             continue
         text = path.read_text()
         name = path.relative_to(ROOT).as_posix()
         uri = posixpath.splitext(name)[0] + ".md"
-        pages[uri] = f"# {name}\n\n````{kind}\n{text}````\n"
-        about = (ast.get_docstring(ast.parse(text)) or "") if kind == "python" else text[2:]
+        if path.suffix == ".ipynb":
+            about, body = "A notebook, cell by cell.", _cells(text)
+        elif path.suffix == ".py":
+            about = ast.get_docstring(ast.parse(text)) or ""
+            body = f"````python\n{text}````\n"
+        else:
+            about, body = text[2:], f"````toml\n{text}````\n"
+        pages[uri] = f"# {name}\n\n{body}"
         lines.append(f"- [{name}]({uri}): {about.splitlines()[0]}")
     return {"examples.md": "\n".join(lines) + "\n", **pages}
+
+
+def _cells(notebook: str) -> str:
+    """The cells of a notebook as Markdown."""
+    parts = []
+    for cell in json.loads(notebook)["cells"]:
+        text = "".join(cell["source"])
+        code = cell["cell_type"] == "code"
+        parts.append(f"````python\n{text}\n````" if code else re.sub("(?m)^# ", "## ", text))
+    return "\n\n".join(parts) + "\n"
