@@ -22,9 +22,9 @@ from nppr.tally import Metric
 ROOT = Path(nppr.__file__).parent
 ORDER = [
     "errors", "process", "bounded", "random_draws", "tally", "noise_sets", "transformations", "budget",
-    "ranks", "records", "manifest", "specs", "data", "classifiers", "noise", "statistics", "sources",
-    "blocks", "measurement", "search", "rare", "report", "doctor", "compare", "run_settings", "options",
-    "assessment", "testing", "study", "console", "cli", "__init__", "__main__",
+    "ranks", "locks", "records", "manifest", "specs", "data", "classifiers", "noise", "statistics",
+    "sources", "blocks", "measurement", "search", "rare", "report", "doctor", "compare", "run_settings",
+    "options", "assessment", "testing", "study", "console", "cli", "__init__", "__main__",
 ]  # fmt: skip
 """From the ground up: a module imports from its own room or from those before it."""
 

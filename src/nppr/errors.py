@@ -38,12 +38,12 @@ class ClassifierError(InputError):
     """A model that is not a classifier of the given data."""
 
 
-class ModelUnavailableError(NpprError):
-    """A model that cannot be asked any more, such as a service that is down: a run stops here.
+class RunStopped(NpprError):
+    """What costs the rest of a run, not only the source that is measured; `resume` continues it."""
 
-    Everything else that a model raises costs the source that is measured; this costs the rest of the
-    run, which `resume` continues.
-    """
+
+class ModelUnavailableError(RunStopped):
+    """A model that cannot be asked any more, such as a service that is down."""
 
 
 class WeightsError(InputError):
@@ -60,6 +60,14 @@ class RecordError(InputError):
 
 class RunFolderError(InputError):
     """A run folder that cannot be written, or that holds another run."""
+
+
+class WriteError(RunStopped, RunFolderError):
+    """A file of a result that cannot be written: a full disk, a folder that is read-only."""
+
+
+class VanishedError(WriteError):
+    """A run folder that was removed while the run was under way."""
 
 
 class BudgetBreach(NpprError):

@@ -150,11 +150,12 @@ def assess(
         resume=resume,
         overwrite=overwrite,
     )
-    finder = setup.search(search, on_search) if search else None
-    if on_plan:
-        settled = finder.settings if finder else None
-        on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
-    return complete_run(setup, chosen, distributions, finder, progress)
+    with setup:
+        finder = setup.search(search, on_search) if search else None
+        if on_plan:
+            settled = finder.settings if finder else None
+            on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
+        return complete_run(setup, chosen, distributions, finder, progress)
 
 
 def _search_settings(
@@ -224,9 +225,10 @@ def learn(
         resume=resume,
         overwrite=overwrite,
     )
-    found = setup.search(search, on_search).run()
-    if setup.folder:
-        setup.folder.save_learned(found)
+    with setup:
+        found = setup.search(search, on_search).run()
+        if setup.folder:
+            setup.folder.save_learned(found)
     return found
 
 

@@ -47,7 +47,10 @@ FIT_NUMBERS = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A classifier, data and a run folder, ready for work, and their record in the report."""
+    """A classifier, data and a run folder, ready for work, and their record in the report.
+
+    As a context it lets go of the folder in the end.
+    """
 
     data: Data
     budget: Budget
@@ -56,6 +59,13 @@ class Setup:
     settings: RunSettings
     folder: RunFolder | None
     record: RunRecord
+
+    def __enter__(self) -> Setup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            self.folder.close()
 
     def search(
         self, settings: SearchSettings, progress: Callable[[FitProgress], None] | None = None
@@ -85,7 +95,7 @@ class Setup:
             quantise=self.settings.quantise,
             folder=self.folder.path / "fit" if self.folder else None,
             identity=self.folder.identity if self.folder else "",
-            before_write=self.folder.manifest.add if self.folder else None,
+            before_write=self.folder.list_files if self.folder else None,
             progress=progress,
             references=references(self.budget),
         )

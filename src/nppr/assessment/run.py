@@ -30,7 +30,7 @@ from nppr.doctor import (
     result_flags,
 )
 from nppr.doctor.flags import BY_SCORES, FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
-from nppr.errors import ModelUnavailableError, NpprError
+from nppr.errors import NpprError, RunStopped
 from nppr.measurement import ProgressCallback, measure
 from nppr.ranks import first, world
 from nppr.report import Report, per_input_of
@@ -124,7 +124,7 @@ def _run_search(session: Session, search: Search | None) -> tuple[list[LearnedNo
     try:
         with session.timed("fit"):
             found = search.run()
-    except ModelUnavailableError:
+    except RunStopped:
         raise
     except Exception as error:
         return [], [session.failed(NPPR, Metric.NPPR, error)]
@@ -192,7 +192,7 @@ class _Measurements:
             self.tallies[source.name] = tally
             if source.budget is not None:
                 self.inside.append(source)
-        except ModelUnavailableError:
+        except RunStopped:
             raise
         except Exception as error:  # whatever a source does, the others' results are kept
             self.results.append(self.session.failed(source, source.metric, error))
@@ -348,7 +348,7 @@ def _at_other_radii(
                     for row in found
                     if row.metric is source.metric
                 ]
-            except ModelUnavailableError:
+            except RunStopped:
                 raise
             except Exception as error:  # the others' results are kept
                 row = session.failed(source, source.metric, error)

@@ -325,7 +325,9 @@ def _measure(
 
     from nppr.assessment.assess import assess as assess_model
     from nppr.assessment.load import load_images, load_models
+    from nppr.assessment.run_folder import vanished
     from nppr.data import with_slices
+    from nppr.ranks import world
     from nppr.search.learned_noise import load_learned
 
     loaded = with_slices(load_images(options, settings, options.classes), options.slices)
@@ -357,7 +359,10 @@ def _measure(
             **{**vars(settings), "draws": options.draws},  # its default needs the data
         )
     _render(folder, options)
-    return report, folder / "report.json"
+    path = folder / "report.json"
+    if world().is_first and not path.exists():
+        raise vanished(folder)
+    return report, path
 
 
 def _render(folder: Path, options: MeasureOptions) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
+from nppr.locks import locked
 from nppr.records import write_whole
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
@@ -134,17 +135,8 @@ class NodeCache:
         """Keep other processes from doing the same node at the same time; a killed one lets go."""
         folder = self.folder(node.hash)
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            import fcntl
-        except ImportError:  # no such locks on this system: two studies then need two caches
+        with locked(folder / LOCK):
             yield
-            return
-        with (folder / LOCK).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def is_full_disk(error: BaseException | None) -> bool:

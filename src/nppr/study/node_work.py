@@ -22,7 +22,7 @@ from nppr.assessment.run import complete_run
 from nppr.classifiers import Classifier, Prepared
 from nppr.classifiers.training import train
 from nppr.data import Split
-from nppr.errors import DataError, NpprError, RunFolderError
+from nppr.errors import DataError, NpprError, RunFolderError, WriteError
 from nppr.measurement import measure
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
@@ -89,7 +89,7 @@ def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
     try:
         files = _work(node, cache)
     except RunFolderError as error:
-        if not resumes or is_full_disk(error):
+        if not resumes or isinstance(error, WriteError):
             raise
         note = f"{node.label}: the state left by an earlier run was damaged; started again"
         cache.clear(node)
@@ -251,7 +251,8 @@ def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> l
         out=folder / "run",
         resume=True,
     )
-    report = complete_run(setup, sources, learned, examine=False)
+    with setup:
+        report = complete_run(setup, sources, learned, examine=False)
     for row in report.results:
         if row.error:
             raise NpprError(row.error)

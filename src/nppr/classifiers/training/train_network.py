@@ -100,17 +100,18 @@ def train(
     first = examples.batch(np.arange(1))[0].to(place)
     check_classifier(Classifier(module, name=architecture), first, data.classes)
     outputs = Outputs(Path(out))
-    held = outputs.begin(choices, resume=resume, overwrite=overwrite)
-    mean, std = (held.mean, held.std) if held else examples.normalisation()
-    classifier = Classifier(module, mean=mean, std=std, name=architecture)
-    training = _Training(classifier, module, examples, settings, choices, outputs, progress)
-    if held:
-        training.standing = held.standing
-        held.restore(module, training.optimiser)
-    with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
-        training.run()
-        reached = accuracy(classifier, data)
-    outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
+    with outputs.locked():
+        held = outputs.begin(choices, resume=resume, overwrite=overwrite)
+        mean, std = (held.mean, held.std) if held else examples.normalisation()
+        classifier = Classifier(module, mean=mean, std=std, name=architecture)
+        training = _Training(classifier, module, examples, settings, choices, outputs, progress)
+        if held:
+            training.standing = held.standing
+            held.restore(module, training.optimiser)
+        with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
+            training.run()
+            reached = accuracy(classifier, data)
+        outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
     return Trained(outputs.weights, outputs.log, tuple(training.standing.finished), reached)
 
 
