@@ -198,9 +198,7 @@ def test_several_threads_write_one_file_and_every_read_finds_a_whole_one(tmp_pat
     contents = [bytes([number]) * 200_000 for number in range(3)]
     write_whole(path, contents[0])
     with ThreadPoolExecutor(3) as pool:
-        writers = [
-            pool.submit(lambda c=c: [write_whole(path, c) for _ in range(30)]) for c in contents
-        ]
+        writers = [pool.submit(write_whole, path, each) for each in contents * 30]
         while not all(each.done() for each in writers):
             assert path.read_bytes() in contents
     for each in writers:

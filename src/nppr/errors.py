@@ -86,6 +86,15 @@ class SplitError(NpprError):
     """Only a tally of the evaluate split may become an estimate."""
 
 
+def require_at_most(argument: str, value: float | None, most: float) -> None:
+    """Raise `SpecError` for a number that no run comes to the end of, or that no memory holds.
+
+    >>> require_at_most("draws", 10, 100)
+    """
+    if value is not None and value > most:
+        raise SpecError(f"`{argument}` must be at most {most:,}, got {value:,}.")
+
+
 def unknown(argument: str, given: str, valid: Iterable[str]) -> SpecError:
     """The error for a name that is not in a list, with the nearest valid name.
 

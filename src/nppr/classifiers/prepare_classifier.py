@@ -26,7 +26,7 @@ from nppr.classifiers.classifier import (
     frozen,
     is_out_of_memory,
 )
-from nppr.errors import SpecError
+from nppr.errors import SpecError, require_at_most
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,9 @@ GAIN = 1.03
 
 FORMS = ("folded", "channels_last")
 """All forms: asked for by name, those that agree are taken without timing them."""
+
+MOST_MICRO_BATCH, NUMBERS = 2**16, 2**28
+"""Images of a micro-batch, and numbers in them: both at most."""
 
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
@@ -94,6 +97,8 @@ def prepare(
     """
     if micro_batch is not None and micro_batch < 1:
         raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
+    most = max(1, min(MOST_MICRO_BATCH, NUMBERS // max(1, probe[0].numel())))
+    require_at_most("batch-size", micro_batch, most)
     place = _device(classifier, device)
     reference = classifier
     if classifier.module is not None and classifier.device not in (None, place):

@@ -20,7 +20,7 @@ from nppr.bounded import OversizeError, program_limit, unpacked_size
 from nppr.classifiers.classifier import reason_of
 from nppr.errors import WeightsError
 from nppr.records import read_tensors
-from nppr.specs import check_weights
+from nppr.specs import MOST_CLASSES, check_weights
 
 CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.")
@@ -49,8 +49,11 @@ class Weights:
         text = self.metadata.get("classes")
         if text is None:
             return None
-        if not text.isdecimal() or int(text) < 2:
-            raise WeightsError(f"`weights` metadata 'classes' must be a number >= 2, got {text!r}.")
+        if not text.isdecimal() or len(text) > 9 or not 2 <= int(text) <= MOST_CLASSES:
+            raise WeightsError(
+                f"`weights` metadata 'classes' must be a number from 2 to {MOST_CLASSES:,}, got"
+                f" {text[:20]!r}."
+            )
         return int(text)
 
     @property

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from nppr.data.data_set import Data, check_range
+from nppr.data.data_set import Data, check_range, numbered_classes
 from nppr.data.file_trees import reading
 from nppr.data.image_sets import TensorImages
 from nppr.data.splits import THREE_WAY, divide
@@ -48,7 +48,7 @@ def from_arrays(
     check_range(x, "whole")
     y = y.astype(np.int64)
     number = max(2, int(y.max()) + 1) if classes is None else classes
-    names = class_names or tuple(str(label) for label in range(number))
+    names = class_names or numbered_classes(number)
     return divide(name, names, (TensorImages(x.float()), y), shares=shares)
 
 

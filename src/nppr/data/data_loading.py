@@ -19,7 +19,7 @@ from nppr.data.data_set import Data
 from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_line
 from nppr.data.image_sets import resize_data
 from nppr.data.splits import assemble, choose_splits
-from nppr.errors import DataError, SpecError
+from nppr.errors import DataError, SpecError, require_at_most
 from nppr.specs import DATA, HUB, check_data
 
 REGISTRY = (
@@ -44,6 +44,8 @@ DataSpec = (
 
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SHOWN = 4
+MOST_PIXELS = 4_096
+"""Per side, to which images are resized."""
 
 
 def load_data(spec: DataSpec, *, split: str | None = None, resize: int | None = None) -> Data:
@@ -61,6 +63,7 @@ def load_data(spec: DataSpec, *, split: str | None = None, resize: int | None = 
         raise SpecError(
             f"`resize` must be a whole number of pixels >= 1, got {resize}. Example: 32"
         )
+    require_at_most("resize", resize, MOST_PIXELS)
     if isinstance(spec, str | Path) and spec not in DATA:
         data = _load_stored(spec, split, resize)
     elif split is None:
