@@ -7,7 +7,11 @@ as one line and exits with code 2.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""All but tabs and ends of lines; also those that turn the direction of writing."""
 
 
 class NpprError(Exception):
@@ -93,6 +97,15 @@ def require_at_most(argument: str, value: float | None, most: float) -> None:
     """
     if value is not None and value > most:
         raise SpecError(f"`{argument}` must be at most {most:,}, got {value:,}.")
+
+
+def without_controls(text: str) -> str:
+    r"""Text in which a control character, which a terminal would obey, is a visible mark.
+
+    >>> without_controls("a\x1b[2Jb\n")
+    'a�[2Jb\n'
+    """
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def unknown(argument: str, given: str, valid: Iterable[str]) -> SpecError:

@@ -25,6 +25,7 @@ from nppr.classifiers import (
     is_out_of_memory,
     load_classifier,
     prepare,
+    within_memory,
 )
 from nppr.data import Data
 from nppr.errors import ClassifierError, DistributionError, GradientError
@@ -164,9 +165,11 @@ def prepare_run(
     else:
         classifier = load_classifier(model, data=data)
         ready = _prepare_on_ranks(classifier, data, device, division)
+    with within_memory(classifier.name):
+        described = _describe_classifier(classifier, features, data)
     record = RunRecord(
         nppr_version=version("nppr"),
-        classifier=_describe_classifier(classifier, features, data),
+        classifier=described,
         data=_describe_data(data),
         budget=BudgetRecord.of(budget, data.shape),
         settings=SettingsRecord(

@@ -19,6 +19,7 @@ from nppr.assessment.prepare import Setup
 from nppr.assessment.session import Session, result_of
 from nppr.assessment.slice_results import slice_results
 from nppr.budget import Budget
+from nppr.classifiers import within_memory
 from nppr.data import Split, short_digests
 from nppr.doctor import (
     check_ladder,
@@ -65,7 +66,8 @@ def complete_run(
     """
     session = Session(setup.settings, setup.data, setup.classifier, setup.folder, progress)
     # First: unreadable data must not cost a finished run.
-    flags = _examine(setup, search) if examine else []
+    with within_memory(setup.classifier.reference.name):
+        flags = _examine(setup, search) if examine else []
     failed: list[Result] = []
     growth = None
     search_settings = search.settings if search else None
@@ -81,7 +83,8 @@ def complete_run(
     ordered = list(sources)
     if setup.settings.only_merged:
         ordered.sort(key=lambda source: source.cost)
-    run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
+    with within_memory(setup.classifier.reference.name):
+        run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
     ready = [session.fitted(source) for source in ordered]
     for source in ready:
         run.add(source)

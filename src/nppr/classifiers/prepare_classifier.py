@@ -26,7 +26,7 @@ from nppr.classifiers.classifier import (
     frozen,
     is_out_of_memory,
 )
-from nppr.errors import SpecError, require_at_most
+from nppr.errors import ClassifierError, SpecError, require_at_most
 
 logger = logging.getLogger(__name__)
 
@@ -105,12 +105,27 @@ def prepare(
         # A copy, because the caller's model stays where it is.
         reference = classifier.with_model(copy.deepcopy(classifier.module).to(place))
     probe = probe.to(place)
-    if reference.quirks is None:
-        reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
-    size, _ = _fitting(reference, probe, micro_batch or 64)
-    fast, found = _fastest(reference, _repeat(probe, size), form)
-    size, speed = _best_micro_batch(fast, probe, micro_batch)
+    with within_memory(classifier.name):
+        if reference.quirks is None:
+            reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
+        size, _ = _fitting(reference, probe, micro_batch or 64)
+        fast, found = _fastest(reference, _repeat(probe, size), form)
+        size, speed = _best_micro_batch(fast, probe, micro_batch)
     return Prepared(reference, fast, classes, place, size, found, speed)
+
+
+@contextlib.contextmanager
+def within_memory(name: str) -> Iterator[None]:
+    """Raise `ClassifierError` where memory runs out for a model and nothing smaller can be tried."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ClassifierError(
+            f"`model` must fit into memory, {name!r} ran out of it."
+            " Give smaller images (--resize), or another --device."
+        ) from error
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:

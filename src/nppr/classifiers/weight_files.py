@@ -84,8 +84,10 @@ def read_weights(path: str | Path) -> Weights:
         weights = _read_safetensors(path)
     else:
         weights = _read_pickle(path, zipped=start == ZIP_MAGIC)
+    _check_dense(weights.tensors, path)
     for name, tensor in weights.tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        numbers = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # for 8-bit floats
+        if tensor.is_floating_point() and not bool(torch.isfinite(numbers).all()):
             raise WeightsError(
                 f"`weights` must be finite, got NaN or infinite ones in {name!r} of {path}."
             )
@@ -140,6 +142,25 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
             f"`weights` file {str(path)!r} cannot be read: {reason_of(error)}"
         ) from error
     return Weights(_state_dict(content, path))
+
+
+def _check_dense(tensors: dict[str, Tensor], path: Path) -> None:
+    """Raise unless all tensors are plain ones, and together not far larger than the file.
+
+    A view may repeat one number of the file billions of times.
+    """
+    for name, tensor in tensors.items():
+        known = tensor.is_floating_point() or not (tensor.is_quantized or tensor.is_complex())
+        if not known or tensor.is_meta or tensor.is_nested or tensor.layout is not torch.strided:
+            raise WeightsError(
+                f"`weights` must be dense tensors of real numbers, got another kind in {name!r} of"
+                f" {str(path)!r}. Save the state dict of the network itself."
+            )
+    try:
+        limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
+        limit.require(sum(tensor.nbytes for tensor in tensors.values()))
+    except OversizeError as error:
+        raise WeightsError(f"`weights` file {str(path)!r} is refused: {error}") from error
 
 
 def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
