@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from nppr.assessment.collect_evidence import collect
 from nppr.assessment.ladder import describe_rungs, per_input_noise
 from nppr.assessment.precision import Growth, grow
-from nppr.assessment.prepare import Setup
+from nppr.assessment.prepare import Setup, fixed_form
 from nppr.assessment.session import Session, result_of
 from nppr.assessment.slice_results import slice_results
 from nppr.budget import Budget
@@ -375,11 +375,17 @@ def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
 def _collect_evidence(
     run: _Measurements, sources: Sequence[Source], budget: Budget
 ) -> Evidence | None:
-    """What a page shows beside numbers; a failure here never costs the run."""
+    """What a page shows beside numbers; a failure here never costs the run.
+
+    It is drawn by the form of the classifier that searches use, whatever the clock prefers, and with
+    features of that form: so it is the same in every run and after an interruption.
+    """
+    session = run.session
     try:
-        return first(
-            lambda: collect(run.session, run.tallies, run.clean, sources, run.learned, budget)
-        )
+        classifier = fixed_form(session.classifier, session.data)
+        fixed = replace(session, classifier=classifier)
+        learned = [each.with_known(None) for each in run.learned]
+        return first(lambda: collect(fixed, run.tallies, run.clean, sources, learned, budget))
     except Exception:
         logger.warning("nothing is collected to be shown", exc_info=True)
         return None
