@@ -1,12 +1,16 @@
 """Kill runs at random moments and at every file operation; after a resume nothing may differ.
 
-    python benchmarks/kill_campaign.py --kills 1000 --seed 0
+    python benchmarks/kill_campaign.py --kills 1000 --faults 200 --seed 0
 
 Each work (assess, the rung per-input, fit, train, study, gate) is done once without an interruption.
 Then it is killed (SIGKILL) again and again: just before its n-th file operation, for every n; in the
 middle of writing its n-th file; and after a random time. It is resumed, every third time killed once
 more on the way, and finished. Its results must be those of the first time but for clock times, no draw
 may be measured twice but those of the block under way, and no half-written file may be left.
+
+Then other faults: the disk becomes full or read-only at the n-th write, the folder is removed before
+the n-th operation, SIGTERM comes after a random time, two processes begin at once in one folder. Each
+must end with one line and exit code 2 (143 after SIGTERM), and a resume must give the same results.
 
 A parent that has loaded PyTorch forks the processes, so a kill takes less than a second. Block and
 state files are written at every opportunity, not on a timer.
@@ -16,11 +20,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import io
+import itertools
 import json
 import os
 import random
+import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -33,6 +41,7 @@ from typing import Any
 
 import sklearn.datasets  # noqa: F401  loaded once, before forking
 import torch
+import torch._dynamo  # optimisers load it
 
 import nppr.assessment.gate
 import nppr.blocks
@@ -40,8 +49,9 @@ import nppr.classifiers.training.train_network
 import nppr.measurement
 import nppr.search.fitting
 import nppr.study.node_work
-import nppr.study.run_study  # noqa: F401
-from nppr.cli import run
+import nppr.study.run_study
+from nppr.cli import INTERRUPTED, TERMINATED, run
+from nppr.process import terminate_like_ctrl_c
 
 TIMINGS = {"timing", "environment", "seconds", "machine", "nodes", "time"}
 """Entries of reports and records that a clock or a machine decides."""
@@ -97,8 +107,8 @@ class Work:
     """What must be the same, as patterns below the folder."""
 
 
-SMALL = "--inputs 40 --batch-size 64 --quiet".split()
-SEARCH = "--fit-inputs 64 --select-inputs 20 --fit-calls 512".split()
+SMALL = shlex.split("--inputs 40 --batch-size 64 --quiet")
+SEARCH = shlex.split("--fit-inputs 64 --select-inputs 20 --fit-calls 512")
 RUN = ("out/report.json", "out/per_input.csv", "out/evidence.safetensors")
 NOISE = ("out/distributions/*",)
 
@@ -110,17 +120,21 @@ def _assess(folder: Path) -> list[str]:
 
 
 def _per_input(folder: Path) -> list[str]:
-    chosen = "--sources nppr,uniform --floor 0 --draws 32 --per-input-calls 5 --no-page".split()
+    chosen = shlex.split(
+        "--sources nppr,uniform --floor 0 --draws 32 --per-input-calls 5 --no-page"
+    )
     return ["assess", *SMALL, *SEARCH, *chosen, "--out", str(folder / "out")]
 
 
 def _fit(folder: Path) -> list[str]:
-    chosen = "--batch-size 64 --quiet --dependency label --floor 0,0.5".split()
+    chosen = shlex.split("--batch-size 64 --quiet --dependency label --floor 0,0.5")
     return ["fit", *SEARCH, *chosen, "--out", str(folder / "out")]
 
 
 def _train(folder: Path) -> list[str]:
-    chosen = "digits-cnn --epochs 3 --fit-inputs 100 --select-inputs 20 --inputs 40 --quiet".split()
+    chosen = shlex.split(
+        "digits-cnn --epochs 3 --fit-inputs 100 --select-inputs 20 --inputs 40 --quiet"
+    )
     return ["train", *chosen, "--out", str(folder / "w.safetensors")]
 
 
@@ -151,11 +165,24 @@ WORKS = (
 
 @dataclass(frozen=True)
 class Kill:
-    """When a process is killed: before an operation, in the middle of a write, or after a time."""
+    """When a process is killed: before an operation, in the middle of a write, or after a time.
+
+    Or what befalls it: `full` and `read_only` name the write from which on the disk takes nothing,
+    `vanish` the operation before which its folder is removed, `term` the time when SIGTERM comes.
+    """
 
     before: int | None = None
     within: int | None = None
     after: float | None = None
+    full: int | None = None
+    read_only: int | None = None
+    vanish: int | None = None
+    term: float | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{name} {value}" for name, value in vars(self).items() if value is not None
+        )
 
 
 @dataclass
@@ -172,18 +199,35 @@ class Seen:
 
 def start(work: Work, folder: Path, kill: Kill | None = None, *, again: bool = False) -> Seen:
     """Do a work in a forked process, and kill it if so asked."""
+    began = time.perf_counter()
+    child, journal = begin(work, folder, kill or Kill(), again=again)
+    for number, wait in (
+        (signal.SIGKILL, kill and kill.after),
+        (signal.SIGTERM, kill and kill.term),
+    ):
+        if wait:
+            time.sleep(wait)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, number)
+    return end(child, journal, began)
+
+
+def begin(
+    work: Work, folder: Path, kill: Kill, *, again: bool = False, name: str = ""
+) -> tuple[int, Path]:
+    """Fork the process of a work: its number, and its journal beside the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     arguments = [*work.arguments(folder), *(work.again if again else ())]
-    journal = folder.with_name(folder.name + ".journal")
+    journal = folder.with_name(f"{folder.name}{name}.journal")
     journal.unlink(missing_ok=True)
-    began = time.perf_counter()
     child = os.fork()
     if child == 0:
-        _run_child(arguments, folder, journal, kill or Kill())
-    if kill is not None and kill.after is not None:
-        time.sleep(kill.after)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+        _run_child(arguments, folder, journal, kill)
+    return child, journal
+
+
+def end(child: int, journal: Path, began: float) -> Seen:
+    """Wait for the process of a work, and read its journal."""
     _, status = os.waitpid(child, 0)
     seconds = time.perf_counter() - began
     lines = journal.read_text().splitlines() if journal.exists() else []
@@ -221,9 +265,13 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
         note("op", f"{event} {Path(str(given[0])).name}")
         if counts["op"] == kill.before:
             die()
+        if counts["op"] == kill.vanish:
+            for each in ("out", "cache"):
+                shutil.rmtree(folder / each, ignore_errors=True)
 
     _journal_steps(note)
-    _tear_writes(note, lambda: counts["write"] == kill.within, die)
+    _tear_writes(note, lambda: _fault_of(kill, counts["write"]), die)
+    terminated = terminate_like_ctrl_c()
     _save_always()
     sys.addaudithook(watch)
     code = 99
@@ -233,6 +281,7 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
 
             console.out.file = console.err.file = text
             code = run(arguments)
+            code = TERMINATED if code == INTERRUPTED and terminated() else code
     except BaseException as error:
         text.write(f"Traceback {type(error).__name__}: {error}")
     for line in text.getvalue().splitlines():
@@ -264,14 +313,23 @@ def _journal_steps(note: Callable[[str, object], None]) -> None:
         return found
 
     nppr.measurement._commit = committed
-    nppr.search.fitting._take_step = stepped
-    nppr.classifiers.training.train_network._Training._update = updated  # type: ignore[method-assign]
+    nppr.search.fitting._take_step = stepped  # type: ignore[assignment]
+    nppr.classifiers.training.train_network._Training._update = updated  # type: ignore[assignment,method-assign]
+
+
+def _fault_of(kill: Kill, write: int) -> int | None:
+    """What happens to this write: an error of the system, 0 for an end in its middle, or nothing."""
+    if kill.full and write >= kill.full:
+        return errno.ENOSPC
+    if kill.read_only and write >= kill.read_only:
+        return errno.EROFS
+    return 0 if write == kill.within else None
 
 
 def _tear_writes(
-    note: Callable[[str, object], None], torn: Callable[[], bool], die: Callable[[], None]
+    note: Callable[[str, object], None], fault: Callable[[], int | None], die: Callable[[], None]
 ) -> None:
-    """Count whole files that are written; the one that is asked for ends in its middle."""
+    """Count whole files that are written; let a write fail, or end in its middle."""
     opened = Path.open
 
     def open_(self: Path, mode: str = "r", *rest: Any, **named: Any) -> Any:
@@ -289,15 +347,17 @@ def _tear_writes(
                 file.close()
 
             def write(self, content: bytes) -> None:
-                if torn():
-                    write(content[: len(content) // 2])
+                found = fault()
+                write(content if found is None else content[: len(content) // 2])
+                if found == 0:
                     file.flush()
                     die()
-                write(content)
+                if found:
+                    raise OSError(found, os.strerror(found))
 
         return Torn()
 
-    Path.open = open_  # type: ignore[method-assign,assignment]
+    Path.open = open_  # type: ignore[method-assign]
 
 
 def _save_always() -> None:
@@ -309,7 +369,7 @@ def _save_always() -> None:
             made(self, *given, **named)
             self.seconds = 0.0
 
-        kind.__init__ = init  # type: ignore[method-assign,assignment]
+        kind.__init__ = init  # type: ignore[method-assign]
 
 
 def results(work: Work, folder: Path) -> dict[str, object]:
@@ -377,6 +437,50 @@ class Campaign:
             if number % 50 == 0:
                 print(f"{sum(self.kills.values())} kills, {len(self.faults)} faults", flush=True)
 
+    def run_faults(self, faults: int) -> None:
+        """Let so many other faults happen, of every kind in turn."""
+        for number in range(faults):
+            work = self.draw.choice(self.works)
+            first = self.first[work.name]
+            write, operation = (self.draw.randint(1, n) for n in (first.writes, first.operations))
+            kinds = (
+                Kill(full=write), Kill(read_only=write), Kill(vanish=operation),
+                Kill(term=self.draw.random() * first.seconds), None,
+            )  # fmt: skip
+            kill, folder = kinds[number % len(kinds)], self.place / f"{work.name}-f{number}"
+            if kill is None:
+                self._two_at_once(work, folder)
+            else:
+                self._befallen(work, folder, kill)
+            _remove(folder)
+
+    def _befallen(self, work: Work, folder: Path, kill: Kill) -> None:
+        """A work that cannot go on ends with one line, and can be continued."""
+        seen = start(work, folder, kill)
+        kind = str(kill).split()[0]
+        self.kills[f"{work.name}, {kind}"] += 1
+        ended = self.first[work.name].code
+        # The page, or a folder that vanished after all was written, costs nothing.
+        allowed = {TERMINATED, ended} if kill.term else {2, ended} if kill.vanish else {2}
+        if seen.code not in allowed or len(seen.output.splitlines()) > 2 or "Trace" in seen.output:
+            self._fault(f"{work.name} {kill}: code {seen.code}: {seen.output[-400:]}")
+        last = start(work, folder, again=True)
+        self._judge(work, folder, last, [], f"{work.name} {kill}")
+
+    def _two_at_once(self, work: Work, folder: Path) -> None:
+        """Of two processes in one folder one is refused, or waits, or comes after the other."""
+        began = time.perf_counter()
+        both = [begin(work, folder, Kill(), again=True, name=f"-{n}") for n in range(2)]
+        seen = [end(*each, began) for each in both]
+        self.kills[f"{work.name}, two at once"] += 1
+        codes = sorted(each.code if each.code is not None else -1 for each in seen)
+        ended = self.first[work.name].code
+        if codes not in ([ended, ended], sorted([ended or 0, 2])) or any(
+            each.code == 2 and len(each.output.splitlines()) != 1 for each in seen
+        ):
+            self._fault(f"{work.name}, two at once: {[(e.code, e.output[-300:]) for e in seen]}")
+        self._judge(work, folder, start(work, folder, again=True), [], f"{work.name}, two at once")
+
     def _any_time(self) -> Kill:
         return Kill(after=self.draw.random())
 
@@ -391,6 +495,10 @@ class Campaign:
         if not any(fault.startswith(f"{work.name} {kill}") for fault in self.faults):
             _remove(folder)
 
+    def _fault(self, what: str) -> None:
+        self.faults.append(what)
+        print("FAULT", what, flush=True)
+
     def _second(self, work: Work) -> Kill:
         return Kill(before=self.draw.randint(1, self.first[work.name].operations))
 
@@ -400,36 +508,41 @@ class Campaign:
             kind = "operation" if kill.before else "write" if kill.within else "random time"
             self.kills[f"{work.name}, {kind}"] += 1
         elif seen.code != self.first[work.name].code:
-            self.faults.append(f"{work.name} {kill}: code {seen.code} {seen.output[-300:]}")
+            self._fault(f"{work.name} {kill}: code {seen.code} {seen.output[-300:]}")
         return [seen.steps]
 
     def _judge(
         self, work: Work, folder: Path, last: Seen, steps: list[list[str]], name: str
     ) -> None:
         if last.code != self.first[work.name].code:
-            self.faults.append(f"{name}: resumed with code {last.code}: {last.output[-300:]}")
+            self._fault(f"{name}: resumed with code {last.code}: {last.output[-300:]}")
             return
         found, true = results(work, folder), self.true[work.name]
         for file in sorted({*found, *true}):
             if found.get(file) != true.get(file):
-                self.faults.append(f"{name}: another {file} in {folder}")
+                self._fault(f"{name}: another {file} in {folder}")
         left = [str(path) for path in folder.rglob("*.partial")]
         if left:
-            self.faults.append(f"{name}: left {left[0]}")
-        if work.again or work.name == "study":
-            self._judge_steps(name, steps)
+            self._fault(f"{name}: left {left[0]}")
+        if steps and (work.again or work.name == "study"):
+            self._judge_steps(work, name, steps)
 
-    def _judge_steps(self, name: str, steps: list[list[str]]) -> None:
+    def _judge_steps(self, work: Work, name: str, steps: list[list[str]]) -> None:
         """Nothing is done twice but what was under way: the last block, or the last step.
 
         Candidates of the stage under way are compared again, on the select split; so are features.
         """
-        for before, after in zip(steps, steps[1:], strict=False):
-            repeated = set(before) & set(after)
-            under_way = {line for line in before if _piece(line) == _piece(before[-1])}
-            more = {line for line in repeated - under_way if not _may_be_repeated(line)}
-            if more:
-                self.faults.append(f"{name}: {len(more)} done twice, such as {sorted(more)[0]}")
+        done = Counter(itertools.chain.from_iterable(steps))
+        under_way = {
+            line for before in steps[:-1] for line in before if _piece(line) == _piece(before[-1])
+        }
+        more = [
+            line
+            for line, count in (done - Counter(self.first[work.name].steps)).items()
+            if line not in under_way and not _may_be_repeated(line)
+        ]
+        if more:
+            self._fault(f"{name}: {len(more)} done twice, such as {more[0]}")
 
 
 def _may_be_repeated(line: str) -> bool:
@@ -444,8 +557,6 @@ def _piece(line: str) -> str:
 
 
 def _remove(folder: Path) -> None:
-    import shutil
-
     shutil.rmtree(folder, ignore_errors=True)
     folder.with_name(folder.name + ".journal").unlink(missing_ok=True)
 
@@ -454,6 +565,7 @@ def main() -> int:
     """Run the campaign and print its counts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", help="one work only", choices=[work.name for work in WORKS])
     options = parser.parse_args()
@@ -467,13 +579,12 @@ def main() -> int:
                 f"{name}: {seen.operations} operations, {seen.writes} writes, {seen.seconds:.1f} s"
             )
         campaign.run(options.kills)
+        campaign.run_faults(options.faults)
         for name, count in sorted(campaign.kills.items()):
             print(f"{count:5d} {name}")
-        for fault in campaign.faults:
-            print("FAULT", fault)
         seconds = time.perf_counter() - began
         print(
-            f"{sum(campaign.kills.values())} kills in {seconds:.0f} s: {len(campaign.faults)} faults"
+            f"{sum(campaign.kills.values())} in {seconds:.0f} s: {len(campaign.faults)} went wrong"
         )
     return bool(campaign.faults)
 

@@ -175,7 +175,7 @@ def test_a_model_that_never_fits_into_memory_is_named(error: Exception) -> None:
 
 
 def test_a_micro_batch_that_no_memory_holds_is_refused() -> None:
-    with pytest.raises(SpecError, match="`batch-size` must be at most 65,536, got 10,000,000"):
+    with pytest.raises(SpecError, match="`batch-size` must be at most 16,384, got 10,000,000"):
         prepare(
             Classifier(torch.nn.Flatten()), torch.rand(4, 1, 2, 2), classes=4, micro_batch=10**7
         )

@@ -42,7 +42,7 @@ GAIN = 1.03
 FORMS = ("folded", "channels_last")
 """All forms: asked for by name, those that agree are taken without timing them."""
 
-MOST_MICRO_BATCH, NUMBERS = 2**16, 2**28
+MOST_MICRO_BATCH, NUMBERS = 2**14, 2**28
 """Images of a micro-batch, and numbers in them: both at most."""
 
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)

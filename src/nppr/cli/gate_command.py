@@ -9,6 +9,7 @@ import typer
 
 from nppr import console
 from nppr.cli.app import command
+from nppr.errors import without_controls
 from nppr.options import DEVICE_OPTION, JSON_OPTION, Options, option
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
@@ -72,7 +73,7 @@ def gate(options: GateOptions) -> None:
     written = {options.junit: found.to_junit, options.markdown: found.to_markdown}
     for path, text in written.items():
         if path is not None:
-            write_whole(path, text())
+            write_whole(path, without_controls(text()))
     if options.as_json:
         sys.stdout.write(found.to_json())
     elif options.quiet:

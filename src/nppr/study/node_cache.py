@@ -83,11 +83,13 @@ class NodeCache:
         return Found(record)
 
     def finish(self, node: Node, files: Sequence[str], seconds: float) -> Finished:
-        """Remove all but the files that were made, then record that the node is done."""
+        """Record that the node is done, then remove all but the files that were made.
+
+        In this order a node that is killed between both is done.
+        """
         folder = self.folder(node.hash)
-        kept = {folder / name for name in files}
+        kept = {folder / name for name in (*files, RECORD)}
         kept |= {parent for path in kept for parent in path.parents}
-        self._clear(folder, kept)
         record = Finished(
             key=node.hash,
             label=node.label,
@@ -95,6 +97,7 @@ class NodeCache:
             files={name: file_digest(folder / name) for name in files},
         ).sealed()
         write_whole(folder / RECORD, record.model_dump_json(indent=2) + "\n")
+        self._clear(folder, kept)
         return record
 
     def holds_files(self, node: Node) -> bool:
