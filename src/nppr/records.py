@@ -19,7 +19,7 @@ import torch
 from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
 
-from nppr.errors import RecordError, WriteError
+from nppr.errors import RecordError, VanishedError, WriteError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,12 +111,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
     # Clones, because safetensors refuses tensors that share storage.
     content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
-    _write(path, _with_metadata(content, metadata))
+    _write(path, _with_metadata(content, metadata), parents=False)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file of a result whole or not at all, or raise `WriteError`."""
-    _write(Path(path), content.encode() if isinstance(content, str) else content)
+    _write(Path(path), content.encode() if isinstance(content, str) else content, parents=True)
 
 
 def leftovers(paths: Iterable[Path]) -> list[Path]:
@@ -130,14 +130,15 @@ def leftovers(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes, *, parents: bool) -> None:
     """An interrupted write leaves the file that was there; a link is replaced, not followed.
 
     Until it is whole a file has a name of its own, so that two processes never write the same one.
+    Without `parents` only the innermost folder is made: one that was removed does not come back.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=parents, exist_ok=True)
         try:
             with partial.open("xb") as file:
                 file.write(content)
@@ -146,7 +147,8 @@ def _write(path: Path, content: bytes) -> None:
             partial.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise WriteError(
+        kind = VanishedError if isinstance(error, FileNotFoundError) else WriteError
+        raise kind(
             f"`out` must be a place that can be written, got {str(path)!r}:"
             f" {error.strerror or error}."
         ) from error

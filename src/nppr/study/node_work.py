@@ -130,9 +130,6 @@ def _feature_model(task: FitTask | MeasureTask, cache: NodeCache) -> Classifier 
 def _train(task: TrainTask, folder: Path) -> list[Path]:
     """Train on the fit and select splits; an interrupted training continues from its last epoch."""
     made = [folder / WEIGHTS, folder / TRAINING_LOG]
-    if not (folder / "weights.checkpoint.safetensors").exists():
-        for path in made:  # of a run that ended between its last two files
-            path.unlink(missing_ok=True)
     data = load_source(task.data)
     train(task.model, data, made[0], task.settings, device=task.device, resume=True)
     return made

@@ -114,3 +114,16 @@ def test_what_a_killed_training_left_is_removed(tmp_path: Path) -> None:
     with outputs.locked():
         assert (tmp_path / "w.lock").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["other.safetensors.0123abcd.partial"]
+
+
+def test_a_training_that_has_ended_is_not_begun_again(tmp_path: Path) -> None:
+    outputs = Outputs(tmp_path / "w.safetensors")
+    epochs = [{"epoch": 1, "loss": 0.5, "accuracy": 0.75}]
+    log = {"settings": SETTINGS, "train": {"epochs": epochs}, "evaluate": {"accuracy": 0.5}}
+    assert outputs.finished(SETTINGS) is None
+    outputs.finish({"a": torch.zeros(1)}, {}, log)
+    assert outputs.finished(SETTINGS) == ((EpochResult(1, 0.5, 0.75),), 0.5)
+    assert outputs.finished({**SETTINGS, "seed": 1}) is None
+    for text in ("", "[]", '{"settings": {}}', json.dumps({**log, "evaluate": None})):
+        outputs.log.write_text(text)
+        assert outputs.finished(SETTINGS) is None

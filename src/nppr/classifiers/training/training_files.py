@@ -22,6 +22,7 @@ from nppr import locks
 from nppr.classifiers.training.training_settings import Value
 from nppr.errors import RecordError, RunFolderError
 from nppr.records import (
+    UNREADABLE,
     leftovers,
     one_line,
     read_record,
@@ -163,6 +164,21 @@ class Outputs:
                 " Give the same settings, or --overwrite instead of --resume to start again."
             )
         return checkpoint
+
+    def finished(
+        self, settings: Mapping[str, Value]
+    ) -> tuple[tuple[EpochResult, ...], float] | None:
+        """Epochs and accuracy of a training with these settings that has ended, or None."""
+        if self.checkpoint.exists() or not self.weights.exists():
+            return None
+        try:
+            log = json.loads(self.log.read_text(encoding="utf-8"))
+            if log["settings"] != json.loads(json.dumps(settings)):
+                return None
+            epochs = tuple(EpochResult(**each) for each in log["train"]["epochs"])
+            return epochs, float(log["evaluate"]["accuracy"])
+        except UNREADABLE:
+            return None
 
     def finish(
         self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], log: Mapping[str, Any]
