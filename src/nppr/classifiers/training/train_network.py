@@ -81,7 +81,8 @@ def train(
 
     `out` is the weights file. Until the training is finished, a checkpoint lies beside it, written
     after every epoch and on Ctrl-C. `resume` continues from there (from the beginning where there
-    is none, and not at all where the training has ended): on the same machine the files come out byte for byte as without an interruption.
+    is none, and not at all where the training has ended): on the same machine the files come out
+    byte for byte as without an interruption.
     `overwrite` starts again instead.
     """
     require_known(architecture)
