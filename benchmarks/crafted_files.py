@@ -79,7 +79,8 @@ class Bomb:
 
 @case
 def _pickled_weights(place: Path) -> None:
-    for number, save in enumerate((torch.save, _dump)):
+    saves: list[Callable[[object, Path], None]] = [torch.save, _dump]
+    for number, save in enumerate(saves):
         path, marker = place / f"{number}.pt", place / "ran"
         save({"state_dict": {"a": Bomb(marker)}}, path)
         assert "could run code" in refused("doctor", "--weights", path, "--inputs", "6")
@@ -215,7 +216,7 @@ def _onnx_with_data_elsewhere(place: Path) -> None:
         for key, value in (("location", where), ("offset", "0"), ("length", "2560")):
             entry = weight.external_data.add()
             entry.key, entry.value = key, value
-        shape = ["n", 1, 8, 8]
+        shape: list[str | int | None] = ["n", 1, 8, 8]
         graph = helper.make_graph(
             [
                 helper.make_node("Flatten", ["x"], ["f"]),
@@ -362,6 +363,16 @@ def _code_named_by_a_study(place: Path) -> None:
     refused("study", place / "s.toml", "--out", place / "out", "--cache", place / "cache")
     command("study", place / "s.toml", "--plan")
     assert not (place / "ran").exists()
+
+
+@case
+def _code_named_by_a_policy(place: Path) -> None:
+    (place / "evil.py").write_text(f"open({str(place / 'ran')!r}, 'w')\ndef make(): ...\n")
+    for key in ("model", "feature_model"):
+        text = f'{key} = "{place / "evil.py"}:make"\nrequire = ["PR uniform >= 0.5"]\n'
+        (place / "policy.toml").write_text(text)
+        assert "run-code" in refused("gate", place / "policy.toml")
+        assert not (place / "ran").exists()
 
 
 def run_case(name: str) -> str | None:

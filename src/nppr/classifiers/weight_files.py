@@ -8,6 +8,7 @@ torch.save does not compress: an archive that unpacks to far more than it takes 
 from __future__ import annotations
 
 import pickle
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,9 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
         if zipped:
             limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
             limit.require(unpacked_size(path))
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of what a damaged file asks for
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except OversizeError as error:
         raise WeightsError(f"`weights` file {str(path)!r} is refused: {error}") from error
     except pickle.UnpicklingError as error:
