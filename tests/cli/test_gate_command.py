@@ -82,9 +82,9 @@ def test_code_that_a_policy_names_runs_only_where_it_is_allowed(
     tmp_path: Path, refused: Refused
 ) -> None:
     marker, code, policy = (tmp_path / name for name in ("ran", "mine.py", "policy.toml"))
-    code.write_text(f"open({str(marker)!r}, 'w')\ndef make(): ...\n")
+    code.write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\ndef make(): ...\n")
     policy.write_text(f'model = "{code}:make"\nrequire = ["PR uniform >= 0.9"]\n')
     assert "Read that code, then add --run-code" in refused(["gate", str(policy)])
     assert not marker.exists()
-    assert "must return a model" in refused(["gate", str(policy), "--run-code"])
+    assert "must return an nn.Module" in refused(["gate", str(policy), "--run-code"])
     assert marker.exists()
