@@ -59,8 +59,12 @@ class Manifest:
             self._write(names | (known or set()))
 
     def require_ours(self) -> None:
-        """Raise unless the folder is new, empty, or has a manifest of this kind."""
-        if self.folder.exists() and any(self.folder.iterdir()) and not self.exists:
+        """Raise unless the folder is new, empty, or has a manifest of this kind.
+
+        What is left of a first manifest that was never whole does not count.
+        """
+        held = set(self.folder.iterdir()) if self.folder.exists() else set()
+        if held - set(leftovers([self.path])) and not self.exists:
             raise RunFolderError(
                 f"`out` must be a new or empty folder or that of a {self.kind}, {str(self.folder)!r}"
                 " holds other files. Choose another folder."
@@ -71,6 +75,7 @@ class Manifest:
         if self.exists:
             self.clear()
         self.begin(*paths)
+        self.sweep()
 
     def clear(self) -> None:
         """Remove the listed files; the first rank also removes what the manifests of others list."""

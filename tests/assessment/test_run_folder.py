@@ -349,3 +349,16 @@ def test_what_interrupted_writes_left_is_removed_on_resuming(tmp_path: Path) -> 
         each.write_text("{")
     begin(tmp_path, resume=True)
     assert [each.exists() for each in (*left, *others)] == [False, False, True, True]
+
+
+def test_a_first_manifest_that_was_never_whole_does_not_make_a_folder_foreign(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "manifest.json.0123abcd.partial").write_text("{")
+    manifest = Manifest(tmp_path, "study")
+    manifest.require_ours()
+    manifest.replace(tmp_path / "study.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(RunFolderError, match="holds other files"):
+        manifest.require_ours()
