@@ -484,9 +484,9 @@ def attempt(family: str, number: int, seed: int, made: Materials) -> Outcome:
             odd = "\n" in text.strip() or len(text) > 20_000
             return Outcome(family, "several lines" if odd else "refused", text[:300])
         except Hang:
-            trace = _trace()
+            trace, whole = _trace(), traceback.format_exc()
             at_work = any(
-                place in trace for place in ("measurement.py", "fitting.py", "splitting.py")
+                place in whole for place in ("measurement.py", "fitting.py", "splitting.py")
             )
             kind = "at work" if at_work else "hang"
             return Outcome(family, kind, f"{_latest} {trace}")

@@ -186,6 +186,12 @@ def prepare_run(
                 f"`distributions` must be learned with the transformation of the budget,"
                 f" {each.source.name!r} was learned with another function of the same name."
             )
+        names = [noise.name for noise in references(each.source.budget)]
+        if each.winner and each.winner not in names:
+            raise DistributionError(
+                f"`distributions` must have been compared with {', '.join(names)},"
+                f" {each.source.name!r} names {each.winner[:80]!r}. Fit it again."
+            )
     _require_same_ranks(record, data)
     folder = None
     if out is not None:
