@@ -22,9 +22,10 @@ from nppr.tally import Metric
 ROOT = Path(nppr.__file__).parent
 ORDER = [
     "errors", "process", "bounded", "random_draws", "tally", "task", "noise_sets", "transformations",
-    "budget", "ranks", "records", "manifest", "specs", "data", "classifiers", "noise", "statistics",
-    "sources", "blocks", "measurement", "search", "rare", "report", "doctor", "compare", "run_settings",
-    "options", "progress", "assessment", "testing", "study", "console", "cli", "__init__", "__main__",
+    "budget", "ranks", "locks", "records", "manifest", "specs", "data", "classifiers", "noise",
+    "statistics", "sources", "blocks", "measurement", "search", "rare", "report", "doctor", "compare",
+    "run_settings", "options", "progress", "assessment", "testing", "study", "console", "cli",
+    "__init__", "__main__",
 ]  # fmt: skip
 """From the ground up: a module imports from its own room or from those before it."""
 

@@ -106,3 +106,30 @@ def test_freed_memory_is_not_fetched_page_by_page_again() -> None:
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert keep_freed_memory() is False
+
+
+STOPPED = """
+import signal, sys, time
+from nppr.cli import main
+import nppr.cli
+def run():
+    try:
+        print("ready", flush=True)
+        time.sleep(20)
+    except KeyboardInterrupt:
+        return 130
+nppr.cli.run = run
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_sigterm_ends_a_command_like_ctrl_c(number: signal.Signals, code: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.wait(20) == code

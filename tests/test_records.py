@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import BaseModel
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from nppr.errors import RecordError
+from nppr.errors import RecordError, WriteError
 from nppr.records import (
     add_prefix,
     checksum,
@@ -135,10 +136,11 @@ def test_a_failed_write_leaves_what_was_there(
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(WriteError, match="no space"):
         write_record(path, {"a": torch.ones(2)}, {})
     monkeypatch.undo()
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_metadata_is_written_in_order(tmp_path: Path) -> None:
@@ -174,10 +176,31 @@ def test_an_optimiser_goes_on_where_another_was() -> None:
     assert torch.equal(first, second)
 
 
-def test_a_link_in_the_place_of_a_half_written_file_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "precious").write_text("kept")
-    (tmp_path / "a.json.partial").symlink_to(tmp_path / "precious")
+    (tmp_path / "a.json").symlink_to(tmp_path / "precious")
     write_whole(tmp_path / "a.json", "ours")
     assert (tmp_path / "precious").read_text() == "kept"
     assert (tmp_path / "a.json").read_text() == "ours"
     assert not (tmp_path / "a.json").is_symlink()
+    # Nor is one in the place of the half-written file, whose name nobody can guess.
+    monkeypatch.setattr("secrets.token_hex", lambda _: "0123abcd")
+    (tmp_path / "a.json.0123abcd.partial").symlink_to(tmp_path / "precious")
+    with pytest.raises(WriteError, match="exists"):
+        write_whole(tmp_path / "a.json", "ours")
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_several_threads_write_one_file_and_every_read_finds_a_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    contents = [bytes([number]) * 200_000 for number in range(3)]
+    write_whole(path, contents[0])
+    with ThreadPoolExecutor(3) as pool:
+        writers = [pool.submit(write_whole, path, each) for each in contents * 30]
+        while not all(each.done() for each in writers):
+            assert path.read_bytes() in contents
+    for each in writers:
+        each.result()
+    assert list(tmp_path.iterdir()) == [path]

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 
 VECTOR = (-3, -2, -1)
+SMALLEST, LARGEST = 1e-9, 1e6
+"""Radii that single precision can tell from 0 and from infinity."""
+
 TOLERANCE = 1e-5
 """Excess over the radius, relative to it, that counts as rounding, not as a breach."""
 
@@ -344,6 +347,10 @@ def parse_radius(radius: float | str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         raise BudgetError(f"`radius` must be a number > 0, got {radius!r}. Example: 8/255")
+    if not SMALLEST <= value <= LARGEST:
+        raise BudgetError(
+            f"`radius` must lie between {SMALLEST:g} and {LARGEST:g}, got {radius!r}. Example: 8/255"
+        )
     return value
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from nppr.errors import without_controls
 from nppr.progress import err as err
 
 if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
@@ -74,14 +75,15 @@ def show_learned(learned: Sequence[LearnedNoise], folder: Path) -> None:
 
 def print_line(text: str) -> None:
     """One line of a result on standard output."""
-    out.print(text, markup=False, soft_wrap=True)
+    out.print(without_controls(text), markup=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
     """One line beside the results, on standard error."""
-    err.print(text, markup=False, soft_wrap=True)
+    err.print(without_controls(text), markup=False, soft_wrap=True)
 
 
 def show_error(message: str) -> None:
     """One line on standard error."""
-    err.print("error: " + " ".join(message.split()), markup=False, soft_wrap=True, style="red")
+    line = "error: " + " ".join(without_controls(message).split())
+    err.print(line, markup=False, soft_wrap=True, style="red")

@@ -7,7 +7,11 @@ as one line and exits with code 2.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""All but tabs and ends of lines; also those that turn the direction of writing."""
 
 
 class NpprError(Exception):
@@ -42,12 +46,12 @@ class TaskError(InputError):
     """A predicate that does not judge the outputs of a model."""
 
 
-class ModelUnavailableError(NpprError):
-    """A model that cannot be asked any more, such as a service that is down: a run stops here.
+class RunStopped(NpprError):
+    """What costs the rest of a run, not only the source that is measured; `resume` continues it."""
 
-    Everything else that a model raises costs the source that is measured; this costs the rest of the
-    run, which `resume` continues.
-    """
+
+class ModelUnavailableError(RunStopped):
+    """A model that cannot be asked any more, such as a service that is down."""
 
 
 class WeightsError(InputError):
@@ -66,6 +70,14 @@ class RunFolderError(InputError):
     """A run folder that cannot be written, or that holds another run."""
 
 
+class WriteError(RunStopped, RunFolderError):
+    """A file of a result that cannot be written: a full disk, a folder that is read-only."""
+
+
+class VanishedError(WriteError):
+    """A run folder that was removed while the run was under way."""
+
+
 class BudgetBreach(NpprError):
     """A source returned a perturbation outside the budget it declares."""
 
@@ -80,6 +92,24 @@ class FitError(NpprError):
 
 class SplitError(NpprError):
     """Only a tally of the evaluate split may become an estimate."""
+
+
+def require_at_most(argument: str, value: float | None, most: float) -> None:
+    """Raise `SpecError` for a number that no run comes to the end of, or that no memory holds.
+
+    >>> require_at_most("draws", 10, 100)
+    """
+    if value is not None and value > most:
+        raise SpecError(f"`{argument}` must be at most {most:,}, got {value:,}.")
+
+
+def without_controls(text: str) -> str:
+    r"""Text in which a control character, which a terminal would obey, is a visible mark.
+
+    >>> without_controls("a\x1b[2Jb\n")
+    'a�[2Jb\n'
+    """
+    return _CONTROLS.sub("\ufffd", text)
 
 
 def unknown(argument: str, given: str, valid: Iterable[str]) -> SpecError:

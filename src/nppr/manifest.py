@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from nppr.errors import RunFolderError
 from nppr.ranks import world
-from nppr.records import write_whole
+from nppr.records import leftovers, write_whole
 
 MANIFEST = "manifest.json"
 RANK = re.compile(r"manifest\.rank[0-9]+\.json")
@@ -47,7 +47,7 @@ class Manifest:
         self._write(self._inside(paths))
 
     def add(self, *paths: Path) -> None:
-        """List files that are about to be written, each with the name it has until it is whole.
+        """List files that are about to be written.
 
         A file that lies outside of the folder, be it behind a link, is not listed.
         """
@@ -59,8 +59,12 @@ class Manifest:
             self._write(names | (known or set()))
 
     def require_ours(self) -> None:
-        """Raise unless the folder is new, empty, or has a manifest of this kind."""
-        if self.folder.exists() and any(self.folder.iterdir()) and not self.exists:
+        """Raise unless the folder is new, empty, or has a manifest of this kind.
+
+        What is left of a first manifest that was never whole does not count.
+        """
+        held = set(self.folder.iterdir()) if self.folder.exists() else set()
+        if held - set(leftovers([self.path])) and not self.exists:
             raise RunFolderError(
                 f"`out` must be a new or empty folder or that of a {self.kind}, {str(self.folder)!r}"
                 " holds other files. Choose another folder."
@@ -71,6 +75,7 @@ class Manifest:
         if self.exists:
             self.clear()
         self.begin(*paths)
+        self.sweep()
 
     def clear(self) -> None:
         """Remove the listed files; the first rank also removes what the manifests of others list."""
@@ -87,10 +92,22 @@ class Manifest:
                 self._remove(names)
                 path.unlink()
 
+    def sweep(self, *more: Path) -> None:
+        """Remove what interrupted writes have left: of the listed files, the manifest and others."""
+        files = [self._path(name) for name in self._read(self.path) or ()]
+        self._unlink(leftovers([*files, self.path, *more]))
+
     def _remove(self, names: set[str]) -> None:
-        """Remove files by their paths within the folder, never through a link."""
-        for name in sorted(names):
-            path = self.folder.joinpath(*PurePosixPath(name).parts)
+        """Remove files by their paths within the folder, and what writes of them have left."""
+        paths = [self._path(name) for name in sorted(names)]
+        self._unlink([*paths, *leftovers(paths)])
+
+    def _path(self, name: str) -> Path:
+        return self.folder.joinpath(*PurePosixPath(name).parts)
+
+    def _unlink(self, paths: Iterable[Path]) -> None:
+        """Remove files, never through a link."""
+        for path in paths:
             between = [self.folder.joinpath(part) for part in path.relative_to(self.folder).parents]
             if any(above.is_symlink() for above in between if above != self.folder):
                 continue
@@ -111,8 +128,7 @@ class Manifest:
 
     def _inside(self, paths: Iterable[Path]) -> set[str]:
         """The names to list for these files."""
-        found = [name for path in paths if (name := self._name(path)) is not None]
-        return {*found, *(name + ".partial" for name in found)}
+        return {name for path in paths if (name := self._name(path)) is not None}
 
     def _name(self, path: Path) -> str | None:
         """The path of a file within the folder, or None; links above the file are followed."""

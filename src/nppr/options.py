@@ -28,8 +28,8 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from nppr.budget import NORMS, Budget, parse_radius
-from nppr.errors import BudgetError, SpecError, unknown
+from nppr.budget import LARGEST, NORMS, Budget, parse_radius
+from nppr.errors import BudgetError, SpecError, require_at_most, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DRAWS
 from nppr.run_settings import PRECISION_DRAWS, RunSettings
@@ -171,6 +171,7 @@ def require_sigma(sigma: float | None, where: str) -> float:
         raise SpecError(f"`sigma` must be given {where}. Example: --sigma 0.25")
     if not 0 < sigma < math.inf:
         raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
+    require_at_most("sigma", sigma, LARGEST)
     return sigma
 
 

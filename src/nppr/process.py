@@ -1,4 +1,4 @@
-"""The process: Ctrl-C that waits for the end of a step, and memory that stays with the process."""
+"""The process: Ctrl-C and SIGTERM wait for the end of a step, freed memory stays with the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -53,6 +53,22 @@ def held_back() -> Iterator[Interrupt]:
         yield interrupt
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def terminate_like_ctrl_c() -> Callable[[], bool]:
+    """Let SIGTERM do what Ctrl-C does; the function that is returned states whether it came.
+
+    A program that ignores the signal goes on ignoring it.
+    """
+    came: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, stop)
+    return lambda: bool(came)
 
 
 def keep_freed_memory() -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+import secrets
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ import torch
 from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
 
-from nppr.errors import RecordError, RunFolderError
+from nppr.errors import RecordError, VanishedError, WriteError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +29,9 @@ UNREADABLE = (
     RuntimeError, SafetensorError,
 )  # fmt: skip
 """What a crafted or damaged file can cause while it is read."""
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
+"""The end of the name that a file has until it is whole."""
 
 
 def write_record(
@@ -106,28 +111,47 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
     # Clones, because safetensors refuses tensors that share storage.
     content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
-    _write(path, _with_metadata(content, metadata))
+    _write(path, _with_metadata(content, metadata), parents=False)
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Write a file of a result whole or not at all, or raise `RunFolderError`."""
+    """Write a file of a result whole or not at all, or raise `WriteError`."""
+    _write(Path(path), content.encode() if isinstance(content, str) else content, parents=True)
+
+
+def leftovers(paths: Iterable[Path]) -> list[Path]:
+    """What interrupted writes of these files have left beside them."""
+    wanted = set(paths)
+    found: list[Path] = []
+    for folder in {path.parent for path in wanted}:
+        if folder.is_dir():
+            beside = [(each, _PARTIAL.sub("", each.name)) for each in folder.iterdir()]
+            found += [e for e, name in beside if name != e.name and folder / name in wanted]
+    return found
+
+
+def _write(path: Path, content: bytes, *, parents: bool) -> None:
+    """An interrupted write leaves the file that was there; a link is replaced, not followed.
+
+    Until it is whole a file has a name of its own, so that two processes never write the same one.
+    Without `parents` only the innermost folder is made: one that was removed does not come back.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        _write(Path(path), content.encode() if isinstance(content, str) else content)
+        path.parent.mkdir(parents=parents, exist_ok=True)
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+            os.replace(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise RunFolderError(
-            f"`out` must be a place that can be written, got {str(path)!r}: {reason}."
+        kind = VanishedError if isinstance(error, FileNotFoundError) else WriteError
+        raise kind(
+            f"`out` must be a place that can be written, got {str(path)!r}:"
+            f" {error.strerror or error}."
         ) from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    """An interrupted write leaves the file that was there; a link is replaced, not followed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    with partial.open("xb") as file:
-        file.write(content)
-    os.replace(partial, path)
 
 
 def _json(record: Mapping[str, Any] | BaseModel) -> str:

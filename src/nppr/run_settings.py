@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from nppr.budget import Budget, parse_radius
-from nppr.errors import BudgetError, SpecError
+from nppr.errors import BudgetError, SpecError, require_at_most
 from nppr.random_draws import DRAWS
 
 PRECISION_DRAWS = 16
 """Draws per input that a run with a wanted precision begins with: one block."""
+
+MOST = {"draws": 10**7, "seed": 2**63 - 1, "rare_calls": 10**10}
+"""What a run comes to the end of, and what generators take."""
+
+FINEST_PRECISION = 1e-5
+"""Half-widths below this would take more than 10 billion inputs."""
 
 RARE_FLOOR = 1e-6
 """Rarer failures are not searched for: the input then counts with about this probability."""
@@ -51,14 +58,15 @@ class RunSettings:
                 raise SpecError(
                     f"`{argument}` must be a whole number >= {smallest}, got {value!r}."
                 )
+            require_at_most(name.replace("_", "-"), value, MOST.get(name, math.inf))
         if self.radii and self.only_merged:
             raise SpecError(
                 "`radii` must be given without `only-merged`, which reports one row for all attacks."
             )
-        if self.precision is not None and not 0 < self.precision < 0.5:
+        if self.precision is not None and not (FINEST_PRECISION <= self.precision < 0.5):
             raise SpecError(
-                f"`precision` must lie in (0, 0.5), got {self.precision}: how far intervals may"
-                " reach from their value. Example: 0.01"
+                f"`precision` must lie in [{FINEST_PRECISION:g}, 0.5), got {self.precision}:"
+                " how far intervals may reach from their value. Example: 0.01"
             )
         default = DRAWS if self.precision is None else PRECISION_DRAWS
         object.__setattr__(self, "draws", default if self.draws is None else self.draws)

@@ -18,6 +18,9 @@ NETWORKS = (
 MODEL_FILES = (".pt2", ".onnx")
 """Suffixes of files that hold a whole model."""
 
+MOST_CLASSES = 100_000
+"""A network or a data set with more is a mistake, or made to fill the memory."""
+
 RANDOM = "random"
 """In place of a weights file: an untrained network."""
 

@@ -12,7 +12,7 @@ from nppr.assessment.assess import Plan
 from nppr.budget import Budget
 from nppr.data import Data, Split, from_arrays, load_data
 from nppr.doctor.flags import FITTED_ON
-from nppr.errors import BudgetError, NoFitDataError, RunFolderError
+from nppr.errors import BudgetError, DistributionError, NoFitDataError, RunFolderError
 from nppr.noise.family import Dependency, Family
 from nppr.search.fitting import FitProgress
 from nppr.search.search_settings import default_settings
@@ -195,3 +195,18 @@ def test_a_run_without_its_headline_is_not_graded_well(
     assert report.grade.letter == letter
     assert reason in report.grade.reason
     assert f"{reason}: " in report.table(200)
+
+
+def test_noise_that_was_compared_with_an_unknown_one_is_refused() -> None:
+    search = default_settings(Family(Dependency.INDEPENDENT), calls=512, floors=(0.0,))
+    (found,) = nppr.learn(
+        search=replace(search, per_input_calls=0), fit_inputs=64, select_inputs=20
+    )
+    compared = found.record.search.references
+    assert compared is not None
+    made = found.record.search.model_copy(
+        update={"references": compared.model_copy(update={"winner": "mine"})}
+    )
+    crafted = replace(found, record=found.record.model_copy(update={"search": made}))
+    with pytest.raises(DistributionError, match="'nppr:independent' names 'mine'"):
+        nppr.assess(distributions=[crafted], inputs=10, draws=2, sources="uniform")

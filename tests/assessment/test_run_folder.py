@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from nppr import ranks
 from nppr.assessment.assess import assess
 from nppr.assessment.run_folder import Division, RunFolder
-from nppr.errors import RunFolderError
+from nppr.errors import RunFolderError, VanishedError
 from nppr.manifest import Manifest
 from nppr.noise.family import Dependency, Family
 from nppr.ranks import World
@@ -91,7 +94,7 @@ def test_an_empty_or_a_missing_folder_is_taken(tmp_path: Path, overwrite: bool) 
 
 def test_a_run_that_was_killed_while_it_began_can_begin_again(tmp_path: Path) -> None:
     Manifest(tmp_path, "run").begin()
-    (tmp_path / "run.json.partial").write_text('{"format')
+    (tmp_path / "run.json.0123abcd.partial").write_text('{"format')
     begin(tmp_path)
 
 
@@ -193,7 +196,7 @@ def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
         patch.setattr(ranks._state, "world", World(1, 2))
         folder.store("a").own.write_text("of rank 1")
     (tmp_path / "manifest.rank2.json").write_text("precious")
-    begin(tmp_path, overwrite=True)
+    begin(tmp_path, overwrite=True).close()
     assert sorted(path.name for path in tmp_path.rglob("*")) == [
         "blocks", "manifest.json", "manifest.rank2.json", "run.json",
     ]  # fmt: skip
@@ -214,7 +217,7 @@ def test_every_file_of_a_run_is_listed(tmp_path: Path) -> None:
     (out / "rare" / "mine.safetensors").write_text("precious")
     listed = set(json.loads((out / "manifest.json").read_text())["files"])
     assert found - listed == {"run.json", "manifest.json"}
-    begin(out, overwrite=True)
+    begin(out, overwrite=True).close()
     left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     assert left == {"run.json", "manifest.json", "rare/mine.safetensors"}
 
@@ -296,3 +299,66 @@ def test_per_input_csv_has_a_line_for_every_input_and_source(tmp_path: Path) -> 
     for row in rows:
         assert float(row["low"]) <= float(row["rate"]) <= float(row["high"])
     assert json.loads((tmp_path / "run" / "report.json").read_text())["seed"] == 0
+
+
+def test_a_folder_in_which_another_process_works_is_refused(tmp_path: Path) -> None:
+    folder = begin(tmp_path)
+    code = """
+import sys
+from nppr.assessment.run_folder import RunFolder
+from nppr.errors import RunFolderError, VanishedError
+try:
+    RunFolder.open(sys.argv[1], {}, resume=True).close()
+except RunFolderError as error:
+    print(error)
+"""
+    ask = [sys.executable, "-c", code, str(tmp_path)]
+    busy = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+    assert busy.startswith("`out` must be a folder that no other process works in")
+    assert busy.count("\n") == 1
+    folder.close()
+    assert not (tmp_path / "lock").exists()
+    free = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
+    assert "holds one with another draws" in free
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    begin(tmp_path / "run").close()
+    (tmp_path / "run" / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(RunFolderError, match="can be written"):
+        begin(tmp_path / "run", overwrite=True)
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_folder_that_vanishes_stops_the_run(tmp_path: Path) -> None:
+    folder = begin(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run")
+    for work in (lambda: folder.store("a"), lambda: folder.note("a", 1)):
+        with pytest.raises(VanishedError, match=r"vanished. Run it again"):
+            work()
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_interrupted_writes_left_is_removed_on_resuming(tmp_path: Path) -> None:
+    folder = begin(tmp_path)
+    path = folder.place("blocks/a.safetensors")
+    left = [path.with_name(path.name + ".0123abcd.partial"), tmp_path / "run.json.0123abcd.partial"]
+    others = [tmp_path / "notes.txt.0123abcd.partial", path.with_name(path.name + ".mine.partial")]
+    for each in (*left, *others):
+        each.write_text("{")
+    begin(tmp_path, resume=True)
+    assert [each.exists() for each in (*left, *others)] == [False, False, True, True]
+
+
+def test_a_first_manifest_that_was_never_whole_does_not_make_a_folder_foreign(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "manifest.json.0123abcd.partial").write_text("{")
+    manifest = Manifest(tmp_path, "study")
+    manifest.require_ours()
+    manifest.replace(tmp_path / "study.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(RunFolderError, match="holds other files"):
+        manifest.require_ours()

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -235,7 +236,7 @@ def squeezing(x: Tensor) -> Tensor:
 def test_what_care_a_model_needs_is_found(model: Any, mean: float | None, expected: Quirks) -> None:
     x = torch.rand(2, 3, 4, 4)
     before = x.clone()
-    assert check_classifier(Classifier(model, mean=mean), x, 5) == expected
+    assert check_classifier(Classifier(model, mean=mean), x, 5) == replace(expected, classes=5)
     assert torch.equal(x, before)
 
 
@@ -244,3 +245,13 @@ def test_out_of_memory_is_known_on_any_device() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: ..."))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
+
+
+def test_a_model_whose_classes_change_with_the_batch_is_an_error() -> None:
+    def changing(x: Tensor) -> Tensor:
+        return torch.zeros(len(x), 5 if len(x) <= 2 else 6)
+
+    classifier = Classifier(changing)
+    checked = classifier.with_quirks(check_classifier(classifier, torch.rand(2, 3, 4, 4), 5))
+    with pytest.raises(ClassifierError, match=r"shape \(3, 5\), got \(3, 6\)"):
+        checked.forward(torch.rand(3, 3, 4, 4))

@@ -183,3 +183,22 @@ def test_a_micro_batch_that_does_not_fit_is_halved() -> None:
 
     assert prepare(Classifier(small), PROBE, classes=4).micro_batch == 8
     assert prepare(Classifier(small), PROBE, classes=4, micro_batch=36).micro_batch == 9
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't allocate memory: 4 GB")])
+def test_a_model_that_never_fits_into_memory_is_named(error: Exception) -> None:
+    def hungry(_: Tensor) -> Tensor:
+        raise error
+
+    with pytest.raises(ClassifierError, match="`model` must fit into memory, 'hungry'"):
+        prepare(Classifier(hungry), torch.rand(4, 1, 8, 8), classes=10)
+
+
+def test_a_micro_batch_that_no_memory_holds_is_refused() -> None:
+    with pytest.raises(SpecError, match="`batch-size` must be at most 16,384, got 10,000,000"):
+        prepare(
+            Classifier(torch.nn.Flatten()), torch.rand(4, 1, 2, 2), classes=4, micro_batch=10**7
+        )
+    with pytest.raises(SpecError, match="`batch-size` must be at most 4,096"):
+        large = torch.zeros(1).expand(4, 1, 256, 256)
+        prepare(Classifier(torch.nn.Flatten()), large, classes=4, micro_batch=2**16)

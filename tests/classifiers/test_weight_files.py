@@ -159,3 +159,33 @@ def test_compressed_weights_of_a_plausible_size_load(tmp_path: Path) -> None:
     module = nn.Linear(3, 2)
     torch.save(module.state_dict(), tmp_path / "w.pt")
     assert torch.equal(read_weights(deflated(tmp_path / "w.pt")).tensors["weight"], module.weight)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "reason"),
+    [
+        (torch.zeros(3, device="meta"), "dense tensors of real numbers"),
+        (torch.eye(3).to_sparse(), "dense tensors of real numbers"),
+        (torch.zeros(3, dtype=torch.complex64), "dense tensors of real numbers"),
+        (torch.zeros(1).expand(2**33), "is refused: it takes more than 64 MiB"),
+    ],
+    ids=["meta", "sparse", "complex", "view"],
+)
+def test_tensors_that_are_not_plain_are_refused(
+    tmp_path: Path, tensor: torch.Tensor, reason: str
+) -> None:
+    torch.save({"fc.weight": tensor}, tmp_path / "w.pt")
+    with pytest.raises(WeightsError, match=reason) as caught:
+        read_weights(tmp_path / "w.pt")
+    assert "\n" not in str(caught.value)
+
+
+def test_floats_of_8_bits_are_read(tmp_path: Path) -> None:
+    torch.save({"fc.weight": torch.ones(3).to(torch.float8_e4m3fn)}, tmp_path / "w.pt")
+    assert read_weights(tmp_path / "w.pt").tensors["fc.weight"].float().sum() == 3
+
+
+@pytest.mark.parametrize("text", ["1", "1000000000", "9" * 5000, "ten"])
+def test_a_number_of_classes_that_nobody_has_is_refused(text: str) -> None:
+    with pytest.raises(WeightsError, match="from 2 to 100,000"):
+        _ = Weights({}, {"classes": text}).classes

@@ -72,7 +72,7 @@ REFUSED = {
     "bracket --eps 0.25 --sigma 0.25 --confidence 0.4": "`confidence` must be at least 0.5",
     "bracket --eps 0.25 --sigma 0.25 --rare": "`rare` must be given with noise that splitting can",
     "bracket --eps 0.25 --sigma 0.25 --draws 0": "`draws` must be a whole number >= 1",
-    "bracket --eps 1e300 --sigma 1e-300": "size of offset",
+    "bracket --eps 1e6 --sigma 1e-300": "size of offset",
 }
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from nppr.cli import COMMANDS, run
+from nppr.errors import VanishedError, WriteError
 from nppr.options import Panel
 
 from .conftest import Refused
@@ -178,3 +179,68 @@ def test_torchrun_divides_some_commands_only(
     error = refused(["doctor", "--inputs", "20"])
     assert "`torchrun` must start one of assess, fit, evaluate, spectrum, bound" in error
     assert "`draws` must be a whole number" in refused(["assess", "--draws", "0"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "assess --classes 1000000000",
+        "assess --seed 18446744073709551616",
+        "assess --eps 1e308",
+        "assess --norm l2 --eps 1e308",
+        "assess --eps 5e-324",
+        "assess --precision 5e-324",
+        "assess --resize 100000",
+        "assess --batch-size 9223372036854775807",
+        "assess --draws 1000000000000",
+        "assess --sources pgd:steps=999999999999999999999",
+        "assess --sources pgd:restarts=999999999999999999999",
+        "assess --sources universal:calls=999999999999",
+        "assess --fit-seeds 300000",
+        "assess --components 1000000000",
+        "assess --hidden-dim 1000000000",
+        "assess --rare --rare-calls 10000000000000000000000",
+        "bound --patterns 100000000000",
+        "bracket --eps 0.25 --sigma 1e308",
+        "bracket --eps 0.25 --sigma 0.25 --search-calls 10000000000000",
+        "train digits-cnn --epochs 999999999999",
+        "train digits-cnn --method pgd --eps 0.1 --attack-steps 999999999999",
+        "doctor --seed 18446744073709551616",
+    ],
+)
+def test_what_cannot_end_or_fit_into_memory_is_refused(
+    options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = options.split()
+    folder = ["--out", str(tmp_path / "x")] if given[0] != "doctor" else []
+    assert run([*given, *folder]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(r"must (be at most|lie)", line)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (OSError(28, "No space left on device", "a/b"), "'a/b' No space left on device"),
+        (MemoryError(), "memory ran out"),
+        (WriteError("`out` is full."), "What is finished is kept: add --resume to continue."),
+        (VanishedError("`out` has vanished."), "error: `out` has vanished.\n"),
+    ],
+)
+def test_a_machine_that_lacks_something_is_one_line(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("nppr.cli.measure_commands._measure", fail)
+    assert run(["assess"]) == 2
+    shown = capsys.readouterr().err
+    assert line in shown
+    assert shown.count("\n") == 1
+
+
+def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["assess", "--sources", "a\x1b[2Jb"]) == 2
+    assert "\x1b[2J" not in capsys.readouterr().err

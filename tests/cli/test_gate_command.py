@@ -76,3 +76,15 @@ def test_an_export_prints_the_paths_it_wrote(
 @pytest.mark.parametrize(("words", "code"), [("--fail-below B", 1), ("--fail-below D", 0), ("", 0)])
 def test_the_doctor_fails_below_a_grade(words: str, code: int) -> None:
     assert run(["doctor", "--weights", "random", *words.split()]) == code
+
+
+def test_code_that_a_policy_names_runs_only_where_it_is_allowed(
+    tmp_path: Path, refused: Refused
+) -> None:
+    marker, code, policy = (tmp_path / name for name in ("ran", "mine.py", "policy.toml"))
+    code.write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\ndef make(): ...\n")
+    policy.write_text(f'model = "{code}:make"\nrequire = ["PR uniform >= 0.9"]\n')
+    assert "Read that code, then add --run-code" in refused(["gate", str(policy)])
+    assert not marker.exists()
+    assert "must return an nn.Module" in refused(["gate", str(policy), "--run-code"])
+    assert marker.exists()

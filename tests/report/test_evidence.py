@@ -89,3 +89,10 @@ def test_a_damaged_file_gives_one_clear_line(tmp_path: Path, damage: str) -> Non
     with pytest.raises(RunFolderError, match=f"`run` must hold a readable {EVIDENCE}") as found:
         read_evidence(tmp_path)
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("names", [None, [], {"worst": "abc"}, {"worst": [1]}, {"draws": 3}])
+def test_names_of_another_kind_are_refused(tmp_path: Path, names: object) -> None:
+    write_record(tmp_path / "evidence.safetensors", {}, {"format": 2, "names": names})
+    with pytest.raises(RunFolderError, match="a list of texts"):
+        read_evidence(tmp_path)

@@ -54,7 +54,7 @@ def test_csv_has_every_digit_and_both_ends() -> None:
     first, second = csv.DictReader(io.StringIO(TABLE.to_csv()))
     assert float(first["value"]) == 1 / 3
     assert (float(first["interval_low"]), float(first["interval_high"])) == (-0.25, 1 / 3)
-    assert first["name"] == EVIL
+    assert first["name"] == " ".join(EVIL.split())
     assert first["good"] == "true"
     assert (second["value"], second["interval_low"], second["empty"]) == ("", "", "")
 
@@ -151,3 +151,13 @@ def test_files_are_written_whole(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["table.md"]
     with pytest.raises(NpprError, match="`out` must be a place that can be written"):
         write_whole(path / "below", "")
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1+1|a", "-2", "@SUM(A1)", "\t=1", "\x1b=1"])
+def test_no_name_is_a_formula_of_a_spreadsheet(name: str) -> None:
+    table = Table(
+        "", (Column("name", "name"), Column("n", "n")), ((Cell.of(name), Cell(-1.5, "")),)
+    )
+    (line,) = csv.DictReader(io.StringIO(table.to_csv()))
+    assert line["name"][0] == "'"
+    assert line["n"] == "-1.5"

@@ -357,3 +357,10 @@ def test_two_of_the_same_name_or_of_a_row_are_refused() -> None:
         nppr.assess(inputs=20, budget=BUDGET, sources=["gaussian", Gaussian(BUDGET)])
     with pytest.raises(SpecError, match="is reserved"):
         nppr.assess(inputs=20, budget=BUDGET, sources=[CustomNoise(BUDGET, sensor, label="clean")])
+
+
+@pytest.mark.parametrize("label", ["+1+1|a", "=1", "-a", "a\x1b[2J", "a\nb", "<b>", "a,b", "a b"])
+def test_a_label_that_other_programs_would_obey_is_refused(label: str) -> None:
+    noise = CustomNoise(Budget.linf(0.1), lambda x, *_: x, label=label)
+    with pytest.raises(SpecError, match="letters, digits"):
+        _ = noise.name

@@ -226,7 +226,7 @@ def assess(
         resume=resume,
         overwrite=overwrite,
     )
-    with _shown_progress(progress, on_search) as (on_progress, on_fit):
+    with setup, _shown_progress(progress, on_search) as (on_progress, on_fit):
         finder = setup.search(planned, on_fit, rivals) if planned else None
         if on_plan:
             settled = finder.settings if finder else None
@@ -309,9 +309,10 @@ def learn(
         resume=resume,
         overwrite=overwrite,
     )
-    found = setup.search(search, on_search).run()
-    if setup.folder:
-        setup.folder.save_learned(found)
+    with setup:
+        found = setup.search(search, on_search).run()
+        if setup.folder:
+            setup.folder.save_learned(found)
     return found
 
 

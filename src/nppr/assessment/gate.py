@@ -200,8 +200,9 @@ def _measure(
         sources=sources, search=search, feature_model=setup.feature_model, out=folder,
         overwrite=True,
     )  # fmt: skip
-    finder = made.search(search, on_search) if search else None
-    return complete_run(made, sources, (), finder, progress)
+    with made:
+        finder = made.search(search, on_search) if search else None
+        return complete_run(made, sources, (), finder, progress)
 
 
 def _search(policy: Policy, inputs: int) -> SearchSettings | None:

@@ -26,6 +26,7 @@ import numpy as np
 
 from nppr.assessment.session import Session
 from nppr.blocks import Blocks, Store
+from nppr.errors import RunStopped
 from nppr.random_draws import DRAWS_PER_BLOCK
 from nppr.report.model import DataRecord, PrecisionRecord, Width
 from nppr.sources import Clean, Source
@@ -276,6 +277,8 @@ def grow(session: Session, sources: Sequence[Source]) -> Growth:
         for source in drawn:
             try:
                 tallies[source.name] = session.measure(source, correct)
+            except RunStopped:
+                raise
             except Exception:  # its row states why when all are measured
                 logger.debug("source %s failed", source.name, exc_info=True)
         continues = growth.continues(tallies)

@@ -25,6 +25,7 @@ from nppr.classifiers import (
     is_out_of_memory,
     load_classifier,
     prepare,
+    within_memory,
 )
 from nppr.data import Data, fit_classes
 from nppr.errors import (
@@ -55,7 +56,10 @@ FIT_NUMBERS = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A classifier, data and a run folder, ready for work, and their record in the report."""
+    """A classifier, data and a run folder, ready for work, and their record in the report.
+
+    As a context it lets go of the folder in the end.
+    """
 
     data: Data
     budget: Budget
@@ -66,6 +70,13 @@ class Setup:
     record: RunRecord
     finished: bool = False
     """The folder holds this run already, complete: what is measured is read from it."""
+
+    def __enter__(self) -> Setup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            self.folder.close()
 
     def search(
         self,
@@ -99,7 +110,7 @@ class Setup:
             quantise=self.settings.quantise,
             folder=self.folder.path / "fit" if self.folder else None,
             identity=self.folder.identity if self.folder else "",
-            before_write=self.folder.manifest.add if self.folder else None,
+            before_write=self.folder.list_files if self.folder else None,
             progress=progress,
             given=given,
             references=references(self.budget),
@@ -174,9 +185,11 @@ def prepare_run(
         classifier = load_classifier(model, data=data)
         data = _in_its_classes(data, classifier)
         ready = _prepare_on_ranks(classifier, data, device, division)
+    with within_memory(classifier.name):
+        described = _describe_classifier(classifier, features, data)
     record = RunRecord(
         nppr_version=version("nppr"),
-        classifier=_describe_classifier(classifier, features, data),
+        classifier=described,
         data=_describe_data(data),
         budget=_describe_budget(budget, data),
         settings=SettingsRecord(
@@ -192,6 +205,12 @@ def prepare_run(
             raise DistributionError(
                 f"`distributions` must be learned with the transformation of the budget,"
                 f" {each.source.name!r} was learned with another function of the same name."
+            )
+        names = [noise.name for noise in references(each.source.budget)]
+        if each.winner and each.winner not in names:
+            raise DistributionError(
+                f"`distributions` must have been compared with {', '.join(names)},"
+                f" {each.source.name!r} names {each.winner[:80]!r}. Fit it again."
             )
     _require_same_ranks(record, data)
     folder = None

@@ -16,6 +16,7 @@ import scipy
 
 from nppr.assessment.session import Session, result_of
 from nppr.data import stratified_order
+from nppr.errors import RunStopped
 from nppr.noise_sets import Contaminated
 from nppr.ranks import first, gathered, span, together, world
 from nppr.rare import (
@@ -79,6 +80,8 @@ def follow_rare_failures(
         try:
             with session.timed(f"rare {source.name}"):
                 seen = splitter.follow(source, tally)
+        except RunStopped:
+            raise
         except Exception as error:  # the others' results are kept
             rows.append(session.failed(source, source.metric, error))
             continue

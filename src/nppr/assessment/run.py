@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +15,11 @@ from torch import Tensor
 from nppr.assessment.collect_evidence import collect
 from nppr.assessment.ladder import describe_rungs, per_input_noise
 from nppr.assessment.precision import Growth, grow
-from nppr.assessment.prepare import Setup
+from nppr.assessment.prepare import Setup, fixed_form
 from nppr.assessment.session import Session, result_of
 from nppr.assessment.slice_results import slice_results
 from nppr.budget import Budget
+from nppr.classifiers import within_memory
 from nppr.data import Split, short_digests
 from nppr.doctor import (
     check_ladder,
@@ -30,7 +31,7 @@ from nppr.doctor import (
     result_flags,
 )
 from nppr.doctor.flags import BY_SCORES, FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
-from nppr.errors import ModelUnavailableError, NpprError
+from nppr.errors import NpprError, RunStopped
 from nppr.measurement import ProgressCallback, measure
 from nppr.ranks import first, world
 from nppr.report import Report, per_input_of
@@ -65,7 +66,8 @@ def complete_run(
     """
     session = Session(setup.settings, setup.data, setup.classifier, setup.folder, progress)
     # First: unreadable data must not cost a finished run.
-    flags = _examine(setup, search) if examine else []
+    with within_memory(setup.classifier.reference.name):
+        flags = _examine(setup, search) if examine else []
     failed: list[Result] = []
     growth = None
     search_settings = search.settings if search else None
@@ -81,7 +83,8 @@ def complete_run(
     ordered = list(sources)
     if setup.settings.only_merged:
         ordered.sort(key=lambda source: source.cost)
-    run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
+    with within_memory(setup.classifier.reference.name):
+        run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
     ready = [session.fitted(source) for source in ordered]
     for source in ready:
         run.add(source)
@@ -125,7 +128,7 @@ def _run_search(session: Session, search: Search | None) -> tuple[list[LearnedNo
     try:
         with session.timed("fit"):
             found = search.run()
-    except ModelUnavailableError:
+    except RunStopped:
         raise
     except Exception as error:
         return [], [session.failed(NPPR, Metric.NPPR, error)]
@@ -193,7 +196,7 @@ class _Measurements:
             self.tallies[source.name] = tally
             if source.budget is not None:
                 self.inside.append(source)
-        except ModelUnavailableError:
+        except RunStopped:
             raise
         except Exception as error:  # whatever a source does, the others' results are kept
             self.results.append(self.session.failed(source, source.metric, error))
@@ -349,7 +352,7 @@ def _at_other_radii(
                     for row in found
                     if row.metric is source.metric
                 ]
-            except ModelUnavailableError:
+            except RunStopped:
                 raise
             except Exception as error:  # the others' results are kept
                 row = session.failed(source, source.metric, error)
@@ -373,11 +376,17 @@ def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
 def _collect_evidence(
     run: _Measurements, sources: Sequence[Source], budget: Budget
 ) -> Evidence | None:
-    """What a page shows beside numbers; a failure here never costs the run."""
+    """What a page shows beside numbers; a failure here never costs the run.
+
+    It is drawn by the form of the classifier that searches use, whatever the clock prefers, and with
+    features of that form: so it is the same in every run and after an interruption.
+    """
+    session = run.session
     try:
-        return first(
-            lambda: collect(run.session, run.tallies, run.clean, sources, run.learned, budget)
-        )
+        classifier = fixed_form(session.classifier, session.data)
+        fixed = replace(session, classifier=classifier)
+        learned = [each.with_known(None) for each in run.learned]
+        return first(lambda: collect(fixed, run.tallies, run.clean, sources, learned, budget))
     except Exception:
         logger.warning("nothing is collected to be shown", exc_info=True)
         return None

@@ -1,5 +1,6 @@
 """The folder of a run: its settings, finished blocks, and at the end the report.
 
+lock             while a process is at work in the folder
 run.json         what determines the numbers, and how the run was divided; marks the folder as a run's
 manifest.json    the files that the run has written: what --overwrite removes
 blocks/          finished blocks of each source, for --resume
@@ -23,11 +24,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nppr import locks
 from nppr.blocks import FileStore
-from nppr.errors import RunFolderError
+from nppr.errors import RunFolderError, VanishedError
 from nppr.manifest import MANIFEST, Manifest
 from nppr.ranks import first, world
-from nppr.records import write_whole
+from nppr.records import leftovers, write_whole
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput
@@ -35,6 +37,7 @@ from nppr.search.learned_noise import LearnedNoise, save_learned
 
 FORMAT = 1
 RUN = "run.json"
+LOCK = "lock"
 SPECS = "specs"
 """The entry of run.json with the model and the data as they were given."""
 
@@ -67,32 +70,59 @@ class RunFolder:
     ) -> RunFolder:
         """Take a folder for a run with these settings, or raise `RunFolderError`.
 
-        The folder must be new, empty or that of a run. With `overwrite` the files that the manifest
-        of the run lists are removed, and no others.
+        The folder must be new, empty or that of a run, and no other process may be at work in it until
+        it is closed. With `overwrite` the files that the manifest of the run lists are removed, and no
+        others.
         """
         known = json.loads(json.dumps(settings))
         folder = cls(Path(path), _hash(json.dumps(known, sort_keys=True)))
-        held = _held(folder.path)
-        if held is not None and (resume or not overwrite):
-            folder._check_held(held, known, resume=resume)
         try:
-            if held is None:
-                folder._require_empty()
-            elif not resume:
-                folder.manifest.clear()
-            if held is None or not resume:
-                folder.path.mkdir(parents=True, exist_ok=True)
-                folder.manifest.begin()
-                folder._write_run({"format": FORMAT, "settings": known})
-                (folder.path / "blocks").mkdir(exist_ok=True)
+            folder._lock()
+            try:
+                folder._begin(known, resume=resume, overwrite=overwrite)
+                if division is not None:
+                    folder.note("division", asdict(division))
+            except BaseException:
+                folder.close()
+                raise
         except OSError as error:
             reason = error.strerror or str(error)
             raise RunFolderError(
                 f"`out` must be a folder that can be written, got {str(path)!r}: {reason}."
             ) from error
-        if division is not None:
-            folder.note("division", asdict(division))
         return folder
+
+    def close(self) -> None:
+        """Let other processes work in the folder."""
+        locks.release(self.path / LOCK)
+
+    def _lock(self) -> None:
+        """Keep other processes out of the folder; one that is not a run's is left as it is."""
+        if _held(self.path) is None:
+            self._require_empty()
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not locks.take(self.path / LOCK):
+            raise RunFolderError(
+                f"`out` must be a folder that no other process works in, {str(self.path)!r} is in use."
+                " Wait until that run has ended, or choose another folder."
+            )
+
+    def _begin(self, settings: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
+        """Continue the run in the folder, or start one."""
+        held = _held(self.path)
+        if held is None:
+            self._require_empty()
+        elif resume or not overwrite:
+            self._check_held(held, settings, resume=resume)
+        if held is not None and resume:
+            self.manifest.sweep(self.path / RUN)
+            return
+        if held is not None:
+            self.manifest.clear()
+        self.manifest.begin()
+        self.manifest.sweep(self.path / RUN)
+        self._write_run({"format": FORMAT, "settings": settings})
+        (self.path / "blocks").mkdir(exist_ok=True)
 
     @staticmethod
     def division(path: str | Path) -> Division:
@@ -126,12 +156,18 @@ class RunFolder:
     def place(self, name: str) -> Path:
         """The path of a file that is about to be written, which the manifest lists from now on."""
         path = self.path / name
-        self.manifest.add(path)
+        self.list_files(path)
         return path
+
+    def list_files(self, *paths: Path) -> None:
+        """Add files that are about to be written to the manifest of the run."""
+        self._require_present()
+        self.manifest.add(*paths)
 
     def note(self, name: str, value: object) -> None:
         """Keep something of a run under way, for a resume."""
         if world().is_first:
+            self._require_present()
             self._write_run({**(_held(self.path) or {}), name: value})
 
     def noted(self, name: str) -> Any:
@@ -143,12 +179,12 @@ class RunFolder:
         slug = re.sub(r"[^a-z0-9.=-]+", "_", source.lower())[:60]
         path = self.path / "blocks" / f"{slug}-{_hash(source)[:8]}.safetensors"
         store = FileStore(path, identity=f"{self.identity} {source}")
-        self.manifest.add(store.own)
+        self.list_files(store.own)
         return store
 
     def save_learned(self, learned: Sequence[LearnedNoise]) -> None:
         """Write learned noise to distributions/, each under its name."""
-        save_learned(self.path / "distributions", learned, self.manifest.add)
+        save_learned(self.path / "distributions", learned, self.list_files)
 
     def write(
         self,
@@ -160,13 +196,18 @@ class RunFolder:
 
         def write() -> None:
             names = (PER_INPUT, EVIDENCE, self.report_path.name)
-            self.manifest.add(*(self.path / name for name in names))
+            self.list_files(*(self.path / name for name in names))
             write_whole(self.path / PER_INPUT, per_input.to_csv())
             if evidence is not None:
                 write_evidence(self.path, evidence)
             write_whole(self.report_path, report.to_json())
 
         first(write)
+
+    def _require_present(self) -> None:
+        """Raise where the folder was removed while the run is at work; other ranks may have no copy."""
+        if world().is_first and not (self.path / RUN).exists():
+            raise vanished(self.path)
 
     def _write_run(self, content: Mapping[str, object]) -> None:
         write_whole(self.path / RUN, json.dumps(content, indent=2, sort_keys=True) + "\n")
@@ -189,8 +230,10 @@ class RunFolder:
         """Raise unless the folder is new, or holds at most what a run writes before its run.json."""
         if not self.path.exists():
             return
-        begun = {f"{RUN}.partial", f"{MANIFEST}.partial"}  # left where a run was killed
+        begun = {each.name for each in leftovers([self.path / RUN, self.path / MANIFEST])}
         begun |= {MANIFEST} if self.manifest.exists else set()
+        if _is_empty_file(self.path / LOCK):
+            begun.add(LOCK)
         found = sorted({path.name for path in self.path.iterdir()} - begun)
         if found:
             raise RunFolderError(
@@ -222,6 +265,14 @@ def read_specs(path: Path) -> dict[str, Any]:
     return {}
 
 
+def vanished(folder: Path) -> VanishedError:
+    """The error for a folder that was removed while its run was under way."""
+    return VanishedError(
+        f"`out` must stay where it is until the run has ended, {str(folder)!r} has vanished."
+        " Run it again."
+    )
+
+
 def _held(folder: Path) -> dict[str, Any] | None:
     """The content of run.json, or None where there is none; one that is not ours is an error."""
     path = folder / RUN
@@ -246,6 +297,10 @@ def _held(folder: Path) -> dict[str, Any] | None:
             f" {advice}"
         )
     return held
+
+
+def _is_empty_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.stat().st_size == 0
 
 
 def _differences(before: Any, now: Any) -> list[str]:

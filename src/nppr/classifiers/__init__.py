@@ -16,6 +16,7 @@ from nppr.classifiers.prepare_classifier import (
     Prepared,
     prepare,
     usable_device,
+    within_memory,
 )
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "load_classifier",
     "prepare",
     "usable_device",
+    "within_memory",
 ]

@@ -38,6 +38,9 @@ class Quirks:
     needs_two: bool = False
     """It drops dimensions of size one, and is given at least two images."""
 
+    classes: int | None = None
+    """Logits that it returns for an image; a batch for which it returns others is an error."""
+
 
 class Classifier:
     """A model with its normalisation.
@@ -140,9 +143,10 @@ class Classifier:
                     f" got {tuple(logits.shape)}."
                 )
             return logits
-        if logits.ndim != 2 or len(logits) != len(x):
+        classes = quirks.classes or logits.shape[-1:].numel()
+        if logits.shape != (len(x), classes):
             raise ClassifierError(
-                f"`model` must return logits of shape ({len(x)}, classes),"
+                f"`model` must return logits of shape ({len(x)}, {quirks.classes or 'classes'}),"
                 f" got {tuple(logits.shape)}."
             )
         return logits
@@ -302,7 +306,8 @@ def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
             logger.debug("%s does not take a single image: %s", classifier.name, error)
             needs_two = True
     normalises = classifier.mean is not None or classifier.std is not None
-    return Quirks(in_place=not normalises and not torch.equal(seen, pair), needs_two=needs_two)
+    in_place = not normalises and not torch.equal(seen, pair)
+    return Quirks(in_place, needs_two, classes)
 
 
 def check_finite(logits: Tensor, name: str) -> None:

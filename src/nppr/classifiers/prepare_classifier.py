@@ -26,7 +26,7 @@ from nppr.classifiers.classifier import (
     frozen,
     is_out_of_memory,
 )
-from nppr.errors import SpecError
+from nppr.errors import ClassifierError, SpecError, require_at_most
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,9 @@ GAIN = 1.03
 
 FORMS = ("folded", "channels_last")
 """All forms: asked for by name, those that agree are taken without timing them."""
+
+MOST_MICRO_BATCH, NUMBERS = 2**14, 2**28
+"""Images of a micro-batch, and numbers in them: both at most."""
 
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
@@ -94,18 +97,35 @@ def prepare(
     """
     if micro_batch is not None and micro_batch < 1:
         raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
+    most = max(1, min(MOST_MICRO_BATCH, NUMBERS // max(1, probe[0].numel())))
+    require_at_most("batch-size", micro_batch, most)
     place = _device(classifier, device)
     reference = classifier
     if classifier.module is not None and classifier.device not in (None, place):
         # A copy, because the caller's model stays where it is.
         reference = classifier.with_model(copy.deepcopy(classifier.module).to(place))
     probe = probe.to(place)
-    if reference.quirks is None:
-        reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
-    size, _ = _fitting(reference, probe, micro_batch or 64)
-    fast, found = _fastest(reference, _repeat(probe, size), form)
-    size, speed = _best_micro_batch(fast, probe, micro_batch)
+    with within_memory(classifier.name):
+        if reference.quirks is None:
+            reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
+        size, _ = _fitting(reference, probe, micro_batch or 64)
+        fast, found = _fastest(reference, _repeat(probe, size), form)
+        size, speed = _best_micro_batch(fast, probe, micro_batch)
     return Prepared(reference, fast, classes, place, size, found, speed)
+
+
+@contextlib.contextmanager
+def within_memory(name: str) -> Iterator[None]:
+    """Raise `ClassifierError` where memory runs out for a model and nothing smaller can be tried."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ClassifierError(
+            f"`model` must fit into memory, {name!r} ran out of it."
+            " Give smaller images (--resize), or another --device."
+        ) from error
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:

@@ -8,6 +8,7 @@ torch.save does not compress: an archive that unpacks to far more than it takes 
 from __future__ import annotations
 
 import pickle
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from nppr.bounded import OversizeError, program_limit, unpacked_size
 from nppr.classifiers.classifier import reason_of
 from nppr.errors import WeightsError
 from nppr.records import read_tensors
-from nppr.specs import check_weights
+from nppr.specs import MOST_CLASSES, check_weights
 
 CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.")
@@ -49,8 +50,11 @@ class Weights:
         text = self.metadata.get("classes")
         if text is None:
             return None
-        if not text.isdecimal() or int(text) < 2:
-            raise WeightsError(f"`weights` metadata 'classes' must be a number >= 2, got {text!r}.")
+        if not text.isdecimal() or len(text) > 9 or not 2 <= int(text) <= MOST_CLASSES:
+            raise WeightsError(
+                f"`weights` metadata 'classes' must be a number from 2 to {MOST_CLASSES:,}, got"
+                f" {text[:20]!r}."
+            )
         return int(text)
 
     @property
@@ -81,8 +85,10 @@ def read_weights(path: str | Path) -> Weights:
         weights = _read_safetensors(path)
     else:
         weights = _read_pickle(path, zipped=start == ZIP_MAGIC)
+    _check_dense(weights.tensors, path)
     for name, tensor in weights.tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        numbers = tensor.float() if tensor.dtype.itemsize == 1 else tensor  # for 8-bit floats
+        if tensor.is_floating_point() and not bool(torch.isfinite(numbers).all()):
             raise WeightsError(
                 f"`weights` must be finite, got NaN or infinite ones in {name!r} of {path}."
             )
@@ -124,7 +130,9 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
         if zipped:
             limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
             limit.require(unpacked_size(path))
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():  # of what a damaged file asks for
+            warnings.simplefilter("ignore")
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except OversizeError as error:
         raise WeightsError(f"`weights` file {str(path)!r} is refused: {error}") from error
     except pickle.UnpicklingError as error:
@@ -137,6 +145,25 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
             f"`weights` file {str(path)!r} cannot be read: {reason_of(error)}"
         ) from error
     return Weights(_state_dict(content, path))
+
+
+def _check_dense(tensors: dict[str, Tensor], path: Path) -> None:
+    """Raise unless all tensors are plain ones, and together not far larger than the file.
+
+    A view may repeat one number of the file billions of times.
+    """
+    for name, tensor in tensors.items():
+        known = tensor.is_floating_point() or not (tensor.is_quantized or tensor.is_complex())
+        if not known or tensor.is_meta or tensor.is_nested or tensor.layout is not torch.strided:
+            raise WeightsError(
+                f"`weights` must be dense tensors of real numbers, got another kind in {name!r} of"
+                f" {str(path)!r}. Save the state dict of the network itself."
+            )
+    try:
+        limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
+        limit.require(sum(tensor.nbytes for tensor in tensors.values()))
+    except OversizeError as error:
+        raise WeightsError(f"`weights` file {str(path)!r} is refused: {error}") from error
 
 
 def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """The command line: parses, calls the library, sets the exit code, nothing else.
 
-Exit codes: 0 success, 1 a source failed (its row states why), 2 bad input, 130 interrupted;
-of certify and gate 0 holds, 1 violated, 3 undecided.
+Exit codes: 0 success, 1 a source failed (its row states why), 2 bad input, 130 interrupted by Ctrl-C,
+143 by SIGTERM; of certify and gate 0 holds, 1 violated, 3 undecided.
 PyTorch is loaded when it is first used, after the text of a command has been checked.
 """
 
@@ -44,14 +44,14 @@ from nppr.cli import (  # noqa: E402, F401
     train_command,
 )
 from nppr.cli.app import FLAGS, app  # noqa: E402
-from nppr.errors import ModelUnavailableError, NpprError, SpecError  # noqa: E402
-from nppr.process import keep_freed_memory  # noqa: E402
+from nppr.errors import NpprError, RunStopped, SpecError, VanishedError  # noqa: E402
+from nppr.process import keep_freed_memory, terminate_like_ctrl_c  # noqa: E402
 
 LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distribution"}
 """Options whose argument has another name in the library."""
 
-INTERRUPTED = 130
-"""What the framework returns for a Ctrl-C: 128 plus the number of the signal."""
+INTERRUPTED, TERMINATED = 130, 143
+"""Codes after Ctrl-C, which the framework returns too, and SIGTERM: 128 plus the signal's number."""
 
 COMMANDS = (
     "assess", "fit", "evaluate", "spectrum", "bound", "bracket", "certify", "gate", "doctor", "report",
@@ -95,12 +95,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
         way = CONTINUED_BY.get(given[0])
         console.show_error("interrupted" + (f"; what is finished is kept: {way}" if way else ""))
         return INTERRUPTED
-    except ModelUnavailableError as error:
-        way = CONTINUED_BY.get(given[0])
+    except RunStopped as error:
+        way = None if isinstance(error, VanishedError) else CONTINUED_BY.get(given[0])
         console.show_error(str(error) + (f" What is finished is kept: {way}." if way else ""))
         return 2
     except NpprError as error:
         console.show_error(in_options(str(error), given[0]))
+        return 2
+    except (OSError, MemoryError, RuntimeError) as error:
+        if (message := _fault(error)) is None:
+            raise
+        console.show_error(message)
         return 2
     except TyperException as error:
         context = getattr(error, "ctx", None)
@@ -120,6 +125,20 @@ def in_options(message: str, command: str) -> str:
         if message.startswith(f"`{name}`") and option in FLAGS.get(command, ()):
             return f"`{option}`{message.removeprefix(f'`{name}`')}"
     return message
+
+
+def _fault(error: Exception) -> str | None:
+    """One line for a machine that lacks something, None for an error that is not the machine's."""
+    from nppr.classifiers import is_out_of_memory
+
+    if isinstance(error, OSError):
+        place = f" {error.filename!r}" if error.filename else ""
+        return f"a file cannot be read or written:{place} {error.strerror or error}."
+    if is_out_of_memory(error):
+        return (
+            "memory ran out. Give smaller --batch-size, --inputs or --resize, or a smaller model."
+        )
+    return None
 
 
 @contextmanager
@@ -145,4 +164,6 @@ def _divided(arguments: Sequence[str]) -> Iterator[None]:
 def main() -> NoReturn:
     """The `nppr` command."""
     keep_freed_memory()
-    sys.exit(run())
+    terminated = terminate_like_ctrl_c()
+    code = run()
+    sys.exit(TERMINATED if code == INTERRUPTED and terminated() else code)

@@ -9,6 +9,7 @@ import typer
 
 from nppr import console
 from nppr.cli.app import command
+from nppr.errors import SpecError, without_controls
 from nppr.options import DEVICE_OPTION, JSON_OPTION, Options, option
 from nppr.progress import progress_bars
 
@@ -34,6 +35,9 @@ class GateOptions(Options):
         None,
         "Folder for the run that is measured for grade, flags and learned noise. Default: not kept.",
     )
+    run_code: bool = option(
+        False, "Allow the policy to run the Python code that it names as models."
+    )
     device: str | None = DEVICE_OPTION
     quiet: bool = option(False, "Print nothing but the outcome, in one line.")
     as_json: bool = JSON_OPTION
@@ -53,10 +57,18 @@ def gate(options: GateOptions) -> None:
     on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
     """
     from nppr.assessment.policy import read_policy
+    from nppr.specs import names_code
 
     replaced = options.model_dump(include={"model", "weights", "data", "run", "device"})
     changed = {name: value for name, value in replaced.items() if value is not None}
     policy = read_policy(options.policy, **changed)
+    for name in ("model", "feature_model"):
+        named = getattr(policy, name)
+        if named and name not in changed and names_code(named) and not options.run_code:
+            raise SpecError(
+                f"`run-code` must be given: the policy runs Python code, {named!r}."
+                " Read that code, then add --run-code."
+            )
 
     from nppr.assessment.gate import gate as decide
     from nppr.records import write_whole
@@ -73,7 +85,7 @@ def gate(options: GateOptions) -> None:
     written = {options.junit: found.to_junit, options.markdown: found.to_markdown}
     for path, text in written.items():
         if path is not None:
-            write_whole(path, text())
+            write_whole(path, without_controls(text()))
     if options.as_json:
         sys.stdout.write(found.to_json())
     elif options.quiet:

@@ -369,8 +369,9 @@ def _measure(
 
     from nppr.assessment.assess import assess as assess_model
     from nppr.assessment.load import load_images, load_models
-    from nppr.assessment.run_folder import write_specs
+    from nppr.assessment.run_folder import vanished, write_specs
     from nppr.data import with_slices
+    from nppr.ranks import world
     from nppr.search.learned_noise import load_learned
 
     loaded = load_images(options, settings, options.classes, evaluate_all=options.evaluate_all)
@@ -405,7 +406,10 @@ def _measure(
         )
     write_specs(folder, {name: getattr(options, name) for name in FITTED_SPECS})
     _render(folder, options)
-    return report, folder / "report.json"
+    path = folder / "report.json"
+    if world().is_first and not path.exists():
+        raise vanished(folder)
+    return report, path
 
 
 def _render(folder: Path, options: MeasureOptions) -> None:

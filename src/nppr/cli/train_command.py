@@ -64,7 +64,8 @@ def train(options: TrainCommandOptions) -> None:
         console.note(each)
     training = TrainOptions(**{name: getattr(options, name) for name in TrainOptions.model_fields})
     chosen = train_settings(model, image_shape(images), training, stem=options.stem)
-    if options.resume and not quiet and not Outputs(path).checkpoint.exists():
+    begun = path.exists() or Outputs(path).checkpoint.exists()
+    if options.resume and not quiet and not begun:
         console.note(
             f"nothing to resume, there is no {Outputs(path).checkpoint}: starting from the beginning"
         )

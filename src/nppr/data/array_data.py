@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from nppr.data.convert_arrays import convert_arrays
-from nppr.data.data_set import Data, Images, check_range
+from nppr.data.data_set import Data, Images, check_range, numbered_classes
 from nppr.data.file_trees import reading
 from nppr.data.image_sets import TensorImages, laid_out
 from nppr.data.layout import RangeSpec
@@ -78,7 +78,7 @@ def from_arrays(
     targets = None if classified else torch.from_numpy(np.ascontiguousarray(y))
     y = y.astype(np.int64) if classified else np.zeros(len(x), np.int64)
     number = max(2, int(y.max()) + 1) if classes is None else classes
-    names = class_names or tuple(str(label) for label in range(number))
+    names = class_names or numbered_classes(number)
     names = names if classified else (EVERY_INPUT,)
     data = divide(name, names, (found, y), shares=shares, targets=targets)
     return replace(data, layout=layout, task=task, notes=notes)

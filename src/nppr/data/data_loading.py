@@ -20,7 +20,7 @@ from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_lin
 from nppr.data.image_sets import PixelImages, laid_out, resize_data
 from nppr.data.layout import Layout, RangeSpec
 from nppr.data.splits import Labelled, assemble, choose_splits
-from nppr.errors import DataError, SpecError
+from nppr.errors import DataError, SpecError, require_at_most
 from nppr.specs import DATA, HUB, check_data
 from nppr.task import Task
 
@@ -46,6 +46,8 @@ DataSpec = (
 
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SHOWN = 4
+MOST_PIXELS = 4_096
+"""Per side, to which images are resized."""
 
 
 def load_data(
@@ -84,6 +86,7 @@ def load_data(
         )
     if input_range is not None and resize is not None:
         raise SpecError("`resize` must be left out with a range: it is for images in [0, 1].")
+    require_at_most("resize", resize, MOST_PIXELS)
     if isinstance(spec, str | Path) and spec not in DATA:
         data = _load_stored(spec, split, resize, input_range)
     elif split is None:

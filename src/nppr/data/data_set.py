@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from nppr.data.layout import Layout
-from nppr.errors import DataError, SpecError
+from nppr.errors import DataError, SpecError, require_at_most
+from nppr.specs import MOST_CLASSES
 from nppr.tally import Evaluate, Fit, IntArray, Select, SplitKind
 from nppr.task import Task
 
@@ -148,7 +149,7 @@ class Data:
             raise DataError(
                 f"`classes` must be at least the {self.classes} of {self.name!r}, got {classes}."
             )
-        more = tuple(str(number) for number in range(self.classes, classes))
+        more = numbered_classes(classes)[self.classes :]
         return replace(self, class_names=self.class_names + more)
 
     def limit(
@@ -222,6 +223,12 @@ def short_digests(split: Split[SplitKind]) -> IntArray:
 def content_hash(content: bytes) -> bytes:
     """16 bytes, equal for different contents with a probability of about 2^-128."""
     return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def numbered_classes(classes: int) -> tuple[str, ...]:
+    """The names of classes that are known by their number only."""
+    require_at_most("classes", classes, MOST_CLASSES)
+    return tuple(map(str, range(classes)))
 
 
 def check_range(x: Tensor, split: str) -> None:

@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from nppr.errors import SpecError, unknown
+from nppr.errors import SpecError, require_at_most, unknown
 from nppr.noise.covariance import check_covariance
 
 FLOOR_NOISE = "uniform"
 """The source that the floor mixes in, whose stream it draws from: with rho = 1 both are the same."""
+
+MOST_PARAMETERS = 2**16
+"""Components, latent dimensions, sides of a grid or widths of a network, at most."""
 
 UPSAMPLERS = ("none", "bicubic", "trainable", "multiscale")
 
@@ -197,6 +200,7 @@ class Family:
             value = getattr(self, name)
             if name not in ("latent_dim", "grid") or value is not None:
                 require_count(name.replace("_", "-"), value)
+                require_at_most(name.replace("_", "-"), value, MOST_PARAMETERS)
         if not (_is_number(self.min_std) and 0 < self.min_std < math.inf):
             raise SpecError(f"`min-std` must be a number > 0, got {self.min_std!r}. Example: 0.05")
         if not (_is_number(self.floor) and 0 <= self.floor <= 1):

@@ -172,7 +172,10 @@ def _entries(
     """The records of a group from the tensors that belong to them."""
     found = []
     optional = {each.name for each in fields(kind) if each.default_factory is not MISSING}
-    for number, source in enumerate(names.get(group, [])):
+    listed = names.get(group, []) if isinstance(names, dict) else None
+    if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+        raise ValueError(f"its names of {group!r} must be a list of texts")
+    for number, source in enumerate(listed):
         values = {
             name: tensors[f"{group}.{number}.{name}"]
             for name in kind.SHAPES

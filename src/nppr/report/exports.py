@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from nppr.errors import without_controls
 from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.claims import FiledReport, read_filed
@@ -38,5 +39,5 @@ def write_exports(run: str | Path, kind: str, folder: Path | None = None) -> lis
     if folder is None and manifest.exists:
         manifest.add(*texts)
     for path, make in texts.items():
-        write_whole(path, make(filed))
+        write_whole(path, without_controls(make(filed)))
     return list(texts)

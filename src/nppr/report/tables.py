@@ -19,6 +19,8 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from nppr.errors import without_controls
+
 Value = str | int | float | bool | tuple[float, float] | None
 
 _LATEX = str.maketrans({
@@ -131,7 +133,10 @@ class Table:
             )
         for number, row in enumerate(shown.rows):
             texts = [
-                Text(cell.text.translate(_ASCII), style="bold" if cell.strong else "")
+                Text(
+                    without_controls(cell.text).translate(_ASCII),
+                    style="bold" if cell.strong else "",
+                )
                 for cell in row
             ]
             table.add_row(*texts, end_section=self._starts_group(number + 1))
@@ -194,7 +199,7 @@ class Table:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self._names())
         for record in self._records():
-            writer.writerow(str(v).lower() if isinstance(v, bool) else v for v in record.values())
+            writer.writerow(map(_csv_value, record.values()))
         return text.getvalue()
 
     def to_json(self) -> str:
@@ -271,6 +276,20 @@ def md_text(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _csv_value(value: Value) -> Value:
+    r"""A value that no spreadsheet takes for a formula, on one line.
+
+    >>> _csv_value("=1+1"), _csv_value(-1.5), _csv_value("a\x1b"), _csv_value(True)
+    ("'=1+1", -1.5, 'a', 'true')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str):
+        return value
+    text = _one_line(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _html_cell(column: Column, cell: Cell) -> Markup:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from nppr.budget import Budget, perturbed, require_graph
 from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
-from nppr.errors import FitError, ModelUnavailableError, RecordError, RunFolderError
+from nppr.errors import FitError, RecordError, RunFolderError, RunStopped
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Given
 from nppr.process import Interrupt, held_back
@@ -226,7 +226,7 @@ def fit(
                     latest = (state.number, fitting.steps, state.loss[-1], state.pr[-1])
                     progress(FitProgress(fitting.stage, *latest))
                 interrupt.raise_if_asked()
-            except (FitError, LostRank, ModelUnavailableError, KeyboardInterrupt):
+            except (FitError, LostRank, RunStopped, KeyboardInterrupt):
                 if save:  # the step was taken completely or not at all
                     save(state, True)
                 raise

@@ -149,7 +149,9 @@ def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, Int
         if content.get("format") != FORMAT:
             raise ValueError(f"it has format {content.get('format')}, this version reads {FORMAT}")
         record = LearnedNoiseRecord.model_validate(content)
-        seen = tensors.pop(SEEN).numpy().astype(np.int64)
+        seen = tensors.pop(SEEN).numpy()
+        if seen.dtype != np.int64 or seen.ndim != 1:
+            raise ValueError(f"its digests are {seen.dtype} {seen.shape}, not whole numbers")
         distribution = build(record, tensors)
     except ValidationError as error:
         wrong = error.errors()[0]

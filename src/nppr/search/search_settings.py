@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from nppr.errors import SpecError, unknown
+from nppr.errors import SpecError, require_at_most, unknown
 from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures, require_count
 
 PRESETS = ("nppr", "paper")
@@ -49,6 +49,7 @@ FIRST_INPUTS = 64
 MOST_CALLS, MOST_PER_INPUT = 10**10, 10**5
 """Calls of a search and of every input that nobody waits for: days on any machine."""
 
+MOST_SEEDS = 1_000
 MOST_PATTERNS = 2**25
 """Numbers in the means of all components, at most."""
 
@@ -168,6 +169,7 @@ class SearchSettings:
             raise SpecError(
                 f"`fit-calls` must be at most {MOST_CALLS:,}, got {self.calls:,}. Example: 92160"
             )
+        require_at_most("fit-seeds", self.seeds, MOST_SEEDS)
         each = self.per_input_calls
         if type(each) is not int or (each and not FEWEST_PER_INPUT <= each <= MOST_PER_INPUT):
             raise SpecError(

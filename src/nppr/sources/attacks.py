@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nppr.budget import Budget, perturbed
-from nppr.errors import SpecError
+from nppr.errors import SpecError, require_at_most
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
 from nppr.sources.losses import cross_entropy, margin
@@ -18,6 +18,10 @@ from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+MOST_STEPS = 10**5
+"""Steps, and restarts, that an attack comes to the end of."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Climb(Source, ABC):
         for name in ("steps", "restarts"):
             if getattr(self, name) < 1:
                 raise SpecError(f"`{name}` must be a whole number >= 1, got {getattr(self, name)}.")
+            require_at_most(name, getattr(self, name), MOST_STEPS)
         if not 0 < self.step < math.inf:
             raise SpecError(f"`step` must be a number > 0, got {self.step}. Example: step=0.25")
         if self.restarts > 1 and not self.random_start:

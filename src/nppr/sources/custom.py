@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,9 +129,9 @@ class AsModule(nn.Module):
 
 def _name(label: str | None, function: object) -> str:
     name = label or str(getattr(function, "__name__", type(function).__name__))
-    if not name or set(name) & set(",:=/\\ ") or name == "<lambda>":
+    if not re.fullmatch(r"\w[\w.-]*", name):
         raise SpecError(
-            f"`label` must name the source with letters, digits, - or _, got {name!r}."
+            f"`label` must name the source with letters, digits, ., - or _, got {name!r}."
             " Example: CustomNoise(budget, sample, label='sensor')"
         )
     return name

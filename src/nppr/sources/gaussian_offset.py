@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nppr.budget import Budget
-from nppr.errors import SpecError
+from nppr.errors import SpecError, require_at_most
 from nppr.noise_sets import Offset
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Option, Source
@@ -32,7 +32,7 @@ from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 if TYPE_CHECKING:
     from torch import Tensor
 
-CALLS = 40
+CALLS, MOST_CALLS = 40, 10**5
 """Forward and backward passes per input of a search, unless others are asked for."""
 
 PASSES_PER_CALL = 3
@@ -152,6 +152,7 @@ class OffsetSearch(_Gaussian):
                 f"`search-calls` must be a whole number >= {FEWEST_CALLS}, got {self.calls}."
                 f" Example: {CALLS}"
             )
+        require_at_most("search-calls", self.calls, MOST_CALLS)
 
     @property
     def name(self) -> str:

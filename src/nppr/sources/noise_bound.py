@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nppr.budget import Budget
-from nppr.errors import SpecError, unknown
+from nppr.errors import SpecError, require_at_most, unknown
 from nppr.noise.family import Dependency
 from nppr.noise_sets import DEFAULT_SIZES, RATIO, growing_sets, parse_sets
 from nppr.random_draws import DrawBlock
@@ -19,6 +19,9 @@ from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+MOST_PATTERNS = 10**6
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Bound(Source, kind="bound"):
             raise SpecError(f"`at-least` must lie in [0, 1), got {self.least:g}. Example: 0.95")
         if self.patterns < 0:
             raise SpecError(f"`patterns` must be a whole number >= 0, got {self.patterns}.")
+        require_at_most("patterns", self.patterns, MOST_PATTERNS)
         if self.patterns:
             if not self.sees_nothing:
                 raise SpecError(

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from nppr.budget import Budget
-from nppr.errors import NoFitDataError, SpecError
+from nppr.errors import NoFitDataError, SpecError, require_at_most
 from nppr.noise.family import Dependency
 from nppr.random_draws import DrawBlock, key
 from nppr.ranks import joined, span, together, world
@@ -38,6 +38,9 @@ PIECE = 16
 
 PASSES_PER_CALL = 3.5
 """Forward passes that a forward and backward pass takes."""
+
+
+MOST_CALLS = 10**10
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Universal(Source, kind="universal"):
     def __post_init__(self) -> None:
         if self.calls < AT_ONCE:
             raise SpecError(f"`calls` must be a whole number >= {AT_ONCE}, got {self.calls}.")
+        require_at_most("calls", self.calls, MOST_CALLS)
         if not 0 < self.step <= 2:
             raise SpecError(f"`step` must lie in (0, 2], got {self.step}. Example: step=0.25")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
+from nppr.locks import locked
 from nppr.records import write_whole
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
@@ -82,11 +83,13 @@ class NodeCache:
         return Found(record)
 
     def finish(self, node: Node, files: Sequence[str], seconds: float) -> Finished:
-        """Remove all but the files that were made, then record that the node is done."""
+        """Record that the node is done, then remove all but the files that were made.
+
+        In this order a node that is killed between both is done.
+        """
         folder = self.folder(node.hash)
-        kept = {folder / name for name in files}
+        kept = {folder / name for name in (*files, RECORD)}
         kept |= {parent for path in kept for parent in path.parents}
-        self._clear(folder, kept)
         record = Finished(
             key=node.hash,
             label=node.label,
@@ -94,6 +97,7 @@ class NodeCache:
             files={name: file_digest(folder / name) for name in files},
         ).sealed()
         write_whole(folder / RECORD, record.model_dump_json(indent=2) + "\n")
+        self._clear(folder, kept)
         return record
 
     def holds_files(self, node: Node) -> bool:
@@ -134,17 +138,8 @@ class NodeCache:
         """Keep other processes from doing the same node at the same time; a killed one lets go."""
         folder = self.folder(node.hash)
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            import fcntl
-        except ImportError:  # no such locks on this system: two studies then need two caches
+        with locked(folder / LOCK):
             yield
-            return
-        with (folder / LOCK).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                yield
-            finally:
-                fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def is_full_disk(error: BaseException | None) -> bool:

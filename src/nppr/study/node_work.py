@@ -22,7 +22,7 @@ from nppr.assessment.run import complete_run
 from nppr.classifiers import Classifier, Prepared
 from nppr.classifiers.training import train
 from nppr.data import Split
-from nppr.errors import DataError, NpprError, RunFolderError
+from nppr.errors import DataError, NpprError, RunFolderError, WriteError
 from nppr.measurement import measure
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
@@ -89,7 +89,7 @@ def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
     try:
         files = _work(node, cache)
     except RunFolderError as error:
-        if not resumes or is_full_disk(error):
+        if not resumes or isinstance(error, WriteError):
             raise
         note = f"{node.label}: the state left by an earlier run was damaged; started again"
         cache.clear(node)
@@ -130,9 +130,6 @@ def _feature_model(task: FitTask | MeasureTask, cache: NodeCache) -> Classifier 
 def _train(task: TrainTask, folder: Path) -> list[Path]:
     """Train on the fit and select splits; an interrupted training continues from its last epoch."""
     made = [folder / WEIGHTS, folder / TRAINING_LOG]
-    if not (folder / "weights.checkpoint.safetensors").exists():
-        for path in made:  # of a run that ended between its last two files
-            path.unlink(missing_ok=True)
     data = load_source(task.data)
     train(task.model, data, made[0], task.settings, device=task.device, resume=True)
     return made
@@ -251,7 +248,8 @@ def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> l
         out=folder / "run",
         resume=True,
     )
-    report = complete_run(setup, sources, learned, examine=False)
+    with setup:
+        report = complete_run(setup, sources, learned, examine=False)
     for row in report.results:
         if row.error:
             raise NpprError(row.error)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from markupsafe import Markup
 
-from nppr.errors import RunFolderError, SpecError
+from nppr.errors import RunFolderError, SpecError, WriteError, without_controls
 from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.page.shell import page_shell
@@ -100,7 +100,7 @@ def run_study(
         executed = execute(graph, place, _engine(str(place.path), workers, ray), progress)
         ended = _gather(study, graph, place, executed, folder)
         write_study(ended)
-    except OSError as error:
+    except (OSError, WriteError) as error:
         if not is_full_disk(error):
             raise
         raise RunFolderError(
@@ -168,7 +168,7 @@ def write_study(ended: Ended) -> None:
     }
     Manifest(ended.out, "study").replace(*(ended.out / name for name in texts))
     for name, text in texts.items():
-        write_whole(ended.out / name, text)
+        write_whole(ended.out / name, without_controls(text))
 
 
 def orders_table(orders: Orders) -> Table:

@@ -455,4 +455,6 @@ def _first_mistake(error: ValidationError) -> str:
         return f"`{where}` must be given in the study, got nothing."
     if found["type"] == "value_error":
         return f"{message} (in {where})." if where else message + "." * (message[-1] != "?")
-    return f"`{where}` of the study is wrong: {message}, got {found['input']!r}."
+    shown = repr(found["input"])
+    shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
+    return f"`{where}` of the study is wrong: {message}, got {shown}."

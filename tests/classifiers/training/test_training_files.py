@@ -99,5 +99,31 @@ def test_when_a_checkpoint_is_continued(tmp_path: Path) -> None:
 def test_an_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text(json.dumps({}))
     for path in (tmp_path / "file" / "w.safetensors", tmp_path):
-        with pytest.raises(RunFolderError, match="`out` must be a file"):
-            Outputs(path).begin(SETTINGS, resume=False, overwrite=False)
+        with (
+            pytest.raises(RunFolderError, match="`out` must be a file"),
+            Outputs(path).locked(),
+        ):
+            pass
+
+
+def test_what_a_killed_training_left_is_removed(tmp_path: Path) -> None:
+    outputs = Outputs(tmp_path / "w.safetensors")
+    left = tmp_path / "w.checkpoint.safetensors.0123abcd.partial"
+    left.write_text("{")
+    (tmp_path / "other.safetensors.0123abcd.partial").write_text("precious")
+    with outputs.locked():
+        assert (tmp_path / "w.lock").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["other.safetensors.0123abcd.partial"]
+
+
+def test_a_training_that_has_ended_is_not_begun_again(tmp_path: Path) -> None:
+    outputs = Outputs(tmp_path / "w.safetensors")
+    epochs = [{"epoch": 1, "loss": 0.5, "accuracy": 0.75}]
+    log = {"settings": SETTINGS, "train": {"epochs": epochs}, "evaluate": {"accuracy": 0.5}}
+    assert outputs.finished(SETTINGS) is None
+    outputs.finish({"a": torch.zeros(1)}, {}, log)
+    assert outputs.finished(SETTINGS) == ((EpochResult(1, 0.5, 0.75),), 0.5)
+    assert outputs.finished({**SETTINGS, "seed": 1}) is None
+    for text in ("", "[]", '{"settings": {}}', json.dumps({**log, "evaluate": None})):
+        outputs.log.write_text(text)
+        assert outputs.finished(SETTINGS) is None

@@ -81,7 +81,8 @@ def train(
 
     `out` is the weights file. Until the training is finished, a checkpoint lies beside it, written
     after every epoch and on Ctrl-C. `resume` continues from there (from the beginning where there
-    is none): on the same machine the files come out byte for byte as without an interruption.
+    is none, and not at all where the training has ended): on the same machine the files come out
+    byte for byte as without an interruption.
     `overwrite` starts again instead.
     """
     require_known(architecture)
@@ -100,17 +101,20 @@ def train(
     first = examples.batch(np.arange(1))[0].to(place)
     check_classifier(Classifier(module, name=architecture), first, data.classes)
     outputs = Outputs(Path(out))
-    held = outputs.begin(choices, resume=resume, overwrite=overwrite)
-    mean, std = (held.mean, held.std) if held else examples.normalisation()
-    classifier = Classifier(module, mean=mean, std=std, name=architecture)
-    training = _Training(classifier, module, examples, settings, choices, outputs, progress)
-    if held:
-        training.standing = held.standing
-        held.restore(module, training.optimiser)
-    with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
-        training.run()
-        reached = accuracy(classifier, data)
-    outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
+    with outputs.locked():
+        if resume and (done := outputs.finished(choices)) is not None:
+            return Trained(outputs.weights, outputs.log, *done)
+        held = outputs.begin(choices, resume=resume, overwrite=overwrite)
+        mean, std = (held.mean, held.std) if held else examples.normalisation()
+        classifier = Classifier(module, mean=mean, std=std, name=architecture)
+        training = _Training(classifier, module, examples, settings, choices, outputs, progress)
+        if held:
+            training.standing = held.standing
+            held.restore(module, training.optimiser)
+        with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
+            training.run()
+            reached = accuracy(classifier, data)
+        outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
     return Trained(outputs.weights, outputs.log, tuple(training.standing.finished), reached)
 
 

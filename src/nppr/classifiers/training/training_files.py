@@ -18,9 +18,12 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
+from nppr import locks
 from nppr.classifiers.training.training_settings import Value
 from nppr.errors import RecordError, RunFolderError
 from nppr.records import (
+    UNREADABLE,
+    leftovers,
     one_line,
     read_record,
     restore_optimiser,
@@ -132,7 +135,6 @@ class Outputs:
         self, settings: Mapping[str, Value], *, resume: bool, overwrite: bool
     ) -> Checkpoint | None:
         """The checkpoint to continue from, None to start; raises `RunFolderError` otherwise."""
-        self._require_writable()
         if overwrite and not resume:
             return None
         if not self.checkpoint.exists():
@@ -163,6 +165,21 @@ class Outputs:
             )
         return checkpoint
 
+    def finished(
+        self, settings: Mapping[str, Value]
+    ) -> tuple[tuple[EpochResult, ...], float] | None:
+        """Epochs and accuracy of a training with these settings that has ended, or None."""
+        if self.checkpoint.exists() or not self.weights.exists():
+            return None
+        try:
+            log = json.loads(self.log.read_text(encoding="utf-8"))
+            if log["settings"] != json.loads(json.dumps(settings)):
+                return None
+            epochs = tuple(EpochResult(**each) for each in log["train"]["epochs"])
+            return epochs, float(log["evaluate"]["accuracy"])
+        except UNREADABLE:
+            return None
+
     def finish(
         self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], log: Mapping[str, Any]
     ) -> None:
@@ -171,6 +188,25 @@ class Outputs:
             write_whole(self.log, json.dumps(log, indent=2) + "\n")
             write_tensors(self.weights, tensors, metadata)
             self.checkpoint.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training to the same file, and remove what a killed one left."""
+        self._require_writable()
+        lock = self.log.with_suffix(".lock")
+        with self.writing():
+            free = locks.take(lock)
+        if not free:
+            raise RunFolderError(
+                f"`out` must be a file that no other process trains to, {str(self.weights)!r} is in"
+                " use. Wait until that training has ended, or choose another file."
+            )
+        try:
+            for path in leftovers([self.weights, self.log, self.checkpoint]):
+                path.unlink(missing_ok=True)
+            yield
+        finally:
+            locks.release(lock)
 
     def _require_writable(self) -> None:
         """Find out now, not after hours of training."""

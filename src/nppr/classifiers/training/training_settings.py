@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from nppr.budget import Budget
 from nppr.classifiers.zoo import ZOO
-from nppr.errors import SpecError, unknown
+from nppr.errors import SpecError, require_at_most, unknown
 
 Value = str | int | float | bool | None
 
@@ -33,6 +33,10 @@ class Optimiser(StrEnum):
     ADAM = "adam"
 
 
+MOST = {"epochs": 100_000, "batch_size": 2**20, "threads": 1_024, "seed": 2**63 - 1}
+MOST_ATTACK_STEPS = 10_000
+
+
 @dataclass(frozen=True)
 class Adversary:
     """The attack of PGD training: ascent of the cross-entropy from a random point of the budget.
@@ -47,6 +51,7 @@ class Adversary:
     def __post_init__(self) -> None:
         steps, step = self.steps, self.step
         _require(steps >= 1, "attack-steps", "a whole number >= 1", steps)
+        require_at_most("attack-steps", steps, MOST_ATTACK_STEPS)
         _require(0 < step < math.inf, "attack-step", "a number > 0", step, " Example: 0.25")
 
 
@@ -81,6 +86,8 @@ class TrainSettings:
         for name, least in (("epochs", 1), ("batch_size", 1), ("crop", 0), ("threads", 1)):
             value = getattr(self, name)
             _require(value is None or value >= least, name, f"a whole number >= {least}", value)
+        for name, most in MOST.items():
+            require_at_most(name.replace("_", "-"), getattr(self, name), most)
         rate, decay = self.learning_rate, self.weight_decay
         _require(0 < rate < math.inf, "learning_rate", "a number > 0", rate, " Example: 0.1")
         _require(0 <= decay < math.inf, "weight_decay", "a number >= 0", decay, " Example: 5e-4")

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from nppr.errors import without_controls
 from nppr.report.numbers import percent
 
 
@@ -28,17 +29,16 @@ def page_shell(title: str, body: Markup) -> str:
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;"
         f" style-src {_hashed(style)}; script-src {_hashed(script)}"
     )
-    return str(
-        rendered(
-            "shell.html.j2",
-            title=title,
-            body=body,
-            policy=policy,
-            style=Markup(style),
-            script=Markup(script),
-            version=version("nppr"),
-        )
+    page = rendered(
+        "shell.html.j2",
+        title=title,
+        body=body,
+        policy=policy,
+        style=Markup(style),
+        script=Markup(script),
+        version=version("nppr"),
     )
+    return without_controls(str(page))
 
 
 def rendered(template: str, *, package: str = "nppr.report.page", **values: Any) -> Markup:
