@@ -17,6 +17,7 @@ from nppr.data.convert_arrays import sorted_note
 from nppr.data.data_set import Data, Images, Split, check_labels, stratified_order
 from nppr.data.image_sets import in_one_frame
 from nppr.errors import DataError, unknown
+from nppr.specs import MOST_CLASSES
 from nppr.tally import Evaluate, Fit, IntArray, Select
 
 TRAIN = ("train", "training")
@@ -28,9 +29,6 @@ ONLY_SPLIT = "all"
 
 THREE_WAY = (0.5, 0.2)
 """Shares of fit and select where data come in one split."""
-
-MOST_CLASSES = 100_000
-"""A larger number is a code and no class."""
 
 FIT_SHARE = 0.8
 SPLIT_SEED = 0
