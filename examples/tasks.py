@@ -27,7 +27,8 @@ def top_2() -> Example:
         others = logits.scatter(1, labels[:, None], -torch.inf)
         return own - others.topk(2).values[:, 1]
 
-    task = nppr.Task(score=score, meaning="the label is one of the two best answers")
+    meaning = "the label is one of the two best answers"
+    task = nppr.Task(score=score, meaning=meaning, classes=True)
     return "digits-cnn", digits(), {"task": task, "budget": nppr.Budget.linf(0.1)}
 
 

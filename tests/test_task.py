@@ -14,6 +14,7 @@ from torch import Tensor
 
 import nppr
 from nppr.budget import Budget
+from nppr.compare import compare_runs
 from nppr.errors import InputError, TaskError
 from nppr.noise.family import Dependency
 from nppr.task import TIE, Task
@@ -63,7 +64,7 @@ def test_a_predicate_alone_gives_no_gradient() -> None:
 
 
 WRONG: dict[str, tuple[Callable[..., object], str]] = {
-    "shape": (lambda outputs, _: outputs, "shape (3,)"),
+    "shape": (lambda outputs, _: outputs, "(3, 1) for 3 inputs"),
     "type": (lambda outputs, _: (outputs[:, 0] > 0).tolist(), "got list"),
     "integers": (lambda outputs, _: outputs[:, 0].long(), "booleans"),
     "failure": (lambda outputs, _: outputs[:, 7], "it failed"),
@@ -146,7 +147,7 @@ def test_without_a_score_the_search_sees_right_and_wrong_only() -> None:
 def test_targets_that_are_classes_keep_their_classes() -> None:
     data = nppr.load_data("digits")
     images, labels = data.evaluate.batch(data.evaluate.indices.argsort())
-    task = Task(correct=lambda z, y: z.argmax(1) == y)
+    task = Task(correct=lambda z, y: z.argmax(1) == y, classes=True)
     report = nppr.assess(
         "digits-cnn", (images, labels), task=task, budget=Budget.linf(0.1), sources="uniform",
         draws=8,
@@ -202,3 +203,76 @@ def test_sources_that_do_not_suit_the_data_are_refused(
     data = (images, sums) if "task" in kwargs else (images.flatten(1), labels)
     with pytest.raises(InputError, match="`sources` must suit the data"):
         nppr.assess(Sum(), data, budget=Budget.linf(0.1), sources=sources, **kwargs)
+
+
+SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "numbers": lambda x: x.flatten(1).sum(1),
+    "masks": lambda x: x.flatten(1) > 0.45,
+    "whole numbers": lambda x: (10 * x).long(),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_outputs_have_any_shape_and_type(name: str) -> None:
+    images, sums = known()
+    model = SHAPES[name]
+    task = Task(correct=lambda z, _: z.double().reshape(len(z), -1).mean(1) > 0.5)
+    report = nppr.assess(
+        model, (images, sums), task=task, budget=Budget.linf(0.1), sources="uniform", draws=4
+    )
+    assert report.per_input is not None
+    right = task.judged(model(images), sums)[0].argmax(1)
+    counted = report.per_input.of("clean")
+    assert counted["correct"].tolist() == right[counted["index"]].tolist()
+
+
+def test_the_unit_of_a_score_does_not_matter() -> None:
+    values = []
+    for unit in (1e-3, 1.0, 1e4):
+        task = Task(score=lambda z, t, unit=unit: unit * near(z, t))  # type: ignore[misc]
+        report = nppr.assess(
+            Sum(), known(), task=task, budget=Budget.linf(0.07), sources="pgd", draws=4
+        )
+        values.append(next(row.value for row in report.results if row.name == "pgd"))
+    assert values[0] == values[1] == values[2]
+
+
+def test_whole_numbers_are_no_classes_by_themselves() -> None:
+    images, sums = known()
+    data = nppr.from_arrays(images, (100 * sums).long(), task=Task(score=near))
+    assert data.classes == 1
+
+
+def test_a_task_of_the_same_words_is_not_resumed(tmp_path: Path) -> None:
+    def run(tolerance: float, folder: str) -> None:
+        task = Task(score=lambda z, t: tolerance - (z[:, 0] - t).abs(), meaning="it is near")
+        nppr.assess(
+            Sum(), known(), task=task, budget=Budget.linf(0.1), draws=4, sources="uniform",
+            out=tmp_path / folder, resume=(tmp_path / folder).exists(),
+        )  # fmt: skip
+
+    run(0.25, "a")
+    run(0.25, "a")
+    with pytest.raises(InputError, match="task_fingerprint"):
+        run(0.05, "a")
+    run(0.05, "b")
+    with pytest.raises(InputError, match="judge answers alike"):
+        compare_runs([tmp_path / "a", tmp_path / "b"])
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [
+        (torch.full((INPUTS,), float("nan")), "finite numbers"),
+        (["a"] * INPUTS, "finite numbers"),
+        (torch.zeros(3), "inputs and targets must have the same length"),
+    ],
+)
+def test_targets_are_numbers_one_for_every_input(targets: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        nppr.from_arrays(known()[0], targets, task=Task(score=near))
+
+
+def test_a_function_is_no_task() -> None:
+    with pytest.raises(InputError, match="must be a Task"):
+        nppr.assess(Sum(), known(), task=near, budget=Budget.linf(0.1))  # type: ignore[arg-type]

@@ -180,6 +180,9 @@ class FrozenModel(Protocol):
     def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and the labels they should be largest at; of a task, those of wrong and right."""
 
+    def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        """What attacks increase, `(B,)`: the cross-entropy; of a task minus its score."""
+
     def targets(self, y: Tensor) -> Tensor:
         """What the answers are compared with: the labels themselves unless a task has others."""
 

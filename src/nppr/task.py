@@ -6,6 +6,7 @@ margins, losses and counts are then those of any classifier.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ TIE = 1e-6
 """Score of an answer on the edge: that close to 0, `correct` alone decides."""
 
 
+STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+"""By how much outputs are moved to tell tasks apart, as shares of their spread."""
+
+
 @dataclass(frozen=True)
 class Task:
     """When outputs `(B, ...)` of a model are correct for targets `(B, ...)`.
@@ -28,7 +33,8 @@ class Task:
     `correct(outputs, targets)` gives one bool per input, `score(outputs, targets)` one number, above 0
     exactly where the answer is correct: a search follows its gradient. One of the two is enough;
     without `score` the search sees right and wrong only, and takes no gradients. `meaning` says in
-    words what a correct answer is.
+    words what a correct answer is. With `classes` the targets are class numbers `(N,)` from 0 on: noise
+    may differ by class, and so do the results.
 
     >>> import torch
     >>> close = Task(score=lambda outputs, targets: 0.5 - (outputs[:, 0] - targets).abs(),
@@ -41,6 +47,7 @@ class Task:
     correct: Judgement | None = None
     score: Judgement | None = None
     meaning: str = ""
+    classes: bool = False
 
     def __post_init__(self) -> None:
         given = [each for each in (self.correct, self.score) if each is not None]
@@ -55,6 +62,21 @@ class Task:
         """What a correct answer is, in words."""
         function = self.correct or self.score
         return self.meaning or f"{getattr(function, '__name__', 'the predicate')} holds"
+
+    def fingerprint(self, outputs: Tensor, targets: Tensor) -> str:
+        """A hash of what is correct among outputs, as they are and moved by ever more."""
+        import torch
+
+        generator = torch.Generator().manual_seed(0)
+        values = outputs.detach().cpu().double()
+        noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
+        spread = values.std(unbiased=False).clamp_min(1e-6)
+        digest = hashlib.sha256(self.words.encode())
+        for level in (0.0, *STEPS):
+            moved = (values + level * spread * noise).to(outputs)
+            logits, labels = self.judged(moved, targets)
+            digest.update((logits.argmax(1) == labels).cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def judged(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `(B, 2)` of wrong and right, and the label 1 of right, `(B,)`."""
@@ -106,8 +128,8 @@ class Task:
         if not isinstance(found, torch.Tensor) or found.shape != (len(outputs),):
             got = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
             raise TaskError(
-                f"`task.{name}` must return a tensor of shape ({len(outputs)},), one entry per input,"
-                f" got {got}."
+                f"`task.{name}` must return a tensor of shape (B,), one entry per input, got {got} for"
+                f" {len(outputs)} input{'s' if len(outputs) != 1 else ''}."
             )
         if found.is_floating_point() and not bool(torch.isfinite(found).all()):
             raise TaskError(f"`task.{name}` must return finite numbers, got NaN or infinite ones.")

@@ -156,6 +156,10 @@ def assess(
         rare_calls=rare_calls,
         radii=tuple(radii),
     )
+    if task is not None and not isinstance(task, Task):
+        raise SpecError(
+            f"`task` must be a Task, got {type(task).__name__}. Example: nppr.Task(correct=function)"
+        )
     loaded = load_data(data, input_range=input_range, task=task)
     loaded = loaded if class_order is None else with_class_order(loaded, class_order)
     loaded = (all_evaluated(loaded) if evaluate_all else loaded).limit(

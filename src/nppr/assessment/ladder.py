@@ -56,16 +56,19 @@ def describe_rungs(
             if other.source.name in tallies
             and (other.source.dependency, other.source.floor) == (source.dependency, source.floor)
         ]
+        quality = {  # of the search, and so not of noise that was given
+            "half": min(last.restarts, default=None),
+            "full": last.all_calls,
+            "restarts": last.restarts,
+            "fit": float(np.mean(steps)) if steps else None,
+            "select_inputs": last.select_inputs,
+        }
         found = _rung(source, tallies, others, sum(stage.fit_calls for stage in stages))
         rungs.append(
             found.model_copy(
                 update={
-                    "half": min(last.restarts, default=None),
-                    "full": last.all_calls,
-                    "restarts": last.restarts,
+                    **({} if each.record.given else quality),
                     "seeds": tuple(seeds),
-                    "fit": float(np.mean(steps)) if steps else None,
-                    "select_inputs": last.select_inputs,
                     "smaller_radius": _at_smaller_radius(session, source, clean_correct),
                 }
             )

@@ -27,7 +27,7 @@ from nppr.classifiers import (
     prepare,
     within_memory,
 )
-from nppr.data import Data, fit_classes
+from nppr.data import PROBE_INPUTS, Data, fit_classes
 from nppr.errors import (
     BudgetError,
     ClassifierError,
@@ -190,7 +190,7 @@ def prepare_run(
     record = RunRecord(
         nppr_version=version("nppr"),
         classifier=described,
-        data=_describe_data(data),
+        data=_describe_data(data, ready.reference),
         budget=_describe_budget(budget, data),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
@@ -339,7 +339,9 @@ def _describe_classifier(
     if fingerprint is None:  # a plain callable: its answers distinguish it, as far as they differ
         with frozen(classifier) as model, torch.no_grad():
             outputs = model.logits(probe(data.evaluate).clone())
-            answers = outputs.argmax(1) if classifier.task is None else outputs.round(decimals=3)
+            answers = (
+                outputs.argmax(1) if classifier.task is None else outputs.float().round(decimals=3)
+            )
         fingerprint = "answers " + hashlib.sha256(answers.cpu().numpy().tobytes()).hexdigest()
     return ClassifierRecord(
         name=classifier.name,
@@ -372,7 +374,17 @@ def _describe_features(
     )
 
 
-def _describe_data(data: Data) -> DataRecord:
+def _task_fingerprint(data: Data, classifier: Classifier) -> str | None:
+    """What tells a task from others of the same words."""
+    if data.task is None:
+        return None
+    x, y = data.evaluate.batch(np.arange(min(PROBE_INPUTS, len(data.evaluate))))
+    place = classifier.device or torch.get_default_device()
+    with frozen(classifier) as model, torch.no_grad():
+        return data.task.fingerprint(model.logits(x.to(place)), model.targets(y.to(place)))
+
+
+def _describe_data(data: Data, classifier: Classifier) -> DataRecord:
     return DataRecord(
         name=data.name,
         classes=data.classes,
@@ -382,6 +394,7 @@ def _describe_data(data: Data) -> DataRecord:
         resize=data.resize,
         layout=None if data.layout is None else LayoutRecord(**vars(data.layout)),
         task=None if data.task is None else data.task.words,
+        task_fingerprint=_task_fingerprint(data, classifier),
         inputs=SplitSizes(**{each.kind.name: len(each) for each in data.splits}),
         fingerprint=data.evaluate.fingerprint(),
         notes=data.notes,

@@ -209,9 +209,11 @@ class FrozenClassifier:
             logits = self.classifier.forward(x)
             total = loss(logits).sum()
         if not total.requires_grad:
+            task = self.classifier.task
+            given = "or give a PyTorch module" if task is None else "or give a task with a `score`"
             raise GradientError(
                 f"`model` must be differentiable for this source, but {self.classifier.name!r}"
-                " gives no gradients. Leave the source out or give a PyTorch module."
+                f" gives no gradients. Leave the source out {given} that has them."
             )
         (gradient,) = torch.autograd.grad(total, x)
         return gradient, logits.detach()
@@ -219,6 +221,16 @@ class FrozenClassifier:
     def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and the labels they should be largest at; of a task, those of wrong and right."""
         return self.classifier.judged(logits, y)
+
+    def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        """What attacks increase, `(B,)`: the cross-entropy; of a task minus its score.
+
+        A score has any unit, and the cross-entropy of a large one is flat.
+        """
+        logits, labels = self.judged(logits, y)
+        if self.classifier.task is None:
+            return nn.functional.cross_entropy(logits, labels, reduction="none")
+        return logits[:, 0] - logits[:, 1]
 
     def targets(self, y: Tensor) -> Tensor:
         """What the answers are compared with: the labels themselves unless a task has others."""

@@ -206,7 +206,7 @@ def _answers(classifier: Classifier, probe: Tensor) -> tuple[list[Tensor], list[
     """Logits of batches of two sizes, with the features if a layer is named, and input gradients."""
     with frozen(classifier) as model:
         found = [
-            model.gradient(lambda logits: logits.flatten(1).logsumexp(1), x)
+            model.gradient(lambda logits: logits.reshape(len(logits), -1).logsumexp(1), x)
             for x in (probe, probe[: max(1, len(probe) // 3)])
         ]
         values = [logits for _, logits in found]

@@ -138,6 +138,7 @@ def _same_data(groups: Sequence[Group], *, allow_different: bool) -> bool:
     """Whether all entries are on the same inputs; else an error, unless that is allowed."""
     first = groups[0]
     for group in groups[1:]:
+        _require_same_task(first, group)
         known = _indices(group) and _indices(first)
         same = {r.report.data.fingerprint for r in group} == {
             r.report.data.fingerprint for r in first
@@ -153,6 +154,19 @@ def _same_data(groups: Sequence[Group], *, allow_different: bool) -> bool:
             " --allow-different-data to compare without pairing."
         )
     return True
+
+
+def _require_same_task(first: Group, group: Group) -> None:
+    """Raise `RunFolderError` where the entries count different things as correct."""
+    ours, theirs = first[0].report, group[0].report
+    same_model = ours.classifier.fingerprint == theirs.classifier.fingerprint
+    other = ours.data.task_fingerprint != theirs.data.task_fingerprint
+    if ours.data.task != theirs.data.task or (same_model and other):
+        raise RunFolderError(
+            f"`runs` must judge answers alike, {str(first[0].path)!r} counts an answer as correct if"
+            f" {ours.data.task or 'it is the label'}, {str(group[0].path)!r} if"
+            f" {theirs.data.task or 'it is the label'}{' by another function' * other}."
+        )
 
 
 def _indices(group: Group) -> set[int]:

@@ -118,6 +118,8 @@ def _settings_of(group: Group, *, searched: bool) -> Settings:
         "weights": report.classifier.weights or "default weights",
         "hash of the weights": report.classifier.fingerprint[:8],
         "data": report.data.name,
+        "task": report.data.task or "the label",
+        "range": _range_of(report),
         "inputs": f"{report.data.inputs.evaluate:,}",
         "budget": str(report.budget),
         "sources": ", ".join(sources) or "-",
@@ -127,6 +129,14 @@ def _settings_of(group: Group, *, searched: bool) -> Settings:
         "nppr version": report.nppr_version,
         "device": report.environment.device,
     }
+
+
+def _range_of(report: ReportRecord) -> str:
+    layout = report.data.layout
+    if layout is None:
+        return "[0, 1]"
+    pairs = zip(layout.low, layout.high, strict=False)
+    return ", ".join(f"[{low:g}, {high:g}]" for low, high in pairs)
 
 
 def _search_of(group: Group, row: Result) -> Settings:

@@ -42,8 +42,7 @@ def from_arrays(
     unambiguous (`nppr.data.convert_arrays`).
 
     With `input_range` inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
-    number or one per feature. With a `task` the labels are its targets `(N, ...)`; those that are
-    whole numbers `(N,)` from 0 on count as classes too.
+    number or one per feature. With a `task` the labels are its targets `(N, ...)`.
 
     `classes` or `class_names` give the number of classes where the labels do not show them all.
     `shares` are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
@@ -59,13 +58,17 @@ def from_arrays(
         y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if input_range is None and not x.is_floating_point():
         raise DataError(f"`images` must be floats in [0, 1], got {x.dtype}. Divide by 255.")
-    classified = y.ndim == 1 and y.dtype.kind in "iu" and (task is None or bool((y >= 0).all()))
-    if not classified and task is None:
-        raise DataError(f"`labels` must be whole numbers (N,), got {y.dtype} {y.shape}.")
-    if len(x) != len(y):
+    classified = task is None or task.classes
+    if classified and (y.ndim != 1 or y.dtype.kind not in "iu" or bool((y < 0).any())):
+        raise DataError(f"`labels` must be whole numbers (N,) from 0 on, got {y.dtype} {y.shape}.")
+    if y.dtype.kind not in "iufb" or (y.dtype.kind == "f" and not np.isfinite(y).all()):
         raise DataError(
-            f"`images` and `labels` must have the same length, got {len(x)} and {len(y)}."
+            "`targets` must be finite numbers in one array (N, ...), got"
+            f" {'NaN or infinite ones' if y.dtype.kind == 'f' else y.dtype}."
         )
+    if len(x) != len(y):
+        names = "`images` and `labels`" if task is None else "inputs and targets"
+        raise DataError(f"{names} must have the same length, got {len(x)} and {len(y)}.")
     if not len(y):
         raise DataError("`data` must hold at least one input, got none.")
     found: Images = TensorImages(x.float())

@@ -123,17 +123,17 @@ def parse_range(given: RangeSpec) -> tuple[tuple[float, ...], tuple[float, ...]]
             )
     except (TypeError, ValueError):
         raise _bad_range(given) from None
-    ordered = all(
-        math.isfinite(low) and math.isfinite(high) and low < high
-        for low, high in zip(np.resize(lows, len(highs)), np.resize(highs, len(lows)), strict=False)
-    )
-    if not lows or not highs or not ordered:
+    if not lows or not highs or (len(lows) != len(highs) and 1 not in (len(lows), len(highs))):
         raise _bad_range(given)
+    for feature, (low, high) in enumerate(zip(*np.broadcast_arrays(lows, highs), strict=True)):
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            which = f" for feature {feature}" if max(len(lows), len(highs)) > 1 else ""
+            raise _bad_range(f"{low:g},{high:g}", which)
     return lows, highs
 
 
-def _bad_range(given: object) -> SpecError:
+def _bad_range(given: object, which: str = "") -> SpecError:
     return SpecError(
-        f"`range` must be a lower and a higher number, got {given!r}. Example: --range -1,1, or"
-        " one pair per feature: --range '0,1;-5,5'"
+        f"`range` must be a lower and a higher number, got {str(given)[:80]!r}{which}. Example:"
+        " --range -1,1, or one pair per feature: --range '0,1;-5,5'"
     )

@@ -76,9 +76,10 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
 
 def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list[Slice]]:
     """The slices of inputs at these positions of the image set, by column, the classes first."""
-    found = {
-        CLASS: [Slice(CLASS, name, labels == label) for label, name in enumerate(data.class_names)]
-    }
+    found: dict[str, list[Slice]] = {}
+    if data.classes > 1:
+        names = enumerate(data.class_names)
+        found[CLASS] = [Slice(CLASS, name, labels == label) for label, name in names]
     for column, values in data.slices.items():
         own = np.array(values, dtype=object)[indices]
         found[column] = [Slice(column, name, own == name) for name in sorted(set(values))]

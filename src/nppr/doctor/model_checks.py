@@ -45,7 +45,7 @@ from nppr.errors import ClassifierError, GradientError
 from nppr.random_draws import DrawBlock
 from nppr.report.model import Flag
 from nppr.sources import PGD
-from nppr.sources.losses import cross_entropy, margin
+from nppr.sources.losses import margin
 from nppr.tally import IntArray
 
 PROBES = 32  # inputs that are examined, at most
@@ -204,10 +204,12 @@ def _strange(x: Tensor, generator: torch.Generator) -> Tensor:
 
 def _agree(first: Tensor, second: Tensor) -> bool:
     """Equal up to rounding, relative to the largest; NaN agrees with nothing."""
+    first, second = first.float(), second.float()  # a task may answer with masks
     return bool((first - second).abs().max() <= AGREEMENT * first.abs().max())
 
 
 def _difference(first: Tensor, second: Tensor) -> str:
+    first, second = first.float(), second.float()
     largest, difference = float(first.abs().max()), float((first - second).abs().max())
     return f"logits of at most {largest:.3g} differ by {difference:.3g}"
 
@@ -215,7 +217,7 @@ def _difference(first: Tensor, second: Tensor) -> str:
 def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -> tuple[Flag, ...]:
     """Flags of the gradients at images `(B, C, H, W)` with labels `(B,)`."""
     try:
-        steepness, _ = model.gradient(lambda logits: cross_entropy(*model.judged(logits, y)), x)
+        steepness, _ = model.gradient(lambda logits: model.attacked_loss(logits, y), x)
         slope, logits = model.gradient(lambda logits: margin(*model.judged(logits, y)), x)
         answers, labels = model.judged(logits, y)
         return (

@@ -145,6 +145,8 @@ class DataRecord(Record):
     """None for images in [0, 1]."""
     task: str | None = None
     """What a correct answer is, in words; None for the label."""
+    task_fingerprint: str | None = None
+    """A hash of what the task judges to be correct among fixed outputs."""
 
     @property
     def kind(self) -> str:

@@ -45,6 +45,7 @@ from nppr.search.learned_noise import LearnedNoise, build, law_of
 from nppr.search.scan_box import BoxScan, scan_box
 from nppr.search.search_record import (
     FAMILY,
+    GIVEN,
     BudgetRecord,
     ClassifierRecord,
     Diagnostics,
@@ -328,7 +329,9 @@ class Search:
             same = (law.shape, law.classes) == (self.shape, self.data.classes)
             if same and stage.family.dependency.contains(law.family.dependency):
                 law = law.with_floor(stage.family.floor).to(self.classifier.device)
-                found.append(Candidate(f"{stage.name}, given", law, judge.of(law)))
+                described = each.record.classifier
+                name = described.name if described else "another model"
+                found.append(Candidate(f"{stage.name}{GIVEN}{name}", law, judge.of(law)))
         return found
 
     def _choose(
@@ -347,13 +350,12 @@ class Search:
             record = _record(stage, state, stage.name, made, {}, 0)
             return FinishedStage(record, None, None, made, made)
         edge = made.sharpened(Rule.LARGEST).at_edge()  # a search stays away from it, to turn
-        own = [
+        found = [
             *candidates(stage.name, made, judge),
             Candidate(f"{stage.name}, at the edge", edge, judge.of(edge)),
             *scanned,
-            *self._judged_given(stage, judge),
-            *tried[:1],
         ]
+        own = [*found, *self._judged_given(stage, judge), *tried[:1]]
         winner = best(own, before)
         choice = None
         if floor == 0 and self.references:
@@ -371,7 +373,7 @@ class Search:
         record = record.model_copy(
             update={
                 "restarts": tuple(each.value for each in tried),
-                "all_calls": min(each.value for each in own[: len(own) - len(tried[:1])]),
+                "all_calls": min(each.value for each in found),
                 "select_inputs": len(judge.inputs),
             }
         )

@@ -209,6 +209,10 @@ class Diagnostics(Record):
     """Of a transformation: the median of each parameter over draws and inputs."""
 
 
+GIVEN = ", given by "
+"""In the name of a candidate that was learned on another model, before the name of that model."""
+
+
 class DistributionRecord(Record):
     """Learned noise; `name` is that of its rows and of its lines in `per_input.csv`.
 
@@ -229,6 +233,11 @@ class DistributionRecord(Record):
         """The rung it was searched on; noise of a rung above may have been kept there."""
         stages = self.search.stages
         return stages[-1].rung if stages else self.search.settings.family.dependency
+
+    @property
+    def given(self) -> str | None:
+        """The model that it was learned on where it was given to the search, or None."""
+        return self.search.selected.partition(GIVEN)[2] or None
 
     @property
     def winner(self) -> str | None:

@@ -13,7 +13,7 @@ from nppr.budget import Budget, perturbed
 from nppr.errors import SpecError, require_at_most
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
-from nppr.sources.losses import cross_entropy, margin
+from nppr.sources.losses import margin
 from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Climb(Source, ABC):
         return 1.0 + self.restarts * (3.0 * self.steps + 1.0)
 
     @abstractmethod
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, model: FrozenModel, logits: Tensor, y: Tensor) -> Tensor:
         """What is increased, `(B, classes), (B,) -> (B,)`."""
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
@@ -83,7 +83,7 @@ class Climb(Source, ABC):
             if turn < self.steps:
                 gradient, logits = self.budget.gradient(
                     model,
-                    lambda logits, y=labels: self.loss(*model.judged(logits, y)),  # type: ignore[misc]
+                    lambda logits, y=labels: self.loss(model, logits, y),  # type: ignore[misc]
                     inputs,
                     delta,
                 )
@@ -132,8 +132,8 @@ class PGD(Climb, kind="pgd"):
         "pgd-20": "pgd:steps=20:restarts=5",
     }
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return cross_entropy(logits, labels)
+    def loss(self, model: FrozenModel, logits: Tensor, y: Tensor) -> Tensor:
+        return model.attacked_loss(logits, y)
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ class CW(Climb, kind="cw"):
         "cw-20": "cw:steps=20:restarts=5",
     }
 
-    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return margin(logits, labels)
+    def loss(self, model: FrozenModel, logits: Tensor, y: Tensor) -> Tensor:
+        return margin(*model.judged(logits, y))
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class WeakAdversary(Source, kind="weak-adversary"):
         first = replace(draws, block=0, size=1, capacity=1)
         start = self.budget.uniform(first, f"{self.kind}/start", shape)[:, 0]
         gradient, _ = model.gradient(
-            lambda logits: cross_entropy(*model.judged(logits, y)), (x + start).clamp(0, 1)
+            lambda logits: model.attacked_loss(logits, y), (x + start).clamp(0, 1)
         )
         ascent = self.budget.norm.steepest(gradient)
         centre = self.budget.clip(start + self.step * self.budget.radius * ascent)

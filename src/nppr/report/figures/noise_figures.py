@@ -214,7 +214,7 @@ CLASSES = 20
 
 def tsne(subject: Subject) -> Drawn | None:
     """Draws close in the plane are close as images."""
-    if not subject.draws:
+    if not subject.draws or subject.report.data.classes == 1:
         return None
     draws = subject.draws[0]
     each = max(1, min(draws.many.shape[1], TSNE_POINTS // len(draws.many)))
