@@ -14,7 +14,7 @@ from torch import Tensor
 
 import nppr
 from nppr.budget import Budget
-from nppr.compare import compare_runs
+from nppr.compare import compare
 from nppr.errors import InputError, TaskError
 from nppr.noise.family import Dependency
 from nppr.task import TIE, Task
@@ -257,7 +257,7 @@ def test_a_task_of_the_same_words_is_not_resumed(tmp_path: Path) -> None:
         run(0.05, "a")
     run(0.05, "b")
     with pytest.raises(InputError, match="judge answers alike"):
-        compare_runs([tmp_path / "a", tmp_path / "b"])
+        compare([tmp_path / "a", tmp_path / "b"])
 
 
 @pytest.mark.parametrize(

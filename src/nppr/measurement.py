@@ -353,9 +353,8 @@ def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tenso
     check_finite(logits, models.fast.classifier.name)
     judged, labels = models.fast.judged(logits, y)
     largest, answers = judged.topk(2, dim=1)
-    close = largest[:, 0] - largest[:, 1] <= AGREEMENT * logits.float().abs().reshape(
-        len(logits), -1
-    ).amax(1)
+    sizes = logits.float().abs().reshape(len(logits), -1).amax(1)
+    close = largest[:, 0] - largest[:, 1] <= AGREEMENT * sizes
     correct = answers[:, 0] == labels
     for row in close.nonzero().flatten().tolist():
         twice = x[row : row + 1].expand(2, *x.shape[1:])

@@ -59,16 +59,16 @@ def from_arrays(
     if input_range is None and not x.is_floating_point():
         raise DataError(f"`images` must be floats in [0, 1], got {x.dtype}. Divide by 255.")
     classified = task is None or task.classes
-    if classified and (y.ndim != 1 or y.dtype.kind not in "iu" or bool((y < 0).any())):
-        raise DataError(f"`labels` must be whole numbers (N,) from 0 on, got {y.dtype} {y.shape}.")
+    if classified and (y.ndim != 1 or y.dtype.kind not in "iu"):
+        raise DataError(f"`labels` must be whole numbers (N,), got {y.dtype} {y.shape}.")
     if y.dtype.kind not in "iufb" or (y.dtype.kind == "f" and not np.isfinite(y).all()):
         raise DataError(
             "`targets` must be finite numbers in one array (N, ...), got"
             f" {'NaN or infinite ones' if y.dtype.kind == 'f' else y.dtype}."
         )
     if len(x) != len(y):
-        names = "`images` and `labels`" if task is None else "inputs and targets"
-        raise DataError(f"{names} must have the same length, got {len(x)} and {len(y)}.")
+        both = "`images` and `labels`" if task is None else "inputs and targets"
+        raise DataError(f"{both} must have the same length, got {len(x)} and {len(y)}.")
     if not len(y):
         raise DataError("`data` must hold at least one input, got none.")
     found: Images = TensorImages(x.float())
