@@ -486,7 +486,13 @@ def attempt(family: str, number: int, seed: int, made: Materials) -> Outcome:
         except Hang:
             trace, whole = _trace(), traceback.format_exc()
             at_work = any(
-                place in whole for place in ("measurement.py", "fitting.py", "splitting.py")
+                place in whole
+                for place in (
+                    "measurement.py",
+                    "fitting.py",
+                    "splitting.py",
+                    "prepare_classifier.py",
+                )
             )
             kind = "at work" if at_work else "hang"
             return Outcome(family, kind, f"{_latest} {trace}")

@@ -58,12 +58,12 @@ def collect(
         try:
             worst.append(_worst(session, source, tallies[source.name], correct, budget))
         except Exception:  # whatever a source does, the run's numbers are kept
-            logger.warning("the worst inputs under %s are not shown", source.name, exc_info=True)
-    for noise in noises:
+            _not_shown(f"the worst inputs under {source.name}")
+    for noise in (each for each in noises if each.name in tallies):
         try:
             drawn.append(_draws(session, noise, correct))
         except Exception:
-            logger.warning("the draws of %s are not shown", noise.name, exc_info=True)
+            _not_shown(f"the draws of {noise.name}")
     if budget.transform is None:
         return Evidence(tuple(worst), tuple(drawn))
     labels, indices = clean.labels[correct], clean.indices[correct]
@@ -74,6 +74,12 @@ def collect(
         (_profile(session, budget, some),),
         (_strip(session, budget, some[:FEW_INPUTS]),),
     )
+
+
+def _not_shown(what: str) -> None:
+    """Report in a line what the page will lack."""
+    logger.warning("%s cannot be shown on the page", what)
+    logger.debug("%s", what, exc_info=True)
 
 
 WORST_INPUTS = 12

@@ -388,5 +388,6 @@ def _collect_evidence(
         learned = [each.with_known(None) for each in run.learned]
         return first(lambda: collect(fixed, run.tallies, run.clean, sources, learned, budget))
     except Exception:
-        logger.warning("nothing is collected to be shown", exc_info=True)
+        logger.warning("the page will show numbers only")
+        logger.debug("nothing is collected", exc_info=True)
         return None

@@ -168,7 +168,7 @@ def read_class_order(path: str | Path) -> ClassOrder:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(LONGEST_ORDER)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # also of a path that no file can have
         reason = getattr(error, "strerror", None) or "it is not text"
         raise SpecError(
             f"`class-order` must be a readable text file, got {str(path)!r}: {reason}."

@@ -248,8 +248,8 @@ def check_range(x: Tensor, split: str) -> None:
     if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
         raise DataError(
             f"`images` must lie in [0, 1], got [{low:.4g}, {high:.4g}] in the {split} split."
-            " Divide 8-bit images by 255; give the normalisation as mean and std instead. Of inputs that"
-            " are no images state the range, such as --range -2,2."
+            " Divide 8-bit images by 255; give the normalisation as mean and std instead. Of inputs"
+            " that are no images state the range, such as --range -2,2."
         )
 
 

@@ -190,8 +190,9 @@ def _entries(
 def _faults(record: Worst | Draws | Profile | Strip) -> Iterator[str]:
     """Tensors that are of another kind or shape than declared, or not finite.
 
-    A letter is the same size in all shapes of a record; an empty tensor has no size to compare.
+    A letter is the same size in all shapes of a record, but for tensors that may be left out.
     """
+    optional = {each.name for each in fields(record) if each.default_factory is not MISSING}
     sizes: dict[str, int] = {}
     for name, shape in record.SHAPES.items():
         value, letters = getattr(record, name), shape.split()
@@ -200,7 +201,8 @@ def _faults(record: Worst | Draws | Profile | Strip) -> Iterator[str]:
             yield f"{name!r} must hold {kind} numbers, holds {value.dtype}"
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             yield f"NaN or infinite numbers in {name!r}"
-        known = zip(letters, value.shape, strict=False) if value.numel() else ()
+        left_out = name in optional and not value.numel()
+        known = () if left_out else zip(letters, value.shape, strict=False)
         same = [sizes.setdefault(letter, size) == size for letter, size in known]
         if value.dim() != len(letters) or not all(same):
             yield f"shape {tuple(value.shape)}, not ({', '.join(letters)}) with {sizes}, in {name!r}"

@@ -20,6 +20,7 @@ from nppr.report.findings import lines_of, shares_of
 from nppr.report.model import SCHEMA_VERSION, ReportRecord, Result
 from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
 from nppr.report.report import Report
+from nppr.tally import Metric
 
 REPORT = "report.json"
 PAGE = "report.html"
@@ -129,6 +130,8 @@ def _result_faults(report: ReportRecord) -> Iterator[tuple[str, str]]:
             for field in ("low", "high", "method", "claim", "direction"):
                 if row.value is not None and getattr(row, field) is None:
                     yield f"{name}.{place}.{field}", "given beside a `value`, got null"
+            if row.metric in (Metric.BOUND, Metric.INFIMUM) and row.bounded is None:
+                yield f"{name}.{place}.noise_set", "the set that the bound is for, got null"
 
 
 def _check_lines(per_input: PerInput, report: ReportRecord, file: Path) -> None:
