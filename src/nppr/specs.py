@@ -19,6 +19,9 @@ MODEL_FILES = (".pt2", ".onnx")
 RANDOM = "random"
 """In place of a weights file: an untrained network."""
 
+AUTO, EAGER, INDUCTOR, ONNX = ENGINES = ("auto", "eager", "inductor", "onnx")
+"""What computes forward passes that need no gradients."""
+
 DATA = ("digits",)
 """Names of the data sets that need no download."""
 
