@@ -25,9 +25,7 @@ quick: $(READY_TO_DEVELOP)
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses 2 --dist loadfile -m "not slow"
 
 bench: $(READY)
-	$(BIN)/python benchmarks/measure_overhead.py
-	$(BIN)/python benchmarks/measure_memory.py
-	$(BIN)/python benchmarks/fit_speed.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
 
 SMALL := $(sort $(basename $(notdir $(wildcard studies/small/digits_*.toml))))
 
