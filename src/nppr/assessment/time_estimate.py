@@ -9,6 +9,7 @@ from nppr.assessment.ladder import CHECKED_INPUTS, SAME_PATTERN_DRAWS
 from nppr.classifiers import Prepared
 from nppr.data import Data
 from nppr.noise.family import Dependency
+from nppr.random_draws import DRAWS_PER_BLOCK
 from nppr.ranks import world
 from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
@@ -24,11 +25,14 @@ SCORED = 1.25
 JUDGED_BESIDES = 5
 """Candidates of a stage beside its components: the edge, half of the calls, parents, fixed noise."""
 
-EXAMINED = 2_000
-"""Passes of what is examined before a run and drawn again after it, at most."""
+EXAMINED, ATTACKED, SHOWN = 32, 16, 12
+"""Inputs that are examined before a run, attacked for that, and drawn again for the page."""
 
-ONCE = 1.5
-"""Seconds of what a run does once: statistics, flags, files."""
+STEP_SECONDS = 0.008
+"""Of a step of a search beside its passes: making noise, and the gradients in its parameters."""
+
+ONCE, EACH = 0.4, 0.1
+"""Seconds of what a run does once, and for every source: statistics, flags, files."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Work:
     guided: float
     """Of sources that take gradients."""
     search: float
+    steps: int
+    sources: int
 
     def seconds(self, classifier: Prepared, search: Prepared | None) -> float:
         """How long it takes in these forms."""
@@ -49,7 +55,8 @@ class Work:
             + self.guided / classifier.eager_images_per_second
             + self.search / speed
         )
-        return ONCE + each / world().size
+        beside = ONCE + EACH * self.sources + STEP_SECONDS * self.steps
+        return beside + each / world().size
 
 
 def count_passes(
@@ -58,7 +65,8 @@ def count_passes(
     """The passes of a run; with a wanted precision, those of its first round."""
     inputs, draws = len(data.evaluate), settings.draws or PRECISION_DRAWS
     radii = 1 + len(settings.radii)
-    plain, guided = float(inputs + (settings.rare_calls or 0)), float(EXAMINED)
+    plain, guided = float(inputs + (settings.rare_calls or 0)), _examined(inputs)
+    plain += min(inputs, SHOWN) * min(draws, DRAWS_PER_BLOCK) * min(3, len(sources))
     for source in sources:
         own = inputs * (source.fixed_draws or draws) * radii
         guided += source.fit_passes(len(data.fit)) + radii * source.search_passes(inputs)
@@ -67,7 +75,7 @@ def count_passes(
         else:
             plain, guided = plain + own, guided + own * (source.cost - 1)
     if search is None:
-        return Work(plain, guided, 0.0)
+        return Work(plain, guided, 0.0, 0, len(sources))
     scored = search.recipe.scores
     per_call = SCORED if scored else PASSES_PER_CALL
     rungs = len(search.rungs) * len(search.floors)
@@ -80,7 +88,13 @@ def count_passes(
         guided += len(search.floors) * searched * search.per_input_calls * PASSES_PER_CALL
     fits = search.total_calls * per_call + _judged(data, search, stages)
     found = fit_inputs(len(data.fit), search.calls) + min(len(data.select), SELECT_INPUTS)
-    return Work(plain, guided, search.seeds * fits + found)
+    steps = search.seeds * sum(stage.steps for stage in stages)
+    return Work(plain, guided, search.seeds * fits + found, steps, len(sources) + rungs)
+
+
+def _examined(inputs: int) -> float:
+    """Passes of examining the model: answers, gradients, and 20 steps of an attack."""
+    return 8.0 * min(inputs, EXAMINED) + 61.0 * min(inputs, ATTACKED)
 
 
 def _judged(data: Data, search: SearchSettings, stages: Sequence[Stage]) -> float:
