@@ -33,8 +33,8 @@ NEEDS_ONNX = "needs the extra `onnx`: pip install 'nppr[onnx]'"
 class EngineKind:
     """How an engine is made, and from how many seconds of forward passes on it is worth a trial.
 
-    The trial takes about a twentieth of that: an export well under a second, a compilation half a
-    minute.
+    The trial then takes about a thirtieth of the run at most: an export takes well under a second, a
+    compilation half a minute.
     """
 
     make: Callable[[Classifier, Tensor], Engine]
@@ -137,6 +137,6 @@ KINDS: dict[str, EngineKind] = {
     ONNX: EngineKind(
         make_onnx, 20.0, lambda: all(map(importlib.util.find_spec, ("onnx", "onnxruntime")))
     ),
-    INDUCTOR: EngineKind(make_inductor, 180.0, lambda: True),
+    INDUCTOR: EngineKind(make_inductor, 900.0, lambda: True),
 }
 """All engines, in the order in which they are tried; the first that is faster is taken."""
