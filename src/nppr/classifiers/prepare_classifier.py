@@ -188,10 +188,13 @@ def _with_fastest_engine(
 ) -> Classifier:
     """The fast form with the first engine that runs, agrees and is faster, if one is worth a trial.
 
-    `seconds` are those that the forward passes of the run take without an engine.
+    `seconds` are those that the forward passes of the run take without an engine. The answers of a task
+    need not show how close they are to being wrong, so there rounding stays that of the model.
     """
+    if reference.module is None or reference.task is not None:
+        return fast
     for name, kind in KINDS.items():
-        if reference.module is None or seconds < kind.worth_seconds or not kind.is_installed():
+        if seconds < kind.worth_seconds or not kind.is_installed():
             continue
         try:
             candidate = _with_engine(reference, fast, probe, name)
