@@ -35,23 +35,24 @@ class Case:
     classes: int = 10
     components: int = 7
     calls: int = 0
+    rung: str = "label"
 
 
 def cases() -> list[Case]:
     """All lines of the table."""
-    sizes = [Case(f"{n:,} inputs x {m} draws", n, m) for n, m in ((1000, 16), (1000, 160))]
-    sizes += [Case(f"{n:,} inputs x {m} draws", n, m) for n, m in ((10_000, 16), (50_000, 100))]
+    sizes = ((1000, 16), (1000, 160), (10_000, 16), (50_000, 100))
     fitted = Case("", calls=3072)
     return [
-        *sizes[:3],
-        replace(sizes[3], side=16, title=f"{sizes[3].title}, side 16"),
+        *(Case(f"{n:,} inputs x {m} draws", n, m) for n, m in sizes),
         *(Case(f"images of {side} x {side}", side=side) for side in (32, 64, 128, 224)),
         *(
             replace(fitted, title=f"fit, {classes:,} classes", classes=classes)
             for classes in (10, 200, 1000)
         ),
         *(
-            replace(fitted, title=f"fit, {number} components", components=number)
+            replace(
+                fitted, title=f"fit, {number} components", components=number, rung="independent"
+            )
             for number in (1, 7, 28)
         ),
     ]
@@ -83,8 +84,7 @@ def run(case: Case) -> None:
     data = data_of(case, model)
     start = time.perf_counter()
     if case.calls:
-        rung = Dependency.INDEPENDENT if case.components != 7 else Dependency.LABEL
-        family = Family(rung, components=case.components)
+        family = Family(Dependency(case.rung), components=case.components)
         search = default_settings(family, floors=(0.0,), calls=case.calls)
         search = replace(search, per_input_calls=0)
         nppr.assess(model, data, budget=BUDGET, sources="nppr", search=search, draws=case.draws)
