@@ -73,7 +73,7 @@ def main() -> None:
     compare("resnet18 at 224, uniform", network, data, budget=BUDGET, sources="uniform", draws=50)
     compare(
         "resnet18 at 224, fits to independent", network, data,
-        sources=JOINT, dependency="independent", fit_calls=512, draws=16, **few,
+        sources=JOINT, dependency="independent", fit_calls=256, draws=16, **few,
     )  # fmt: skip
 
 
