@@ -38,9 +38,7 @@ lowest: $(READY_TO_DEVELOP)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/lowest_versions.py
 
 bench: $(READY)
-	$(BIN)/python benchmarks/measure_overhead.py
-	$(BIN)/python benchmarks/measure_memory.py
-	$(BIN)/python benchmarks/fit_speed.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/bench.py
 
 SMALL := $(sort $(basename $(notdir $(wildcard studies/small/digits_*.toml))))
 

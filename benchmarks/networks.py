@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from nppr.classifiers import Classifier, load_classifier
 from nppr.data import Data, from_arrays, load_data
 
-__all__ = ["CASES", "case"]
+__all__ = ["CASES", "case", "untrained"]
 
 
 class ResidualBlock(nn.Module):
@@ -55,6 +55,21 @@ def case(name: str, *, fit: bool = False) -> tuple[Classifier, Data]:
     if name == "small-resnet":
         return Classifier(small_resnet(), name=name), data
     return load_classifier(name, weights="random", data=data), data
+
+
+def untrained(name: str, number: int, side: int = 32, classes: int = 10) -> tuple[Classifier, Data]:
+    """A random network and random images, labelled by the network: it is always correct."""
+    images = torch.rand(number, 3, side, side, generator=torch.Generator().manual_seed(0))
+    blank = from_arrays(images, torch.arange(number) % classes, classes=classes, shares=(0.4, 0.3))
+    torch.manual_seed(0)
+    classifier = load_classifier(name, weights="random", data=blank)
+    with torch.no_grad():
+        assert classifier.module is not None
+        classifier.module.eval()
+        labels = [classifier.forward(some).argmax(1) for some in images.split(32)]
+    return classifier, from_arrays(
+        images, torch.cat(labels), classes=classes, shares=(0.4, 0.3), name=f"{side} x {side}"
+    )
 
 
 CASES = ("digits", "small-resnet")

@@ -57,6 +57,7 @@ from nppr.sources import (
     split_search,
 )
 from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS, bracket
+from nppr.specs import ENGINES
 from nppr.tally import RARE_ACCURACY
 from nppr.transformations import EDGES, GROUPS, PARAMETERS, parse_transform
 
@@ -415,11 +416,24 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         Panel.ADVANCED,
     )
     slices: Path | None = SLICES_OPTION
+    engine: str = option(
+        ENGINES[0],
+        "What computes forward passes: eager (PyTorch), inductor (torch.compile), onnx (ONNX Runtime,"
+        " extra onnx), or auto: the fastest, where the run is long enough to pay for the trial. Counts"
+        " do not depend on it.",
+        Panel.ADVANCED,
+    )
     page: bool = option(
         True, "Write report.html, the page for readers. Default: yes.", Panel.OUTPUT
     )
     figures: str | None = FIGURES_OPTION
     as_json: bool = JSON_OPTION
+
+    @field_validator("engine")
+    @classmethod
+    def _require_engine(cls, value: str) -> str:
+        require_one_of("engine", value, ENGINES)
+        return value
 
     @model_validator(mode="after")
     def _require_valid(self) -> Self:

@@ -24,6 +24,9 @@ MOST_CLASSES = 100_000
 RANDOM = "random"
 """In place of a weights file: an untrained network."""
 
+AUTO, EAGER, INDUCTOR, ONNX = ENGINES = ("auto", "eager", "inductor", "onnx")
+"""What computes forward passes that need no gradients."""
+
 DATA = ("digits",)
 """Names of the data sets that need no download."""
 

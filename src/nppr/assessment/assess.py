@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import torch
 from nppr.assessment.precision import DRAWN
 from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
+from nppr.assessment.time_estimate import count_passes
 from nppr.budget import Budget
 from nppr.classifiers import ModelSpec
 from nppr.data import (
@@ -26,21 +28,16 @@ from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
 from nppr.options import SearchOptions, checked_options
-from nppr.ranks import world
 from nppr.report import Report
 from nppr.run_settings import RunSettings, default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import Search
 from nppr.search.search_settings import SCORES, SearchSettings
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
+from nppr.specs import AUTO, EAGER
 from nppr.task import Task
-
-PASSES_PER_CALL = 3.5
-"""Forward passes that a forward and backward pass takes, with the selection that comes with it."""
-
-SCORED = 1.25
-"""The same of a search without gradients, whose calls are forward passes."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +51,7 @@ class Plan:
     micro_batch: int
     form: tuple[str, ...]
     seconds: float
+    """Of the whole run, with what it took to prepare it."""
     warning: str | None = None
     finished: Path | None = None
     """The folder of this run where it was finished before: it is read instead of computed."""
@@ -102,6 +100,7 @@ def assess(
     rare_calls: int | None = None,
     radii: Sequence[str | float] = (),
     batch_size: int | None = None,
+    engine: str = AUTO,
     device: str | torch.device | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -137,12 +136,14 @@ def assess(
     `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
     interval of every PR and NPPR has at most that half-width. With `rare_calls` multilevel splitting
     takes over, within that many calls in all, for inputs without a failure among their draws. Sources
-    are measured at the other `radii` too.
+    are measured at the other `radii` too. `engine` computes forward passes without gradients: `eager`,
+    `onnx`, `inductor`, or `auto`, the fastest of them where the run is long enough to pay for it.
 
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results][:6]
     ['accuracy', 'PR', 'PR', 'PR', 'PR', 'PR']
     """
+    begun = time.perf_counter()
     settings = RunSettings(
         draws=draws,
         inputs=inputs,
@@ -215,6 +216,7 @@ def assess(
             "`precision` must be given with a source that draws, got none. Example: --sources uniform"
         )
     planned = settled_search if searched else None
+    measured = [*chosen, *(each.source for each in distributions)]
     setup = prepare_run(
         model,
         loaded,
@@ -225,6 +227,8 @@ def assess(
         distributions=given,
         feature_model=feature_model,
         batch_size=batch_size,
+        engine=engine,
+        passes=count_passes(loaded, settings, measured, planned).plain,
         device=device,
         out=out,
         resume=resume,
@@ -233,8 +237,7 @@ def assess(
     with setup, _shown_progress(progress, on_search) as (on_progress, on_fit):
         finder = setup.search(planned, on_fit, rivals) if planned else None
         if on_plan:
-            settled = finder.settings if finder else None
-            on_plan(_plan(setup, [*chosen, *(each.source for each in distributions)], settled))
+            on_plan(_plan(setup, measured, finder, time.perf_counter() - begun))
         return complete_run(setup, chosen, distributions, finder, on_progress)
 
 
@@ -370,36 +373,30 @@ def _require_rivals(given: Sequence[LearnedNoise]) -> None:
         )
 
 
-def _plan(setup: Setup, sources: Sequence[Source], search: SearchSettings | None) -> Plan:
-    settings, inputs = setup.settings, len(setup.data.evaluate)
-    asked = settings.draws or 1
+def _plan(setup: Setup, sources: Sequence[Source], finder: Search | None, elapsed: float) -> Plan:
+    """What is about to run, `elapsed` seconds after the call began."""
+    search = finder.settings if finder else None
     names = [source.name for source in sources]
-    draws = [source.cost * (source.fixed_draws or asked) for source in sources]
-    passes = inputs * (1 + sum(draws) * (1 + len(settings.radii)))
-    passes += settings.rare_calls or 0
-    passes += sum(source.fit_passes(len(setup.data.fit)) for source in sources)
+    warning = None
     if search is not None:
         rungs = [(rung, floor) for floor in search.floors for rung in search.rungs]
         names = [*(learned_name(rung, floor) for rung, floor in rungs), *names]
-        passes += inputs * asked * len(rungs)
-        each = SCORED if search.recipe.scores else PASSES_PER_CALL
-        passes += search.seeds * search.total_calls * each
-        passes += inputs * len(search.floors) * search.per_input_calls * PASSES_PER_CALL
-    warning = None
-    if search is not None and search.is_short:
-        warning = (
-            f"--fit-calls {search.calls:,} is too few for this search, which needs"
-            f" {search.needed_calls:,}: NPPR will be far too high"
-        )
+        if search.is_short:
+            warning = (
+                f"--fit-calls {search.calls:,} is too few for this search, which needs"
+                f" {search.needed_calls:,}: NPPR will be far too high"
+            )
+    classifier = setup.classifier
+    work = count_passes(setup.data, setup.settings, sources, search)
     return Plan(
-        warning=warning,
         finished=setup.folder.path if setup.folder and setup.finished else None,
         notes=setup.data.notes,
-        inputs=inputs,
+        inputs=len(setup.data.evaluate),
         fit_inputs=len(setup.data.fit),
         select_inputs=len(setup.data.select),
         sources=tuple(names),
-        micro_batch=setup.classifier.micro_batch,
-        form=setup.classifier.form,
-        seconds=passes / setup.classifier.images_per_second / world().size,
+        micro_batch=classifier.micro_batch,
+        form=(*classifier.form, *([] if classifier.engine == EAGER else [classifier.engine])),
+        seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None),
+        warning=warning,
     )

@@ -46,6 +46,8 @@ from nppr.search.search import Search
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.sources import Source, references
+from nppr.specs import AUTO as AUTO_ENGINE
+from nppr.specs import EAGER
 from nppr.tally import Metric
 from nppr.transformations import NaturalTransform
 
@@ -159,6 +161,8 @@ def prepare_run(
     distributions: Sequence[LearnedNoise] = (),
     feature_model: ModelSpec | None = None,
     batch_size: int | None = None,
+    engine: str = AUTO_ENGINE,
+    passes: float = 0.0,
     device: str | torch.device | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -167,7 +171,8 @@ def prepare_run(
     """Make everything ready for these sources and this search; with `out`, take the run's folder.
 
     A folder that holds this run complete is resumed: its numbers are read, not computed again.
-    A model that is prepared already runs as it is.
+    A model that is prepared already runs as it is. `passes` are the forward passes without gradients
+    that are expected, which decide whether an engine is worth a trial.
     """
     _require_images(data, budget, settings, sources)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
@@ -184,7 +189,12 @@ def prepare_run(
     else:
         classifier = load_classifier(model, data=data)
         data = _in_its_classes(data, classifier)
-        ready = _prepare_on_ranks(classifier, data, device, division)
+        ready = _prepare_on_ranks(
+            partial(prepare, classifier, probe(data.evaluate), classes=data.classes, device=device),
+            division,
+            engine,
+            passes,
+        )
     with within_memory(classifier.name):
         described = _describe_classifier(classifier, features, data)
     record = RunRecord(
@@ -216,7 +226,7 @@ def prepare_run(
     folder = None
     if out is not None:
         identity = {**record.model_dump(mode="json"), "device": ready.device.type}
-        used = Division(ready.micro_batch, ready.form, torch.get_num_threads())
+        used = Division(ready.micro_batch, ready.form, torch.get_num_threads(), ready.engine)
         folder = first(
             lambda: RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
         )
@@ -277,23 +287,32 @@ def fixed_form(classifier: Prepared, data: Data) -> Prepared:
 
 
 def _prepare_on_ranks(
-    classifier: Classifier, data: Data, device: str | torch.device | None, division: Division
+    prepared: Callable[..., Prepared], division: Division, engine: str, passes: float
 ) -> Prepared:
-    """The classifier in the form and micro-batch of the division, else those that are fastest.
+    """The classifier in the form, micro-batch and engine of the division, else the fastest ones.
 
     Of several ranks the first searches, alone, and the others follow it.
     """
-    prepared = partial(
-        prepare, classifier, probe(data.evaluate), classes=data.classes, device=device
-    )
     found: list[Prepared] = []
 
-    def search() -> tuple[int, tuple[str, ...]]:
-        found.append(prepared(micro_batch=division.micro_batch, form=division.form))
-        return found[0].micro_batch, found[0].form
+    def repeat(used: Division) -> Prepared:
+        """As it ran elsewhere; an engine that does not run here changes no count."""
+        repeated = partial(prepared, micro_batch=used.micro_batch, form=used.form)
+        try:
+            return repeated(engine=used.engine)
+        except ClassifierError:
+            return repeated(engine=EAGER)
 
-    size, kept = first(search)
-    ready = found[0] if found else prepared(micro_batch=size, form=kept)
+    def search() -> Division:
+        if engine == AUTO_ENGINE and division.engine is not None:
+            found.append(repeat(division))
+        else:
+            sizes = {"micro_batch": division.micro_batch, "form": division.form}
+            found.append(prepared(**sizes, engine=engine, passes=passes / world().size))
+        return Division(found[0].micro_batch, found[0].form, engine=found[0].engine)
+
+    used = first(search)
+    ready = found[0] if found else repeat(used)
     require_same({"device": ready.device.type})
     return _smallest_micro_batch(ready)
 

@@ -317,6 +317,7 @@ def _finish(
             ranks=world().size,
             micro_batch=classifier.micro_batch,
             form=classifier.form,
+            engine=classifier.engine,
         ),
     )
     per_input = per_input_of(run.tallies, settings.confidence)

@@ -34,6 +34,7 @@ from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput
 from nppr.search.learned_noise import LearnedNoise, save_learned
+from nppr.specs import EAGER
 
 FORMAT = 1
 RUN = "run.json"
@@ -44,11 +45,12 @@ SPECS = "specs"
 
 @dataclass(frozen=True)
 class Division:
-    """How a run is divided, which a resume repeats: micro-batch, the classifier's form, threads."""
+    """How a run is divided, which a resume repeats: micro-batch, form, threads, engine."""
 
     micro_batch: int | None = None
     form: tuple[str, ...] | None = None
     threads: int | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class RunFolder:
         if not isinstance(held, dict):
             return Division()
         try:
-            return Division(**{**held, "form": tuple(held["form"])})
+            return Division(**{"engine": EAGER, **held, "form": tuple(held["form"])})
         except (KeyError, TypeError) as error:
             raise RunFolderError(
                 f"`run` must have a readable division in its {RUN}, got {str(held)[:80]} in"

@@ -42,6 +42,15 @@ class Quirks:
     """Logits that it returns for an image; a batch for which it returns others is an error."""
 
 
+@dataclass(frozen=True, eq=False)
+class Engine:
+    """What computes a model's answers without gradients, in batches of any size or of one size."""
+
+    name: str
+    run: Callable[[Tensor], Tensor]
+    batch: int | None = None
+
+
 class Classifier:
     """A model with its normalisation.
 
@@ -75,6 +84,7 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
+        self.engine: Engine | None = None
         self.quirks: Quirks | None = None  # until the model was checked
         self.layout: Layout | None = None  # until it is known which data it is given
         self.task: Task | None = None
@@ -86,7 +96,13 @@ class Classifier:
     def with_model(self, model: nn.Module, *, channels_last: bool = False) -> Classifier:
         """The same classifier with its model in another form."""
         other = copy.copy(self)
-        other.model, other.channels_last = model, channels_last
+        other.model, other.channels_last, other.engine = model, channels_last, None
+        return other
+
+    def with_engine(self, engine: Engine | None) -> Classifier:
+        """The same classifier, its forward passes without gradients computed by an engine."""
+        other = copy.copy(self)
+        other.engine = engine
         return other
 
     def for_data(self, data: Data) -> Classifier:
@@ -134,7 +150,7 @@ class Classifier:
         quirks = self.quirks or Quirks()
         if len(x) == 1 and quirks.needs_two:
             return self.forward(x.expand(2, *x.shape[1:]))[:1]
-        normalised = self._normalised(x)
+        normalised = self.normalised(x)
         logits = find_logits(self._run(normalised.clone() if quirks.in_place else normalised))
         if self.task is not None:
             if not logits.ndim or len(logits) != len(x):
@@ -152,6 +168,14 @@ class Classifier:
         return logits
 
     def _run(self, x: Tensor) -> Any:
+        engine = None if torch.is_grad_enabled() else self.engine
+        if engine is not None and engine.batch in (None, len(x)):
+            try:
+                return engine.run(x)
+            except Exception as error:  # a foreign engine may fail in any way
+                logger.debug("the engine of %s failed: %s", self.name, error)
+        if self.channels_last and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
         try:
             return self.model(x)
         except (NpprError, MemoryError):
@@ -171,15 +195,14 @@ class Classifier:
         targets = y if self.targets is None else self.targets.to(y.device)[y]
         return self.task.judged(logits, targets)
 
-    def _normalised(self, x: Tensor) -> Tensor:
+    def normalised(self, x: Tensor) -> Tensor:
+        """What the model is given for inputs in [0, 1]."""
         if self.layout is not None:
             x = self.layout.from_unit(x)
         if self.mean is not None:
             x = x - _per_channel("mean", self.mean, x)
         if self.std is not None:
             x = x / _per_channel("std", self.std, x)
-        if self.channels_last and x.ndim == 4:
-            return x.contiguous(memory_format=torch.channels_last)
         return x
 
 
@@ -247,7 +270,10 @@ class FrozenClassifier:
             return x.new_empty(len(x), 0), self.logits(x)
         layer = self.classifier.features
         with _recorded_features(self.classifier.module, layer) as seen:
-            logits = self.logits(x)
+            self.calls += len(x)
+            # Layers of the model show features, an engine does not.
+            model = self.classifier.with_engine(None)
+            logits = model.forward(quantised(x) if self.quantise else x)
         if not seen or len(seen[-1]) != len(x):
             where = f"layer {layer!r} did not run" if layer else "it has no linear layer that runs"
             raise ClassifierError(

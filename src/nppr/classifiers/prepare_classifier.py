@@ -1,8 +1,9 @@
-"""The fastest form of a classifier that gives the same answers, and its best micro-batch.
+"""The fastest form of a classifier that gives the same answers, its engine, and its best micro-batch.
 
 Two forms are tried on a copy: convolutions with their batch normalisation folded in, and the
 `channels_last` memory order. Each is kept only where the model runs, agrees with the original and is
-faster. Models that cannot be copied or traced run as they are.
+faster. Models that cannot be copied or traced run as they are. A run that is long enough to pay for it
+also tries engines (`nppr.classifiers.forward_engines`) for its forward passes.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from nppr.classifiers.classifier import (
     check_classifier,
     frozen,
     is_out_of_memory,
+    reason_of,
 )
-from nppr.errors import ClassifierError, SpecError, require_at_most
+from nppr.classifiers.forward_engines import KINDS, require_engine
+from nppr.errors import ClassifierError, SpecError, require_at_most, unknown
+from nppr.specs import AUTO, EAGER, ENGINES
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +75,13 @@ class Prepared:
     micro_batch: int
     form: tuple[str, ...]
     images_per_second: float
+    eager_images_per_second: float
+    """Without an engine, as where gradients are taken."""
+
+    @property
+    def engine(self) -> str:
+        """The name of what computes forward passes without gradients."""
+        return EAGER if self.fast.engine is None else self.fast.engine.name
 
     @contextlib.contextmanager
     def frozen(self, *, quantise: bool = False) -> Iterator[FrozenForms]:
@@ -90,11 +101,17 @@ def prepare(
     device: str | torch.device | None = None,
     micro_batch: int | None = None,
     form: Sequence[str] | None = None,
+    engine: str = AUTO,
+    passes: float = 0.0,
 ) -> Prepared:
-    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch.
+    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form, micro-batch and engine.
 
-    Either can be given: a resumed run repeats those it was begun with.
+    Each can be given: a resumed run repeats those it was begun with. An engine is looked for where the
+    expected number of forward `passes` without gradients pays for it; one that is given must run.
     """
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    require_engine(engine)
     if micro_batch is not None and micro_batch < 1:
         raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
     most = max(1, min(MOST_MICRO_BATCH, NUMBERS // max(1, probe[0].numel())))
@@ -110,8 +127,15 @@ def prepare(
             reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
         size, _ = _fitting(reference, probe, micro_batch or 64)
         fast, found = _fastest(reference, _repeat(probe, size), form)
-        size, speed = _best_micro_batch(fast, probe, micro_batch)
-    return Prepared(reference, fast, classes, place, size, found, speed)
+        size, eager = _best_micro_batch(fast, probe, micro_batch)
+        if engine == AUTO:
+            fast = _with_fastest_engine(reference, fast, _repeat(probe, size), passes / eager)
+        elif engine != EAGER:
+            fast = _with_given_engine(reference, fast, _repeat(probe, size), engine)
+        speed = eager
+        if fast.engine is not None:
+            size, speed = _best_micro_batch(fast, probe, fast.engine.batch or micro_batch)
+    return Prepared(reference, fast, classes, place, size, found, speed, eager)
 
 
 @contextlib.contextmanager
@@ -179,6 +203,63 @@ def _fastest(
         if kept:
             best, form = candidate, (*form, name)
     return best, form
+
+
+def _with_fastest_engine(
+    reference: Classifier, fast: Classifier, probe: Tensor, seconds: float
+) -> Classifier:
+    """The fast form with the first engine that runs, agrees and is faster, if one is worth a trial.
+
+    `seconds` are those that the forward passes of the run take without an engine. The answers of a task
+    need not show how close they are to being wrong, so there rounding stays that of the model.
+    """
+    if reference.module is None or reference.task is not None:
+        return fast
+    for name, kind in KINDS.items():
+        if seconds < kind.worth_seconds or not kind.is_installed():
+            continue
+        try:
+            candidate = _with_engine(reference, fast, probe, name)
+        except Exception as error:  # a foreign model or engine may fail in any way
+            logger.debug("%s does not run in %s: %s", reference.name, name, error)
+            continue
+        if _faster(candidate, fast, probe):
+            return candidate
+        logger.debug("%s is not faster in %s", reference.name, name)
+    return fast
+
+
+def _with_given_engine(
+    reference: Classifier, fast: Classifier, probe: Tensor, name: str
+) -> Classifier:
+    """The fast form with the engine of this name, or an error that states why it does not run."""
+    try:
+        return _with_engine(reference, fast, probe, name)
+    except ClassifierError:
+        raise
+    except Exception as error:
+        raise ClassifierError(
+            f"`engine` must be one that runs this model, {name} does not: {reason_of(error)}."
+            " Leave it out, or choose eager."
+        ) from error
+
+
+def _with_engine(reference: Classifier, fast: Classifier, probe: Tensor, name: str) -> Classifier:
+    """The fast form with this engine, or any error where it does not run or agree."""
+    # An exporter that fails prints a trace of its own.
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        made = KINDS[name].make(reference, probe)
+    with frozen(reference) as model, torch.no_grad():
+        for x in (probe, probe[: max(1, len(probe) // 3)]):
+            if made.batch not in (None, len(x)):
+                continue
+            true = model.logits(x).flatten(1)
+            ours = made.run(reference.normalised(x.clone())).flatten(1)
+            # Two logits may each move by this much before their order changes.
+            allowed = AGREEMENT / 2 * true.abs().amax(1)
+            if ours.shape != true.shape or not bool(((ours - true).abs().amax(1) <= allowed).all()):
+                raise ClassifierError(f"`engine` {name} must give the logits of the model.")
+    return fast.with_engine(made)
 
 
 def _folded(classifier: Classifier) -> Classifier:

@@ -337,6 +337,8 @@ class Environment(Record):
     ranks: int
     micro_batch: int
     form: tuple[str, ...]
+    engine: str | None = None
+    """What computed forward passes without gradients; None in reports that do not state it."""
 
 
 class ReportRecord(Record):

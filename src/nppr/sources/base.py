@@ -137,6 +137,10 @@ class Source(ABC):
         """Forward passes of fitting it on this many inputs."""
         return 0.0
 
+    def search_passes(self, inputs: int) -> float:
+        """Forward passes of what it searches for on this many inputs, beside those of its draws."""
+        return 0.0
+
     def options(self, shape: Sequence[int]) -> dict[str, Option]:
         """Every option with its value for images of this shape, defaults too."""
         return {name: getattr(self, name) for name in option_defaults(type(self))}

@@ -4,8 +4,9 @@ import io
 import json
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch import nn
 from data import layouts
 from nppr.budget import Budget
 from nppr.classifiers import frozen, load_classifier
+from nppr.classifiers.formats.fixed_input import FixedInputModel
 from nppr.classifiers.zoo import ZOO
 from nppr.data import load_data
 from nppr.errors import ClassifierError
@@ -291,9 +293,21 @@ def test_a_limited_batch_is_split(tmp_path: Path) -> None:
     dynamic = ({0: torch.export.Dim("batch", max=16)},)
     program = torch.export.export(module, (torch.rand(2, 1, 8, 8),), dynamic_shapes=dynamic)
     torch.export.save(program, tmp_path / "m.pt2")
-    x = torch.rand(40, 1, 8, 8)
-    with frozen(load_classifier(str(tmp_path / "m.pt2"))) as model, torch.no_grad():
-        assert torch.allclose(model.logits(x), module(x), atol=1e-5)
+    loaded = load_classifier(str(tmp_path / "m.pt2"))
+    sizes: list[int] = []
+    run = cast(FixedInputModel, loaded.model).run
+
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(x))
+        return run(x)
+
+    loaded.model = replace(cast(FixedInputModel, loaded.model), run=counted)
+    for number in (40, 5, 1):
+        x = torch.rand(number, 1, 8, 8)
+        with frozen(loaded) as model, torch.no_grad():
+            assert torch.allclose(model.logits(x), module(x), atol=1e-5)
+    assert sizes[:4] == [16, 16, 8, 5]  # as they come: nothing is filled up to the limit
+    assert sizes[4] <= 2
 
 
 WEIGHT = "digits/data/weights/weight_0"

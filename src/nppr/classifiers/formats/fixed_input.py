@@ -1,4 +1,4 @@
-"""Models that take images of one shape, possibly in batches of one size."""
+"""Models that take images of one shape, possibly in batches of one size or of sizes with limits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from nppr.errors import ClassifierError
 
 @dataclass(frozen=True, eq=False)
 class FixedInputModel:
-    """A callable for images of `shape` (C, H, W) in batches of `batch`; None stands for any size.
+    """A callable for images of `shape` (C, H, W) in batches of at most `batch`; None: of any size.
 
-    >>> twice = FixedInputModel(lambda x: x * len(x), (1,), 2)
+    A batch has at least `fewest` images, as many as `batch` for a model of one batch size.
+
+    >>> twice = FixedInputModel(lambda x: x * len(x), (1,), 2, fewest=2)
     >>> twice(torch.ones(3, 1)).flatten()
     tensor([2., 2., 2.])
     """
@@ -24,18 +26,19 @@ class FixedInputModel:
     shape: tuple[int | None, ...]
     batch: int | None
     device: torch.device | None = None
+    fewest: int = 1
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The logits; a last batch is filled up, and the answers to what was filled in are dropped."""
+        """The logits; a batch that is too small is filled up, and those answers are dropped."""
         self._require_shape(x)
-        if self.batch is None or len(x) == self.batch:
+        most = len(x) if self.batch is None else self.batch
+        if self.fewest <= len(x) <= most:
             return self.run(x)
-        outputs = []
-        for batch in x.split(self.batch):
-            missing = self.batch - len(batch)
-            full = torch.cat([batch, batch[-1:].expand(missing, *batch.shape[1:])])
-            outputs.append(self.run(full)[: len(batch)])
-        return torch.cat(outputs)
+        return torch.cat([self._filled(batch) for batch in x.split(max(most, 1))])
+
+    def _filled(self, x: Tensor) -> Tensor:
+        missing = max(0, self.fewest - len(x))
+        return self.run(torch.cat([x, x[-1:].expand(missing, *x.shape[1:])]))[: len(x)]
 
     def _require_shape(self, x: Tensor) -> None:
         given = tuple(x.shape[1:])

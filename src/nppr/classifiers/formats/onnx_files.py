@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
@@ -10,19 +9,16 @@ from torch import Tensor
 
 from nppr.classifiers.classifier import reason_of
 from nppr.classifiers.formats.fixed_input import FixedInputModel
+from nppr.classifiers.forward_engines import NEEDS_ONNX, import_onnxruntime
 from nppr.errors import ClassifierError
 
 
 def load_onnx(path: Path) -> FixedInputModel:
     """Open an ONNX file with one image input and one output."""
-    # Its telemetry is on by default and writes a device id under the home folder.
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
-        import onnxruntime
+        onnxruntime = import_onnxruntime()
     except ImportError as error:
-        raise ClassifierError(
-            "`model` is an ONNX file, which needs the extra `onnx`: pip install 'nppr[onnx]'"
-        ) from error
+        raise ClassifierError(f"`model` is an ONNX file, which {NEEDS_ONNX}") from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = torch.get_num_threads()
@@ -50,4 +46,4 @@ def load_onnx(path: Path) -> FixedInputModel:
         return torch.from_numpy(logits).to(x.device)
 
     batch, *shape = [size if isinstance(size, int) else None for size in inputs[0].shape]
-    return FixedInputModel(run, tuple(shape), batch)
+    return FixedInputModel(run, tuple(shape), batch, fewest=batch or 1)

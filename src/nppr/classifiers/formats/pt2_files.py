@@ -106,14 +106,16 @@ def load_pt2(path: Path) -> FixedInputModel:
         ) from error
     finally:
         logging.disable(logging.NOTSET)
-    batch, shape = _input_shape(exported, path)
+    (fewest, most), shape = _input_shape(exported, path)
     tensors = [*exported.state_dict.values(), *exported.tensor_constants.values()]
     device = next((tensor.device for tensor in tensors), None)
-    return FixedInputModel(lambda x: find_logits(program(x)), shape, batch, device)
+    return FixedInputModel(lambda x: find_logits(program(x)), shape, most, device, fewest)
 
 
-def _input_shape(exported: Any, path: Path) -> tuple[int | None, tuple[int | None, ...]]:
-    """Batch and shape of the one input, None where it may vary; a batch with a limit has the limit."""
+def _input_shape(
+    exported: Any, path: Path
+) -> tuple[tuple[int, int | None], tuple[int | None, ...]]:
+    """The fewest and most images of a batch, and their shape; None where there is no limit."""
     names = list(exported.graph_signature.user_inputs)
     if len(names) != 1:
         raise ClassifierError(
@@ -123,10 +125,12 @@ def _input_shape(exported: Any, path: Path) -> tuple[int | None, tuple[int | Non
     batch, *shape = node.meta["val"].shape
     known = tuple(size if isinstance(size, int) else None for size in shape)
     if isinstance(batch, int):
-        return batch, known
+        return (batch, batch), known
     limits = exported.range_constraints.get(batch.node.expr)
-    most = None if limits is None or limits.upper > MOST_LIMITED else int(limits.upper)
-    return most, known
+    if limits is None:
+        return (1, None), known
+    most = None if limits.upper > MOST_LIMITED else int(limits.upper)
+    return (max(1, int(limits.lower)), most), known
 
 
 def _harmless_copy(path: Path) -> io.BytesIO:

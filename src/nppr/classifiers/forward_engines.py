@@ -1,0 +1,142 @@
+"""Engines: programs that compute a model's forward passes faster than PyTorch does step by step.
+
+`onnx` traces the model in memory and runs it in ONNX Runtime (extra `onnx`), `inductor` compiles it
+with `torch.compile` and its weights frozen. Both are made of a copy, and are for forward passes
+without gradients: gradients and features come from the model itself. An engine is used only if its
+logits agree with those of the model, so closely that no decision can differ but one that is too
+close to call, which the model as given decides (see `nppr.measurement`).
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import io
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.jit._trace import TracerWarning
+
+from nppr.classifiers.classifier import Classifier, Engine, find_logits
+from nppr.errors import ClassifierError
+from nppr.specs import INDUCTOR, ONNX
+
+NEEDS_ONNX = "needs the extra `onnx`: pip install 'nppr[onnx]'"
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """How an engine is made, and from how many seconds of forward passes on it is worth a trial.
+
+    The trial then takes about a thirtieth of the run at most: an export takes well under a second, a
+    compilation half a minute.
+    """
+
+    make: Callable[[Classifier, Tensor], Engine]
+    worth_seconds: float
+    is_installed: Callable[[], bool]
+
+
+def make_onnx(classifier: Classifier, x: Tensor) -> Engine:
+    """The model in ONNX Runtime, traced on some of the inputs `x`.
+
+    A trace records one path through the model. Where the path could depend on the inputs the tracer
+    warns, and a warning is an error here.
+    """
+    example = classifier.normalised(x[:3])
+    if example.device.type != "cpu":
+        raise ClassifierError(f"`engine` onnx must run on the CPU, got {example.device}.")
+    onnxruntime = import_onnxruntime()
+    program = io.BytesIO()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", TracerWarning)
+        torch.onnx.export(
+            _copy_of(classifier),
+            (example,),
+            program,  # type: ignore[arg-type]
+            dynamo=False,  # the other way needs one more package and gains nothing here
+            input_names=["x"],
+            output_names=["logits"],
+            dynamic_axes={"x": {0: "batch"}, "logits": {0: "batch"}},
+        )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(
+        program.getvalue(), options, providers=["CPUExecutionProvider"]
+    )
+
+    def run(x: Tensor) -> Tensor:
+        (logits,) = session.run(None, {"x": x.detach().contiguous().numpy()})
+        return torch.from_numpy(logits)
+
+    return Engine(ONNX, run)
+
+
+def make_inductor(classifier: Classifier, x: Tensor) -> Engine:
+    """The model compiled for batches of the size of `x`; other sizes run in the model itself.
+
+    PyTorch keeps compiled code on disk, and the next run of the same model takes it from there.
+    """
+    import torch._inductor.config as settings
+
+    compiled = torch.compile(_copy_of(classifier), fullgraph=True, dynamic=False)
+
+    def run(x: Tensor) -> Tensor:
+        # Code is compiled for one mode, and tensors of the inference mode would be another.
+        with torch.inference_mode(mode=False), torch.no_grad():
+            logits: Tensor = compiled(x.clone() if x.is_inference() else x)
+            return logits
+
+    with warnings.catch_warnings(), settings.patch(freezing=True):
+        warnings.simplefilter("ignore")
+        run(classifier.normalised(x))
+    return Engine(INDUCTOR, run, len(x))
+
+
+def import_onnxruntime() -> Any:
+    """The module onnxruntime, without its telemetry."""
+    # It is on by default and writes a device id under the home folder.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime
+
+
+def require_engine(name: str) -> None:
+    """Raise `ClassifierError` where an engine that was asked for by name is not installed."""
+    if name in KINDS and not KINDS[name].is_installed():
+        raise ClassifierError(f"`engine` {name} {NEEDS_ONNX}")
+
+
+class _Logits(nn.Module):
+    """A model with nothing but its logits as output."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised inputs to logits."""
+        return find_logits(self.model(x))
+
+
+def _copy_of(classifier: Classifier) -> nn.Module:
+    if classifier.module is None:
+        raise ClassifierError("`engine` must be eager for a model that is not an nn.Module.")
+    return _Logits(copy.deepcopy(classifier.module).eval().requires_grad_(False)).eval()
+
+
+KINDS: dict[str, EngineKind] = {
+    ONNX: EngineKind(
+        make_onnx, 20.0, lambda: all(map(importlib.util.find_spec, ("onnx", "onnxruntime")))
+    ),
+    INDUCTOR: EngineKind(make_inductor, 900.0, lambda: True),
+}
+"""All engines, in the order in which they are tried; the first that is faster is taken."""
