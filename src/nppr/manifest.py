@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from nppr.errors import RunFolderError
 from nppr.ranks import world
-from nppr.records import leftovers, write_whole
+from nppr.records import leftovers, write_beside
 
 MANIFEST = "manifest.json"
 RANK = re.compile(r"manifest\.rank[0-9]+\.json")
@@ -155,7 +155,7 @@ class Manifest:
 
     def _write(self, names: set[str]) -> None:
         content = {"nppr": self.kind, "format": FORMAT, "files": sorted(names)}
-        write_whole(self.path, json.dumps(content, indent=2) + "\n")
+        write_beside(self.path, json.dumps(content, indent=2) + "\n")
 
 
 def _is_inside(name: object) -> bool:

@@ -111,12 +111,17 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
     # Clones, because safetensors refuses tensors that share storage.
     content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
-    _write(path, _with_metadata(content, metadata), parents=False)
+    _write(path, _with_metadata(content, metadata), folders="innermost")
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file of a result whole or not at all, or raise `WriteError`."""
-    _write(Path(path), content.encode() if isinstance(content, str) else content, parents=True)
+    _write(Path(path), content.encode() if isinstance(content, str) else content, folders="all")
+
+
+def write_beside(path: Path, content: str) -> None:
+    """The same in a folder that is there: one that was removed meanwhile does not come back."""
+    _write(path, content.encode(), folders="none")
 
 
 def leftovers(paths: Iterable[Path]) -> list[Path]:
@@ -130,15 +135,16 @@ def leftovers(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _write(path: Path, content: bytes, *, parents: bool) -> None:
+def _write(path: Path, content: bytes, *, folders: str) -> None:
     """An interrupted write leaves the file that was there; a link is replaced, not followed.
 
     Until it is whole a file has a name of its own, so that two processes never write the same one.
-    Without `parents` only the innermost folder is made: one that was removed does not come back.
+    `folders` are made that are missing: all, the innermost, or none.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        path.parent.mkdir(parents=parents, exist_ok=True)
+        if folders != "none":
+            path.parent.mkdir(parents=folders == "all", exist_ok=True)
         try:
             with partial.open("xb") as file:
                 file.write(content)

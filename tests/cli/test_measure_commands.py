@@ -379,7 +379,7 @@ REFUSED = {
     "assess --rare-calls 9000": "`rare-calls` must be given with --rare",
     "assess --rare --rare-calls 9": "`rare-calls` must be a whole number >= 5500, got 9",
     "assess --rare --sources pgd": "`rare` must be given with noise",
-    "assess --precision 0": "`precision` must lie in (0, 0.5), got 0",
+    "assess --precision 0": "`precision` must lie in [1e-05, 0.5), got 0",
     "assess --radii 0.05,x": "`radii` must be a number",
     "assess --radii 0.1,1/10": "`radii` must be different",
     "assess --radii 0.2 --only-merged": "`radii` must be given without `only-merged`",

@@ -29,7 +29,7 @@ from nppr.blocks import FileStore
 from nppr.errors import RunFolderError, VanishedError
 from nppr.manifest import MANIFEST, Manifest
 from nppr.ranks import first, world
-from nppr.records import leftovers, write_whole
+from nppr.records import leftovers, write_beside, write_whole
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput
@@ -212,7 +212,7 @@ class RunFolder:
             raise vanished(self.path)
 
     def _write_run(self, content: Mapping[str, object]) -> None:
-        write_whole(self.path / RUN, json.dumps(content, indent=2, sort_keys=True) + "\n")
+        write_beside(self.path / RUN, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
     def _check_held(self, held: dict[str, Any], settings: object, *, resume: bool) -> None:
         before = held.get("settings", {})
