@@ -18,16 +18,18 @@ START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
 
 
 READING = """
-- The top row is **an estimate**: under the worst of the known noises {known} % of the answers stay
-  correct.
-- Every number with ≤ is **at most**, with 95 % confidence, since a search may have missed worse
-  noise: noise that follows the input and its class by a rule (joint) leaves at most {joint} %, the
-  worst noise for each input on its own {own} %, and an attack {attack} %.
-- *Without a search* is **at least**: {least} % stay correct under all noise whose density is at most
-  {ratio:g} times that of uniform noise; noise outside that set may be worse.
-- Under rho 0.5, half of every perturbation must be random, which leaves at most {random_joint} and
-  {random_own} %; which row is the threat is yours to say, and the grade, A to D, says how far the
-  numbers can be trusted.
+All numbers are of the inputs that are correct without noise; each row knows more than the one above.
+
+- The top row is **an estimate**: under the worst of three known noises {known} % of the answers stay
+  correct (probabilistic robustness, PR). It says nothing about other noise.
+- Numbers with ≤ are **at most**, with 95 % confidence, since a search may have missed worse noise:
+  noise that follows the input and its class by a rule (joint) leaves at most {joint} %, the worst for
+  each input on its own {own} %, all attacks together (adversarial robustness, AR) {attack} %.
+- The line below is **at least**: {least} % stay correct under all noise whose density is at most
+  {ratio:g} times that of uniform noise. That set is small; noise outside it may be worse.
+- In the column rho 0.5 half of every perturbation must be uniform noise, and joint leaves at most
+  {random_joint} %. Which row is your threat is for you to say. The grade rates the measurement, not the
+  classifier.
 """
 """How to read the ladder, in four sentences."""
 
@@ -48,7 +50,6 @@ def reading(report: Report) -> str:
         least=percent(bound.value or 0.0, "at-least"),
         ratio=bound.density_ratio,
         random_joint=most(report, joint[0.5]),
-        random_own=most(report, own[0.5]),
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from nppr.errors import RunFolderError
+from nppr.errors import RunFolderError, WriteError
 from nppr.ranks import world
 from nppr.records import leftovers, write_beside
 
@@ -44,6 +44,7 @@ class Manifest:
 
     def begin(self, *paths: Path) -> None:
         """Start the list anew, with files that are about to be written."""
+        self._make_folder()
         self._write(self._inside(paths))
 
     def add(self, *paths: Path) -> None:
@@ -152,6 +153,15 @@ class Manifest:
         if not isinstance(names, list) or not all(_is_inside(name) for name in names):
             return None
         return set(names)
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WriteError(
+                f"`out` must be a folder that can be written, got {str(self.folder)!r}:"
+                f" {error.strerror or error}."
+            ) from error
 
     def _write(self, names: set[str]) -> None:
         content = {"nppr": self.kind, "format": FORMAT, "files": sorted(names)}

@@ -334,9 +334,7 @@ def test_a_flagged_search_decides_nothing_but_violations() -> None:
         "undecided: under the worst distribution found at least 90 %"
     )
     assert "its search is flagged: worse noise may be easy to find" in doubted.statement
-    assert doubted.lines()[2].startswith(
-        "search flagged: nppr-above-pr: 3.0 percentage points above"
-    )
+    assert doubted.lines()[2].startswith("flagged: nppr-above-pr: 3.0 percentage points above")
     assert settled(Found((0.0, 0.0)), part).verdict is Verdict.HOLDS
     violated = settled(Found((0.5, 0.5)), part, flags=[warned()])
     assert (violated.verdict, violated.doubts) == (Verdict.VIOLATED, ())

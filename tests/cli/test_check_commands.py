@@ -143,7 +143,7 @@ def test_bad_input_of_certify_is_one_clear_line(arguments: str, refused: Refused
 
 def test_doctor_has_a_line_per_flag_and_the_grade(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor"]) == 0
-    assert capsys.readouterr().out == "grade A: no flag limits the numbers\n"
+    assert capsys.readouterr().out.endswith("grade A: no flag limits the numbers\n")
     assert run(["doctor", "--weights", "random", "--inputs", "100"]) == 0
     *flags, last = capsys.readouterr().out.splitlines()
     assert any(line.startswith("near-chance: accuracy ") for line in flags)

@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     comparison: Comparison, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NpprError, match="`out` must be a place that can be written"):
+    with pytest.raises(NpprError, match="`out` must be a folder that can be written"):
         write_comparison(tmp_path / "file" / "in", comparison)
 
 

@@ -90,7 +90,7 @@ class Certificate:
             f"  {each.name}: {each.verdict.value} ({each.correct:,} of {each.draws:,})"
             for each in self.classes
         )
-        doubts = (f"search flagged: {doubt}" for doubt in self.doubts)
+        doubts = (f"flagged: {doubt}" for doubt in self.doubts)
         return [f"{self.source}: {self.statement}", evidence, *doubts, *classes]
 
 
@@ -141,7 +141,7 @@ def certify(
         quantise=quantise,
         progress=progress,
     )
-    doubts = () if noise else doubts_of(source, flags)
+    doubts = doubts_of(source, [each for each in flags if not noise or each.source is None])
 
     def trusted(verdict: Verdict) -> Verdict:
         return Verdict.UNDECIDED if doubts and verdict is Verdict.HOLDS else verdict
@@ -223,17 +223,19 @@ def bounds_of(bounds: Interval, noise: NoiseSet | None) -> Interval:
 
 
 def doubts_of(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:
-    """Warnings on the search for learned noise; a weak attack is no fault of the noise that beat it."""
-    if source.metric is not Metric.NPPR:
-        return ()
-    doubts = (
-        f"{flag.id}: {flag.message}"
-        for flag in flags
-        if flag.source == source.name
-        and flag.id != ATTACK_TOO_WEAK
-        and SEVERITY.get(flag.id) in (Severity.WARNING, Severity.SERIOUS)
-    )
-    return tuple(dict.fromkeys(doubts))
+    """Serious flags on classifier and data, and warnings on the search for learned noise.
+
+    A weak attack is no fault of the noise that beat it.
+    """
+
+    def doubts(flag: Flag) -> bool:
+        if flag.source is None:
+            return SEVERITY.get(flag.id) is Severity.SERIOUS
+        searched = source.metric is Metric.NPPR and flag.source == source.name
+        known = SEVERITY.get(flag.id) in (Severity.WARNING, Severity.SERIOUS)
+        return searched and known and flag.id != ATTACK_TOO_WEAK
+
+    return tuple(dict.fromkeys(f"{flag.id}: {flag.message}" for flag in flags if doubts(flag)))
 
 
 def is_box(source: Source) -> bool:

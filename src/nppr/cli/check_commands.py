@@ -97,6 +97,8 @@ def certify(options: CertifyOptions) -> None:
     from nppr.assessment.certify import certify as decide
     from nppr.assessment.load import load_images, load_models
     from nppr.assessment.prepare import prepare_run
+    from nppr.doctor.examine import examine_ready
+    from nppr.doctor.flags import Severity
     from nppr.doctor.result_checks import check_distributions
     from nppr.run_settings import require_budget
     from nppr.search.learned_noise import load_learned
@@ -122,6 +124,8 @@ def certify(options: CertifyOptions) -> None:
         classifier, loaded, budget, settings,
         feature_model=feature_model, batch_size=options.batch_size, device=options.device,
     )  # fmt: skip
+    examined = examine_ready(setup.classifier, loaded, seed=options.seed)
+    flags += [each for each in examined if each.severity == Severity.SERIOUS]
     with progress_bars(quiet=options.quiet or options.as_json) as (progress, _):
         found = decide(
             chosen,
@@ -216,6 +220,11 @@ def doctor(options: DoctorOptions) -> None:
         }
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     else:
+        console.print_line(
+            f"{classifier.name} on {loaded.name}: {len(loaded.evaluate):,} inputs to evaluate"
+        )
+        for note in loaded.notes:
+            console.print_line(f"data: {note}")
         for flag in flags:
             console.print_line(f"{flag.id}: {flag.message}")
         console.print_line(f"grade {given.letter}: {given.reason}")

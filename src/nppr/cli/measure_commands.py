@@ -435,6 +435,8 @@ def _show(
     options: MeasureOptions, report: Report, path: Path, table: Table | None = None, note: str = ""
 ) -> None:
     """Print the results, or one table of them; a source that failed makes the exit code 1."""
+    from nppr.report.results_table import trust_lines
+
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())
     elif table is None and not options.quiet:
@@ -443,6 +445,8 @@ def _show(
         if table and table.rows and not options.quiet:
             console.out.print(table.to_rich(console.out.width))
             console.out.print(note, markup=False, end="\n" if note else "")
+            for line in trust_lines(report):
+                console.out.print(line, markup=False)
         sys.stdout.write(f"{path}\n")
     if any(row.error and not row.flags for row in (*report.results, *report.other_radii)):
         raise typer.Exit(1)

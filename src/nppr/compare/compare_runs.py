@@ -19,6 +19,7 @@ from nppr.compare.compare_settings import (
     Group,
     differing_searches,
     differing_settings,
+    letter,
     names_of,
 )
 from nppr.compare.comparison import (
@@ -446,6 +447,10 @@ def _entries(groups: Sequence[Group]) -> tuple[Entry, ...]:
 
 def _notes(groups: Sequence[Group], results: Sequence[Compared], *, paired: bool) -> Iterator[str]:
     """What a reader must know before trusting the ranks."""
+    for at, group in enumerate(groups):
+        worst = max((run.report.grade for run in group), key=lambda grade: grade.letter)
+        if worst.letter > "B":
+            yield f"{letter(at)} has grade {worst.letter}: {worst.reason}."
     if not paired:
         yield (
             "The runs are on different data: nothing is paired, and a difference may come from the data"

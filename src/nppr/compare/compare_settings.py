@@ -117,6 +117,8 @@ def _settings_of(group: Group, *, searched: bool) -> Settings:
         "classifier": report.classifier.name,
         "weights": report.classifier.weights or "default weights",
         "hash of the weights": report.classifier.fingerprint[:8],
+        "mean": _listed(report.classifier.mean or ()),
+        "std": _listed(report.classifier.std or ()),
         "data": report.data.name,
         "task": report.data.task or "the label",
         "range": _range_of(report),

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nppr.data.data_set import Data, Split
 from nppr.errors import DataError, SpecError
+from nppr.specs import MOST_CLASSES
 from nppr.tally import IntArray, SplitKind
 
 S = TypeVar("S", bound=SplitKind)
@@ -187,15 +188,22 @@ def read_class_order(path: str | Path) -> ClassOrder:
     return found
 
 
+def _by_output(order: Mapping[str, int]) -> list[str]:
+    """The names by output; one that no name is given for is called by its number."""
+    outputs = list(order.values())
+    whole = all(type(each) is int and 0 <= each < MOST_CLASSES for each in outputs)
+    if not whole or len(set(outputs)) < len(outputs):
+        raise SpecError(
+            "`class-order` must give every class an output of its own, a number from 0 on, got"
+            f" {outputs[:SHOWN_CLASSES]}."
+        )
+    names = {output: name for name, output in order.items()}
+    return [names.get(output, str(output)) for output in range(max(outputs, default=-1) + 1)]
+
+
 def _ordered(order: ClassOrder) -> tuple[str, ...]:
     """The names by output; every output has one, and every name occurs once."""
-    if isinstance(order, Mapping) and set(order.values()) != set(range(len(order))):
-        raise SpecError(
-            f"`class-order` must give every class one of the outputs 0..{len(order) - 1}, each once,"
-            f" got {list(order.values())[:SHOWN_CLASSES]}."
-        )
-    by_output = sorted(order, key=order.__getitem__) if isinstance(order, Mapping) else order
-    names = tuple(by_output)
+    names = tuple(_by_output(order) if isinstance(order, Mapping) else order)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         twice = next((name for name in names if names.count(name) > 1), None)
         raise SpecError(

@@ -103,7 +103,7 @@ def _load_object(
     spec: DataSpec, resize: int | None, input_range: RangeSpec | None, task: Task | None
 ) -> Data:
     match spec:
-        case "digits":
+        case str() | Path():
             return resize_data(load_digits(), resize)
         case Data():
             return resize_data(spec, resize)

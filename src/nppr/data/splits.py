@@ -88,15 +88,16 @@ def assemble(name: str, splits: Mapping[str, Labelled], resize: int | None = Non
     images = in_one_frame([labelled.images for labelled in splits.values()], resize)
     learn, *held_out = zip(images, labels.values(), strict=True)
     data = divide(name, class_names, learn, held_out[0] if held_out else None)
-    if any(labelled.class_names for labelled in splits.values()):
-        return data
-    if any(isinstance(labelled.labels, list) for labelled in splits.values()):
-        return replace(data, notes=(sorted_note(class_names),))
+    notes = []
+    if not held_out and next(iter(splits)) in TRAIN:
+        notes.append("splits: there is only a train split, and a part of it is evaluated")
+    given = any(labelled.class_names for labelled in splits.values())
     found = np.unique(np.concatenate(list(labels.values())))
-    if len(found) == len(class_names):
-        return data
-    note = f"labels: {len(found)} different numbers in {found[0]}..{found[-1]}"
-    return replace(data, notes=(note,))
+    if not given and any(isinstance(labelled.labels, list) for labelled in splits.values()):
+        notes.append(sorted_note(class_names))
+    elif not given and len(found) < len(class_names):
+        notes.append(f"labels: {len(found)} different numbers in {found[0]}..{found[-1]}")
+    return replace(data, notes=tuple(notes))
 
 
 def divide(

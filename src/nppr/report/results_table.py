@@ -256,11 +256,26 @@ def records_of(report: ReportRecord) -> list[dict[str, object]]:
                 "inputs": row.inputs,
                 "draws": row.draws,
                 "calls": row.calls,
-                "flags": " ".join(row.flags),
+                "flags": " ".join(_flags_on(report, row)),
                 "error": row.error,
             }
         )
     return records
+
+
+def _flags_on(report: ReportRecord, row: Result) -> list[str]:
+    """The flags on a row, on its source, and the serious ones on the whole run.
+
+    That of an approximate interval does not count where a guaranteed one is given instead.
+    """
+    used = interval_of(report, row)
+    own = [name for name in row.flags if name != APPROXIMATE or used is row]
+    others = (
+        flag.id
+        for flag in report.flags
+        if flag.source == row.noise or (flag.source is None and flag.severity == "serious")
+    )
+    return list(dict.fromkeys([*own, *others]))
 
 
 def summary_of(report: ReportRecord) -> str:
@@ -368,10 +383,14 @@ def notes_of(report: ReportRecord) -> str:
             *_precision_notes(report),
             *_radius_notes(report),
             *filter(None, [worst_words(report)]),
-            *_flag_notes(report),
-            f"grade {report.grade.letter}: {report.grade.reason}",
+            *trust_lines(report),
         ]
     )
+
+
+def trust_lines(report: ReportRecord) -> list[str]:
+    """What was flagged, and the grade: how far the numbers can be trusted."""
+    return [*_flag_notes(report), f"grade {report.grade.letter}: {report.grade.reason}"]
 
 
 def legend_of(report: ReportRecord) -> dict[str, str]:
@@ -416,7 +435,7 @@ def _flag_notes(report: ReportRecord) -> list[str]:
         alike = bool(meaning) and all(each.endswith(f": {meaning}") for each in found)
         ending = f": {meaning}" if alike else ""
         texts = [
-            (f"{sources[0]}, " if len(sources) == 1 else "") + text.removesuffix(ending)
+            (f"{', '.join(sources)}, " if 0 < len(sources) < 4 else "") + text.removesuffix(ending)
             for text, sources in found.items()
         ]
         lines.append(f"{'*' if name == APPROXIMATE else '!'} {name}: {'; '.join(texts)}{ending}")

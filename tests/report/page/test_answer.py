@@ -55,7 +55,7 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     assert sure.method == "betting"
     text = words(report)
     assert "Of the inputs on which it is correct without noise, this classifier" in text
-    assert f"under the worst noise found (nppr:joint) on {at_most(row, sure)}." in text
+    assert f"its class by a rule (nppr:joint) on {at_most(row, sure)}." in text
     assert "only the upper end of the interval applies to the worst noise too" in text
     assert "(betting, guaranteed)" in text
     assert "The normal approximation, outside the regime it was tested in, gives" in text

@@ -185,7 +185,7 @@ def test_nothing_comes_from_elsewhere(made: tuple[Report, str]) -> None:
     [
         (
             "all",
-            "under the worst noise found (<code>nppr:joint</code>) on",
+            "that follows the input and its class by a rule (<code>nppr:joint</code>) on",
         ),
         ("noise", "under the worst fixed noise measured"),
         ("attack", "withstand everything that was tried within the budget"),

@@ -183,7 +183,7 @@ def test_classes_and_pictures_are_of_the_same_source() -> None:
 
 def test_one_input_is_no_plural() -> None:
     report, _ = made_report(1, 2)
-    assert "of 1 input. " in section("answer", report)
+    assert "of 1 input " in section("answer", report)
     assert report.headline("clean", Metric.ACCURACY) is not None
 
 

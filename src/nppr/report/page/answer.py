@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from nppr.noise.family import Dependency
 from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
 from nppr.report.findings import (
@@ -33,6 +34,16 @@ _MOST_LANES = 12
 """Lanes of learned noise, and of bounds."""
 
 
+_KNOWING = {
+    Dependency.INDEPENDENT: "that knows nothing of the input",
+    Dependency.LABEL: "that knows the class",
+    Dependency.INPUT: "that follows the input by a rule",
+    Dependency.JOINT: "that follows the input and its class by a rule",
+    Dependency.PER_INPUT: "for each input on its own",
+}
+"""What tells the noise of a rung from that of the others, after "the worst noise found"."""
+
+
 def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
     row = headline_of(report)
@@ -51,6 +62,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         row=row,
         table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
         rung=next((each for each in report.ladder if row and each.name == row.noise), None),
+        knowing=_KNOWING[row.dependency] if row and row.dependency else "",
         fixed=row is not None and is_fixed(report, row),
         lower=came_lower(report, row) if row and metric is Metric.NPPR else [],
         missing=missing_search(report),
@@ -66,9 +78,14 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
 
 
 def _bound_in_short(numbers: Numbers, bound: Result) -> Markup:
-    """A lower bound for the first screen: how much, under what, for whom."""
-    noise, claim = covered_noise(numbers.report, bound), bound.claim.value if bound.claim else ""
-    return Markup("{} under {}, for {}").format(numbers.claim(bound, kind=Markup), noise, claim)
+    """A lower bound for the first screen: how much, for whom, under what."""
+    report = numbers.report
+    text = numbers.claim(bound, kind=Markup).removeprefix("at least ")
+    parts = [Markup("{} for {}").format(text, bound.claim.value if bound.claim else "")]
+    population = population_bound(report, bound)
+    if population is not None:
+        parts.append(Markup("{}&nbsp;% for the population").format(numbers.of(population)))
+    return Markup("{}, under {}").format(Markup(", ").join(parts), covered_noise(report, bound))
 
 
 @dataclass(frozen=True)
