@@ -462,8 +462,9 @@ class Campaign:
         kind = str(kill).split()[0]
         self.kills[f"{work.name}, {kind}"] += 1
         ended = self.first[work.name].code
-        # The page, or a folder that vanished after all was written, costs nothing.
-        allowed = {TERMINATED, ended} if kill.term else {2, ended} if kill.vanish else {2}
+        # The page, or a folder that vanished after all was written, costs nothing; a study whose cache
+        # has vanished has failed nodes.
+        allowed = {TERMINATED, ended} if kill.term else {1, 2, ended} if kill.vanish else {2}
         if seen.code not in allowed or len(seen.output.splitlines()) > 2 or "Trace" in seen.output:
             self._fault(f"{work.name} {kill}: code {seen.code}: {seen.output[-400:]}")
         last = start(work, folder, again=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-WIDTH, HEIGHT = 1200, 682
+WIDTH, HEIGHT = 1200, 716
 
 
 def main(run: Path, out: Path) -> None:
