@@ -16,8 +16,8 @@ SCRIPTS = Path(__file__).parent.parent / "benchmarks"
 @pytest.mark.parametrize(
     "arguments",
     [
-        "kill_campaign.py --kills 24 --faults 15 --seed 2",
-        "mutation_campaign.py --mutations 160 --seed 2",
+        "kill_campaign.py --kills 12 --faults 10 --seed 2",
+        "mutation_campaign.py --mutations 100 --seed 2",
         "crafted_files.py",
     ],
     ids=["kills", "mutations", "crafted files"],
