@@ -35,6 +35,7 @@ from nppr.errors import RunFolderError
 from nppr.report.findings import SHARES, Key, by_width, headlines, interval_of, lines_of, shares_of
 from nppr.report.model import ReportRecord, Result
 from nppr.report.run_files import RunFiles, read_run
+from nppr.statistics.betting import betting
 from nppr.statistics.estimates import APPROXIMATE, FEWEST_INPUTS, MOST_CONFIDENT
 from nppr.statistics.intervals import (
     RESAMPLES,
@@ -394,7 +395,10 @@ def _standing(
 def _interval(
     rows: Sequence[Result], quoted: Result, share: Share | None, confidence: float
 ) -> tuple[Interval | None, float, str | None, tuple[str, ...]]:
-    """As one run quotes it; else exact for a share of inputs, else the value and t standard errors."""
+    """As one run quotes it; else exact for a share of inputs, else the value and t standard errors.
+
+    Where these are outside the regime they were tested in, the guaranteed interval takes their place.
+    """
     if len(rows) == 1 and (quoted.confidence == confidence or share is None):
         assert quoted.low is not None
         assert quoted.high is not None
@@ -405,9 +409,11 @@ def _interval(
         successes = np.array(round(float(share.counted.sum())))
         low, high = clopper_pearson(successes, len(share.counted), confidence)
         return Interval(float(low), float(high)), confidence, "clopper-pearson", ()
+    flagged = _outside_regime(share) or confidence > MOST_CONFIDENT
+    if flagged and share.even and bool((share.counted <= 1).all()):
+        return betting(share.counted, confidence), confidence, "betting", ()
     half = half_width(share.among(share.below > 0).influence, confidence)
     interval = Interval(max(0.0, share.value - half), min(1.0, share.value + half))
-    flagged = _outside_regime(share) or confidence > MOST_CONFIDENT
     return interval, confidence, "normal", (APPROXIMATE,) if flagged else ()
 
 
