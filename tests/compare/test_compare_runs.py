@@ -179,6 +179,26 @@ def test_seeds_become_one_entry() -> None:
     assert compared.standings[0].normalised_std is not None
 
 
+def test_seeds_near_the_edge_have_a_guaranteed_interval() -> None:
+    """A mean of 99 % is outside the regime of the approximation, whatever the number of seeds."""
+    runs = [
+        a_run(
+            f"{name}{seed}", ALL, {"uniform": pr(np.full(N, p), seed)}, classifier=name, seed=seed
+        )
+        for name, p in (("a", 0.99), ("b", 0.5))
+        for seed in range(2)
+    ]
+    found = compare(runs)
+    (uniform,) = (row for row in found.results if row.source == "uniform")
+    edge, middle = uniform.standings
+    assert edge.method == "betting"
+    assert edge.flags == ()
+    assert middle.method == "normal"
+    assert edge.low is not None
+    assert edge.high is not None
+    assert edge.low < 0.99 < edge.high
+
+
 def test_seeds_of_one_classifier_have_nothing_to_be_compared_with() -> None:
     runs = [a_run(f"a{seed}", ALL, {"uniform": pr(HARD, seed)}, seed=seed) for seed in range(2)]
     found = compare(runs)
