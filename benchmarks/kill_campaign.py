@@ -465,7 +465,12 @@ class Campaign:
         # The page, or a folder that vanished after all was written, costs nothing; a study whose cache
         # has vanished has failed nodes.
         allowed = {TERMINATED, ended} if kill.term else {1, 2, ended} if kill.vanish else {2}
-        if seen.code not in allowed or len(seen.output.splitlines()) > 2 or "Trace" in seen.output:
+        most = 10 if work.name == "study" else 2  # every node that failed has a line
+        if (
+            seen.code not in allowed
+            or len(seen.output.splitlines()) > most
+            or "Trace" in seen.output
+        ):
             self._fault(f"{work.name} {kill}: code {seen.code}: {seen.output[-400:]}")
         last = start(work, folder, again=True)
         self._judge(work, folder, last, [], f"{work.name} {kill}")

@@ -29,7 +29,7 @@ from nppr.blocks import FileStore
 from nppr.errors import RunFolderError, VanishedError
 from nppr.manifest import MANIFEST, Manifest
 from nppr.ranks import first, world
-from nppr.records import leftovers, write_beside, write_whole
+from nppr.records import leftovers, write_beside
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput
@@ -199,10 +199,10 @@ class RunFolder:
         def write() -> None:
             names = (PER_INPUT, EVIDENCE, self.report_path.name)
             self.list_files(*(self.path / name for name in names))
-            write_whole(self.path / PER_INPUT, per_input.to_csv())
+            write_beside(self.path / PER_INPUT, per_input.to_csv())
             if evidence is not None:
                 write_evidence(self.path, evidence)
-            write_whole(self.report_path, report.to_json())
+            write_beside(self.report_path, report.to_json())
 
         first(write)
 

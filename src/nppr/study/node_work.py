@@ -22,7 +22,7 @@ from nppr.assessment.run import complete_run
 from nppr.classifiers import Classifier, Prepared
 from nppr.classifiers.training import train
 from nppr.data import Split
-from nppr.errors import DataError, NpprError, RunFolderError, WriteError
+from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, WriteError
 from nppr.measurement import measure
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
@@ -165,7 +165,12 @@ def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path
 
 
 def _finished_stage(cache: NodeCache, hash_: str, device: torch.device) -> FinishedStage:
-    (made,) = (cache.folder(hash_) / "fit").glob("*.done.safetensors")
+    made = next((cache.folder(hash_) / "fit").glob("*.done.safetensors"), None)
+    if made is None:
+        raise VanishedError(
+            f"`cache` must stay where it is until the study has ended, a fit in {str(cache.path)!r} has"
+            " vanished. Run it again."
+        )
     found = load_finished(made, hash_, device)
     assert found is not None
     return found
