@@ -437,3 +437,8 @@ def test_another_fit_does_not_resume_a_run(tmp_path: Path) -> None:
     nppr.assess(inputs=20, draws=4, sources="", distributions=first, out=tmp_path)
     with pytest.raises(RunFolderError, match="nppr"):
         nppr.assess(inputs=20, draws=4, sources="", distributions=second, out=tmp_path, resume=True)
+
+
+def test_the_root_folder_holds_no_distributions() -> None:
+    with pytest.raises(DistributionError, match="with none"):
+        load_learned("/")

@@ -115,7 +115,7 @@ def load_learned(
 ) -> list[LearnedNoise]:
     """The distribution at a path, or all in a folder, for a budget (by default their own)."""
     place = Path(path)
-    paths = [place if place.suffix == SUFFIX else place.with_name(place.name + SUFFIX)]
+    paths = [place if place.suffix == SUFFIX else Path(f"{place}{SUFFIX}")]
     if place.is_dir():
         inner = place / "distributions"  # of a run's folder
         paths = sorted((inner if inner.is_dir() else place).glob(f"*{SUFFIX}"))
