@@ -464,7 +464,8 @@ class Campaign:
         ended = self.first[work.name].code
         # The page, or a folder that vanished after all was written, costs nothing; a study whose cache
         # has vanished has failed nodes.
-        allowed = {TERMINATED, ended} if kill.term else {1, 2, ended} if kill.vanish else {2}
+        allowed = {TERMINATED, ended} if kill.term else {2, ended} if kill.vanish else {2}
+        allowed |= {1} if kill.vanish and work.name == "study" else set()
         most = 10 if work.name == "study" else 2  # every node that failed has a line
         if (
             seen.code not in allowed

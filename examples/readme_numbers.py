@@ -18,7 +18,8 @@ START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
 
 
 READING = """
-All numbers are of the inputs that are correct without noise; each row knows more than the one above.
+All numbers are of the inputs that are correct without noise. The noise of each row knows more than
+that of the row above.
 
 - The top row is **an estimate**: under the worst of three known noises {known} % of the answers stay
   correct (probabilistic robustness, PR). It says nothing about other noise.

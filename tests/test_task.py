@@ -276,3 +276,12 @@ def test_targets_are_numbers_one_for_every_input(targets: Any, words: str) -> No
 def test_a_function_is_no_task() -> None:
     with pytest.raises(InputError, match="must be a Task"):
         nppr.assess(Sum(), known(), task=near, budget=Budget.linf(0.1))  # type: ignore[arg-type]
+
+
+def test_outputs_that_a_model_need_not_give_do_not_stop_a_run() -> None:
+    """A score that is not finite for negative outputs, of which the model has none."""
+    task = Task(score=lambda z, t: 0.25 - (z[:, 0].log() - t.log()).abs())
+    report = nppr.assess(
+        Sum(), known(), task=task, budget=Budget.linf(0.1), draws=4, sources="uniform"
+    )
+    assert report.data.task_fingerprint is not None

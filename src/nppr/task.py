@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
 
 from nppr.errors import TaskError
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-Judgement = Callable[["Tensor", "Tensor"], "Tensor"]
+Judgement = Callable[[Tensor, Tensor], Tensor]
 
 TIE = 1e-6
 """Score of an answer on the edge: that close to 0, `correct` alone decides."""
@@ -65,8 +64,6 @@ class Task:
 
     def fingerprint(self, outputs: Tensor, targets: Tensor) -> str:
         """A hash of what is correct among outputs, as they are and moved by ever more."""
-        import torch
-
         generator = torch.Generator().manual_seed(0)
         values = outputs.detach().cpu().double()
         noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
@@ -74,14 +71,18 @@ class Task:
         digest = hashlib.sha256(self.words.encode())
         for level in (0.0, *STEPS):
             moved = (values + level * spread * noise).to(outputs)
-            logits, labels = self.judged(moved, targets)
-            digest.update((logits.argmax(1) == labels).cpu().numpy().tobytes())
+            try:
+                logits, labels = self.judged(moved, targets)
+            except TaskError:
+                if not level:
+                    raise
+                digest.update(b"refused")  # outputs that the model need not give
+            else:
+                digest.update((logits.argmax(1) == labels).cpu().numpy().tobytes())
         return digest.hexdigest()
 
     def judged(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `(B, 2)` of wrong and right, and the label 1 of right, `(B,)`."""
-        import torch
-
         right = self._right(outputs, targets)
         if self.score is None:
             assert right is not None
@@ -102,8 +103,6 @@ class Task:
         return torch.stack([torch.zeros_like(score), score], 1), labels
 
     def _right(self, outputs: Tensor, targets: Tensor) -> Tensor | None:
-        import torch
-
         if self.correct is None:
             return None
         right = self._called("correct", self.correct, outputs.detach(), targets)
@@ -115,8 +114,6 @@ class Task:
         return right
 
     def _called(self, name: str, function: Judgement, outputs: Tensor, targets: Tensor) -> Tensor:
-        import torch
-
         try:
             found = function(outputs, targets)
         except Exception as error:  # code of the caller may fail in any way

@@ -137,8 +137,9 @@ def _range_of(report: ReportRecord) -> str:
     layout = report.data.layout
     if layout is None:
         return "[0, 1]"
-    pairs = zip(layout.low, layout.high, strict=False)
-    return ", ".join(f"[{low:g}, {high:g}]" for low, high in pairs)
+    number = max(len(layout.low), len(layout.high))
+    lows, highs = (ends if len(ends) > 1 else ends * number for ends in (layout.low, layout.high))
+    return ", ".join(f"[{low:g}, {high:g}]" for low, high in zip(lows, highs, strict=True))
 
 
 def _search_of(group: Group, row: Result) -> Settings:
