@@ -21,11 +21,11 @@ from nppr.tally import Metric
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "process", "bounded", "random_draws", "tally", "task", "noise_sets", "transformations",
-    "budget", "ranks", "locks", "records", "manifest", "specs", "data", "classifiers", "noise",
-    "statistics", "sources", "blocks", "measurement", "search", "rare", "report", "doctor", "compare",
-    "run_settings", "options", "progress", "assessment", "testing", "study", "console", "cli",
-    "__init__", "__main__",
+    "errors", "process", "bounded", "random_draws", "tally", "task", "losses", "noise_sets",
+    "transformations", "budget", "ranks", "locks", "records", "manifest", "specs", "data",
+    "classifiers", "noise", "statistics", "sources", "blocks", "measurement", "search", "rare",
+    "report", "doctor", "compare", "run_settings", "options", "progress", "assessment", "testing",
+    "study", "console", "cli", "__init__", "__main__",
 ]  # fmt: skip
 """From the ground up: a module imports from its own room or from those before it."""
 

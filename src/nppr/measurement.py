@@ -3,8 +3,8 @@
 For every input and draw: ask the source for a perturbation, check it against the budget, apply it, clip
 to [0, 1], and ask the classifier. The counts do not depend on the micro-batch, on the form in which
 the classifier runs, on the number of processes, or on interruptions: draws are keyed by input, and
-where the two largest logits are too close for rounding not to matter, the answer is that of the model
-as given, on that image alone.
+where the logit of the label and the largest other one are too close for rounding not to matter, the
+answer is that of the model as given, on that image alone.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from nppr.classifiers import (
 )
 from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
+from nppr.losses import margin
 from nppr.random_draws import DRAWS, DRAWS_PER_BLOCK, DrawBlock
 from nppr.ranks import gathered, joined, share, together, world
 from nppr.sources import Clean, Source
@@ -330,19 +331,29 @@ def _judge(
     _check_perturbations(job.source, delta, (len(x), draws.size, *shape))
     moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.quantise).flatten(0, 1)
     with torch.inference_mode():
-        wanted = job.keep is not None and draws.size == 1
-        batches = moved.split(job.classifier.micro_batch)
-        judged = [models.fast.features_and_logits(batch, wanted=wanted) for batch in batches]
-        if job.keep is not None and wanted:
-            features = torch.cat([seen for seen, _ in judged])
-            job.keep.update(zip(draws.indices, features.unbind(), strict=True))
-        logits = torch.cat([found for _, found in judged])
-        correct = _correct(models, logits, moved, y.repeat_interleave(draws.size))
-        answers, labels = models.fast.judged(logits, y.repeat_interleave(draws.size))
-        labels = labels.view(len(x), draws.size)[:, 0]
-        sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
+        every = y.repeat_interleave(draws.size)
+        logits = _logits(job, models, moved, every, draws)
+        correct = _correct(models, logits, moved, every)
+        sums = None
+        if job.source.observes:
+            answers, labels = models.fast.judged(logits, every)
+            labels = labels.view(len(x), draws.size)[:, 0]
+            sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
     found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
     return found, None if sums is None else sums.double().cpu().numpy()
+
+
+def _logits(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
+    """Logits of all images, `(N, classes)`; coarse ones where no more than the answer is wanted."""
+    size = job.classifier.micro_batch
+    wanted = job.keep is not None and draws.size == 1
+    if models.screen is not None and not wanted and not job.source.observes:
+        return models.screen.logits(x, y, size)
+    judged = [models.fast.features_and_logits(batch, wanted=wanted) for batch in x.split(size)]
+    if job.keep is not None and wanted:
+        features = torch.cat([seen for seen, _ in judged])
+        job.keep.update(zip(draws.indices, features.unbind(), strict=True))
+    return torch.cat([found for _, found in judged])
 
 
 def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -352,10 +363,10 @@ def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tenso
     """
     check_finite(logits, models.fast.classifier.name)
     judged, labels = models.fast.judged(logits, y)
-    largest, answers = judged.topk(2, dim=1)
+    margins = margin(judged, labels)
     sizes = logits.float().abs().reshape(len(logits), -1).amax(1)
-    close = largest[:, 0] - largest[:, 1] <= AGREEMENT * sizes
-    correct = answers[:, 0] == labels
+    close = margins.abs() <= AGREEMENT * sizes
+    correct = margins < 0
     for row in close.nonzero().flatten().tolist():
         twice = x[row : row + 1].expand(2, *x.shape[1:])
         again, labels = models.reference.judged(models.reference.logits(twice), y[[row, row]])

@@ -24,7 +24,7 @@ MOST_CLASSES = 100_000
 RANDOM = "random"
 """In place of a weights file: an untrained network."""
 
-AUTO, EAGER, INDUCTOR, ONNX = ENGINES = ("auto", "eager", "inductor", "onnx")
+AUTO, BFLOAT16, EAGER, INDUCTOR, ONNX = ENGINES = ("auto", "bfloat16", "eager", "inductor", "onnx")
 """What computes forward passes that need no gradients."""
 
 DATA = ("digits",)

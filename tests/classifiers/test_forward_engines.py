@@ -24,7 +24,7 @@ from nppr.errors import ClassifierError, SpecError
 from nppr.measurement import measure, probe
 from nppr.run_settings import RunSettings
 from nppr.sources import PGD, Uniform
-from nppr.specs import AUTO, EAGER, INDUCTOR, ONNX
+from nppr.specs import AUTO, BFLOAT16, EAGER, INDUCTOR, ONNX
 
 MANY = 1e12
 BUDGET = Budget.linf("8/255")
@@ -60,7 +60,19 @@ def resnet() -> tuple[Classifier, Data]:
     return load_classifier("resnet20", weights="random", data=data), data
 
 
-@pytest.mark.parametrize("engine", [ONNX, pytest.param(INDUCTOR, marks=pytest.mark.slow)])
+NEEDS_AVX512 = pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() != "AVX512", reason="16-bit floats are slow here"
+)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        ONNX,
+        pytest.param(BFLOAT16, marks=NEEDS_AVX512),
+        pytest.param(INDUCTOR, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", ["digits-cnn", "resnet20"])
 def test_counts_do_not_depend_on_the_engine(name: str, engine: str) -> None:
     classifier, data = resnet()
@@ -74,6 +86,7 @@ def test_counts_do_not_depend_on_the_engine(name: str, engine: str) -> None:
         tallies.append(measure(Uniform(Budget.linf(0.2)), ready, data.evaluate, draws=16))
     assert np.array_equal(tallies[0].correct, tallies[1].correct)
     assert np.array_equal(tallies[0].clean_correct, tallies[1].clean_correct)
+    assert tallies[0].calls == tallies[1].calls
     assert 0 < tallies[0].correct.sum() < tallies[0].correct.size * 16
 
 
@@ -122,7 +135,8 @@ def test_a_model_with_branches_is_not_traced(monkeypatch: pytest.MonkeyPatch) ->
     classifier, data = Classifier(Branching()), images(4, side=8)
     with pytest.raises(ClassifierError, match="`engine` must be one that runs this model, onnx"):
         prepare(classifier, probe(data.evaluate), classes=4, engine=ONNX)
-    monkeypatch.delitem(KINDS, INDUCTOR)
+    for engine in (BFLOAT16, INDUCTOR):
+        monkeypatch.delitem(KINDS, engine)
     ready = prepare(classifier, probe(data.evaluate), classes=4, passes=MANY)
     assert ready.engine == EAGER
 
@@ -160,7 +174,8 @@ def test_a_missing_extra_is_named_where_it_is_asked_for(monkeypatch: pytest.Monk
     data = images(4, side=8)
     with pytest.raises(ClassifierError, match=r"`engine` onnx needs the extra `onnx`: pip install"):
         prepare(Classifier(Small()), probe(data.evaluate), classes=4, engine=ONNX)
-    monkeypatch.delitem(KINDS, INDUCTOR)
+    for engine in (BFLOAT16, INDUCTOR):
+        monkeypatch.delitem(KINDS, engine)
     ready = prepare(Classifier(Small()), probe(data.evaluate), classes=4, passes=MANY)
     assert ready.engine == EAGER
 

@@ -19,6 +19,7 @@ from nppr.assessment.session import Session
 from nppr.budget import Budget, perturbed
 from nppr.classifiers import FrozenForms, frozen
 from nppr.data import stratified_order
+from nppr.losses import margin
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.mixture import Given
 from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
@@ -26,7 +27,6 @@ from nppr.report.evidence import LEVELS, Draws, Evidence, Profile, Strip, Worst
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.sources.losses import margin
 from nppr.tally import Evaluate, IntArray, Metric, Tally
 from nppr.transformations import spread_points
 

@@ -1,10 +1,11 @@
 """Engines: programs that compute a model's forward passes faster than PyTorch does step by step.
 
 `onnx` traces the model in memory and runs it in ONNX Runtime (extra `onnx`), `inductor` compiles it
-with `torch.compile` and its weights frozen. Both are made of a copy, and are for forward passes
-without gradients: gradients and features come from the model itself. An engine is used only if its
-logits agree with those of the model, so closely that no decision can differ but one that is too
-close to call, which the model as given decides (see `nppr.measurement`).
+with `torch.compile` and its weights frozen, `bfloat16` computes in 16-bit floats. All are made of a
+copy, and are for forward passes without gradients: gradients and features come from the model itself.
+The first two are used only if their logits agree with those of the model, so closely that no decision
+can differ but one that is too close to call, which the model as given decides (see
+`nppr.measurement`). The last is coarse: it only screens (see `nppr.classifiers.screening`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import io
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -24,7 +26,9 @@ from torch.jit._trace import TracerWarning
 
 from nppr.classifiers.classifier import Classifier, Engine, find_logits
 from nppr.errors import ClassifierError
-from nppr.specs import INDUCTOR, ONNX
+from nppr.specs import BFLOAT16, INDUCTOR, ONNX
+
+logger = logging.getLogger(__name__)
 
 NEEDS_ONNX = "needs the extra `onnx`: pip install 'nppr[onnx]'"
 
@@ -40,6 +44,7 @@ class EngineKind:
     make: Callable[[Classifier, Tensor], Engine]
     worth_seconds: float
     is_installed: Callable[[], bool]
+    coarse: bool = False
 
 
 def make_onnx(classifier: Classifier, x: Tensor) -> Engine:
@@ -100,6 +105,60 @@ def make_inductor(classifier: Classifier, x: Tensor) -> Engine:
     return Engine(INDUCTOR, run, len(x))
 
 
+def make_bfloat16(classifier: Classifier, x: Tensor) -> Engine:
+    """The model in 16-bit floats for batches of the size of `x`; other sizes run in the model itself.
+
+    On a CPU it is traced, and its layers are fused, which saves a fifth of the time; a model that
+    cannot be traced runs layer by layer.
+    """
+    if not _computes_in_bfloat16(x.device):
+        raise ClassifierError(
+            "`engine` bfloat16 needs a processor with AVX-512, or an accelerator."
+        )
+    model = _copy_of(classifier).to(torch.bfloat16)
+
+    def narrow(x: Tensor) -> Tensor:
+        x = x.to(torch.bfloat16)
+        order = torch.channels_last if classifier.channels_last and x.ndim == 4 else None
+        return x if order is None else x.contiguous(memory_format=order)
+
+    example = narrow(classifier.normalised(x))
+    if x.device.type == "cpu":
+        try:
+            model = _fused(model, example)
+        except Exception as error:  # a foreign model may fail in any way
+            logger.debug("%s is not fused: %s", classifier.name, error)
+
+    def run(x: Tensor) -> Tensor:
+        logits: Tensor = model(narrow(x))
+        return logits.float()
+
+    return Engine(BFLOAT16, run, len(x))
+
+
+def _computes_in_bfloat16(device: torch.device) -> bool:
+    """Whether 16-bit floats can be faster: without such instructions they are many times slower."""
+    return device.type != "cpu" or torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
+def _fused(model: nn.Module, example: Tensor) -> nn.Module:
+    """The model traced, with layers fused by oneDNN as it runs for the first times."""
+    before = torch.jit.onednn_fusion_enabled()
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", TracerWarning)
+        torch.jit.enable_onednn_fusion(True)
+        try:
+            traced: nn.Module = torch.jit.freeze(
+                torch.jit.trace(model, example, check_trace=False).eval()
+            )
+            for _ in range(3):
+                traced(example)
+        finally:
+            torch.jit.enable_onednn_fusion(before)
+    return traced
+
+
 def import_onnxruntime() -> Any:
     """The module onnxruntime, without its telemetry."""
     # It is on by default and writes a device id under the home folder.
@@ -134,6 +193,7 @@ def _copy_of(classifier: Classifier) -> nn.Module:
 
 
 KINDS: dict[str, EngineKind] = {
+    BFLOAT16: EngineKind(make_bfloat16, 10.0, lambda: True, coarse=True),
     ONNX: EngineKind(
         make_onnx, 20.0, lambda: all(map(importlib.util.find_spec, ("onnx", "onnxruntime")))
     ),

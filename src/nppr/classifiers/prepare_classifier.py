@@ -15,13 +15,14 @@ import logging
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from nppr.classifiers.classifier import (
     Classifier,
+    Engine,
     FrozenClassifier,
     check_classifier,
     frozen,
@@ -29,6 +30,7 @@ from nppr.classifiers.classifier import (
     reason_of,
 )
 from nppr.classifiers.forward_engines import KINDS, require_engine
+from nppr.classifiers.screening import WORTHWHILE, CoarseEngine, Screen, calibrate
 from nppr.errors import ClassifierError, SpecError, require_at_most, unknown
 from nppr.specs import AUTO, EAGER, ENGINES
 
@@ -58,6 +60,8 @@ class FrozenForms:
 
     fast: FrozenClassifier
     reference: FrozenClassifier
+    screen: Screen | None = None
+    """What takes clear decisions in place of the fast form."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +81,14 @@ class Prepared:
     images_per_second: float
     eager_images_per_second: float
     """Without an engine, as where gradients are taken."""
+    coarse: CoarseEngine | None = None
+    """What takes clear decisions in place of `fast`."""
 
     @property
     def engine(self) -> str:
         """The name of what computes forward passes without gradients."""
-        return EAGER if self.fast.engine is None else self.fast.engine.name
+        used = self.fast.engine if self.coarse is None else self.coarse.engine
+        return EAGER if used is None else used.name
 
     @contextlib.contextmanager
     def frozen(self, *, quantise: bool = False) -> Iterator[FrozenForms]:
@@ -90,7 +97,8 @@ class Prepared:
             frozen(self.reference, quantise=quantise) as reference,
             frozen(self.fast, quantise=quantise) as fast,
         ):
-            yield FrozenForms(fast, reference)
+            screen = None if self.coarse is None else Screen(self.coarse, fast)
+            yield FrozenForms(fast, reference, screen)
 
 
 def prepare(
@@ -128,14 +136,16 @@ def prepare(
         size, _ = _fitting(reference, probe, micro_batch or 64)
         fast, found = _fastest(reference, _repeat(probe, size), form)
         size, eager = _best_micro_batch(fast, probe, micro_batch)
+        prepared = Prepared(reference, fast, classes, place, size, found, eager, eager)
         if engine == AUTO:
-            fast = _with_fastest_engine(reference, fast, _repeat(probe, size), passes / eager)
+            prepared = _with_fastest_engine(prepared, _repeat(probe, size), passes / eager)
         elif engine != EAGER:
-            fast = _with_given_engine(reference, fast, _repeat(probe, size), engine)
-        speed = eager
-        if fast.engine is not None:
-            size, speed = _best_micro_batch(fast, probe, fast.engine.batch or micro_batch)
-    return Prepared(reference, fast, classes, place, size, found, speed, eager)
+            prepared = _with_given_engine(prepared, _repeat(probe, size), engine)
+        if prepared.fast.engine is not None:
+            given = prepared.fast.engine.batch or micro_batch
+            size, speed = _best_micro_batch(prepared.fast, probe, given)
+            prepared = replace(prepared, micro_batch=size, images_per_second=speed)
+    return prepared
 
 
 @contextlib.contextmanager
@@ -205,36 +215,37 @@ def _fastest(
     return best, form
 
 
-def _with_fastest_engine(
-    reference: Classifier, fast: Classifier, probe: Tensor, seconds: float
-) -> Classifier:
-    """The fast form with the first engine that runs, agrees and is faster, if one is worth a trial.
+def _with_fastest_engine(prepared: Prepared, probe: Tensor, seconds: float) -> Prepared:
+    """With the first engine that runs, agrees and is faster, if one is worth a trial.
 
     `seconds` are those that the forward passes of the run take without an engine. The answers of a task
     need not show how close they are to being wrong, so there rounding stays that of the model.
     """
+    reference = prepared.reference
     if reference.module is None or reference.task is not None:
-        return fast
+        return prepared
     for name, kind in KINDS.items():
         if seconds < kind.worth_seconds or not kind.is_installed():
             continue
         try:
-            candidate = _with_engine(reference, fast, probe, name)
+            candidate = _with_engine(prepared, probe, name)
         except Exception as error:  # a foreign model or engine may fail in any way
             logger.debug("%s does not run in %s: %s", reference.name, name, error)
             continue
-        if _faster(candidate, fast, probe):
+        if candidate.coarse is None:
+            pays = _faster(candidate.fast, prepared.fast, probe)
+        else:
+            pays = candidate.coarse.share_of_time <= WORTHWHILE
+        if pays:
             return candidate
         logger.debug("%s is not faster in %s", reference.name, name)
-    return fast
+    return prepared
 
 
-def _with_given_engine(
-    reference: Classifier, fast: Classifier, probe: Tensor, name: str
-) -> Classifier:
-    """The fast form with the engine of this name, or an error that states why it does not run."""
+def _with_given_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared:
+    """With the engine of this name, or an error that states why it does not run."""
     try:
-        return _with_engine(reference, fast, probe, name)
+        return _with_engine(prepared, probe, name)
     except ClassifierError:
         raise
     except Exception as error:
@@ -244,11 +255,15 @@ def _with_given_engine(
         ) from error
 
 
-def _with_engine(reference: Classifier, fast: Classifier, probe: Tensor, name: str) -> Classifier:
-    """The fast form with this engine, or any error where it does not run or agree."""
+def _with_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared:
+    """With this engine, or any error where it does not run or agree."""
+    kind = KINDS[name]
     # An exporter that fails prints a trace of its own.
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        made = KINDS[name].make(reference, probe)
+        made = kind.make(prepared.fast if kind.coarse else prepared.reference, probe)
+    if kind.coarse:
+        return _with_screen(prepared, probe, made)
+    reference = prepared.reference
     with frozen(reference) as model, torch.no_grad():
         for x in (probe, probe[: max(1, len(probe) // 3)]):
             if made.batch not in (None, len(x)):
@@ -259,7 +274,20 @@ def _with_engine(reference: Classifier, fast: Classifier, probe: Tensor, name: s
             allowed = AGREEMENT / 2 * true.abs().amax(1)
             if ours.shape != true.shape or not bool(((ours - true).abs().amax(1) <= allowed).all()):
                 raise ClassifierError(f"`engine` {name} must give the logits of the model.")
-    return fast.with_engine(made)
+    return replace(prepared, fast=prepared.fast.with_engine(made))
+
+
+def _with_screen(prepared: Prepared, probe: Tensor, engine: Engine) -> Prepared:
+    """With a coarse engine that takes clear decisions, and the speed that this gives."""
+    fast = prepared.fast
+    if prepared.reference.task is not None:
+        raise ClassifierError(f"`engine` {engine.name} must be left out with a task.")
+    coarse = calibrate(engine, fast, probe)
+    both = [fast.with_engine(engine), fast]
+    ours, theirs = _seconds(both, probe, least=3, most=20, enough=0.24)
+    coarse = replace(coarse, cost=ours / theirs)
+    speed = prepared.eager_images_per_second / coarse.share_of_time
+    return replace(prepared, coarse=coarse, images_per_second=speed)
 
 
 def _folded(classifier: Classifier) -> Classifier:

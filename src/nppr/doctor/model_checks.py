@@ -42,10 +42,10 @@ from nppr.doctor.flags import (
     flag,
 )
 from nppr.errors import ClassifierError, GradientError
+from nppr.losses import margin
 from nppr.random_draws import DrawBlock
 from nppr.report.model import Flag
 from nppr.sources import PGD
-from nppr.sources.losses import margin
 from nppr.tally import IntArray
 
 PROBES = 32  # inputs that are examined, at most

@@ -35,9 +35,9 @@ from torch import Tensor
 from nppr.budget import perturbed
 from nppr.classifiers import FrozenClassifier, check_finite, is_out_of_memory
 from nppr.data import Split
+from nppr.losses import margin
 from nppr.random_draws import key
 from nppr.rare.latent_noise import Latent
-from nppr.sources.losses import margin
 from nppr.tally import FloatArray, IntArray, SplitKind
 
 logger = logging.getLogger(__name__)

@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nppr import losses
 from nppr.budget import Budget, perturbed, require_graph
 from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
 from nppr.errors import FitError, RecordError, RunFolderError, RunStopped
@@ -406,9 +407,7 @@ def _draws(fitting: Fitting, positions: IntArray, epoch: int) -> DrawBlock:
 
 def margin(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
     """`softplus(h_y - max_{j != y} h_j + kappa)`, the paper's loss."""
-    own = logits.gather(1, labels[:, None])
-    others = logits.scatter(1, labels[:, None], -torch.inf)
-    return F.softplus(own.squeeze(1) - others.amax(1) + kappa)
+    return F.softplus(kappa - losses.margin(logits, labels))
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from nppr.budget import Budget, perturbed
 from nppr.classifiers import Prepared
+from nppr.losses import margin
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import FLOOR_NOISE, Rule
 from nppr.random_draws import DrawBlock
 from nppr.ranks import joined, span, together
 from nppr.search.selection import CleanInputs
-from nppr.sources.losses import margin
 from nppr.sources.per_input_noise import latent_points
 from nppr.tally import Fit, IntArray
 

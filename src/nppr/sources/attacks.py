@@ -11,9 +11,9 @@ import torch
 
 from nppr.budget import Budget, perturbed
 from nppr.errors import SpecError, require_at_most
+from nppr.losses import margin
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
-from nppr.sources.losses import margin
 from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:

@@ -182,6 +182,11 @@ class Source(ABC):
         """Parts that do not run on a classifier of this many classes."""
         return ()
 
+    @property
+    def observes(self) -> bool:
+        """Whether it reads more off logits than which is the largest."""
+        return type(self).observe is not Source.observe
+
     def observe(self, logits: Tensor, y: Tensor) -> Tensor | None:
         """Logarithms to add up per input over its draws, `(B, S, classes), (B,) -> (B, M)`, or None."""
         return None

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from nppr.budget import Budget
 from nppr.errors import SpecError
+from nppr.losses import log_loss
 from nppr.noise.family import Dependency
 from nppr.noise_sets import STATED, STATED_IN_BOX
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source
-from nppr.sources.losses import log_loss
 from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:

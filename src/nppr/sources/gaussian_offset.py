@@ -23,10 +23,10 @@ import torch
 
 from nppr.budget import Budget
 from nppr.errors import SpecError, require_at_most
+from nppr.losses import margin
 from nppr.noise_sets import Offset
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Option, Source
-from nppr.sources.losses import margin
 from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:

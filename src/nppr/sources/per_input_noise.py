@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from nppr.budget import Budget, perturbed
+from nppr.losses import margin
 from nppr.noise.distribution import NOISE
 from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import NPPR, Guidance, Source
 from nppr.sources.learned import Learned, learned_name
-from nppr.sources.losses import margin
 from nppr.tally import FrozenModel, Metric
 from nppr.transformations import spread_points
 

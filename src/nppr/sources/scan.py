@@ -13,9 +13,9 @@ import torch
 
 from nppr.budget import Budget, perturbed
 from nppr.errors import SpecError
+from nppr.losses import margin
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
-from nppr.sources.losses import margin
 from nppr.tally import FrozenModel, Metric
 from nppr.transformations import spread_points
 

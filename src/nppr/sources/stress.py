@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from nppr.budget import Budget
+from nppr.losses import log_loss
 from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source, parse_numbers
 from nppr.sources.fixed import Uniform
-from nppr.sources.losses import log_loss
 from nppr.tally import Estimate, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:

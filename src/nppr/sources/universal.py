@@ -16,11 +16,11 @@ import torch
 
 from nppr.budget import Budget
 from nppr.errors import NoFitDataError, SpecError, require_at_most
+from nppr.losses import margin
 from nppr.noise.family import Dependency
 from nppr.random_draws import DrawBlock, key
 from nppr.ranks import joined, span, together, world
 from nppr.sources.base import Guidance, Source
-from nppr.sources.losses import margin
 from nppr.tally import Fit, FrozenModel, IntArray, Metric, Progress
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nppr.sources.losses import log_loss, margin
+from nppr.losses import log_loss, margin
 
 logits_and_label = st.lists(
     st.floats(-30, 30, allow_nan=False, width=32), min_size=2, max_size=6
