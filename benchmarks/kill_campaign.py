@@ -390,8 +390,6 @@ def results(work: Work, folder: Path) -> dict[str, object]:
 
 def _without_clock(tree: Any) -> Any:
     if isinstance(tree, dict):
-        if tree.get("dependency") == "per-input":  # its search may be repeated, and is then counted
-            tree = {name: each for name, each in tree.items() if name != "calls"}
         return {name: _without_clock(each) for name, each in tree.items() if name not in TIMINGS}
     return [_without_clock(each) for each in tree] if isinstance(tree, list) else tree
 

@@ -155,7 +155,7 @@ def measuring_times(bench: Bench, classifier: Prepared) -> Iterator[tuple[str, l
 
         def ours(source: Source = source) -> float:
             if isinstance(source, PerInput):
-                source = replace(source, _last=[])
+                source = replace(source)
             start = time.perf_counter()
             measure(source, classifier, some, draws=DRAWS, clean_correct=clean)
             return time.perf_counter() - start

@@ -171,6 +171,9 @@ class Estimate:
 class FrozenModel(Protocol):
     """What a source may do with the classifier: it is in eval mode and nothing may change it."""
 
+    calls: int
+    """Images it was given so far."""
+
     def logits(self, x: Tensor) -> Tensor:
         """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
 

@@ -199,7 +199,7 @@ def test_calls_are_kept_to(calls: int) -> None:
 
 def test_a_copy_does_not_share_what_was_found() -> None:
     search = OffsetSearch(0.2, 0.2)
-    assert replace(search, radius=0.1)._last is not search._last
+    assert replace(search, radius=0.1)._offsets is not search._offsets
 
 
 def test_rows_tell_the_set_and_the_ends_apart() -> None:

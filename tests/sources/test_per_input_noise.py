@@ -31,7 +31,7 @@ from nppr.search.search_settings import default_settings
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import CHOICE_DRAWS, PerInput
-from nppr.tally import Evaluate, IntArray, Metric, Progress
+from nppr.tally import Evaluate, IntArray, Metric, Progress, Tally
 
 CPU, RADIUS, INPUTS = torch.device("cpu"), 0.1, 150
 W = torch.linspace(-1, 1, 16).reshape(1, 4, 4)
@@ -170,11 +170,15 @@ def ready(micro_batch: int, classifier: Classifier, split: Split[Evaluate]) -> P
     return prepare(classifier, probe(split), classes=2, micro_batch=micro_batch)
 
 
-def counts(micro_batch: int = 32, seed: int = 0, **more: Any) -> IntArray:
+def tally(micro_batch: int = 32, seed: int = 0, **more: Any) -> Tally[Evaluate]:
     known, split = bent()
     source = PerInput(parent(Budget.linf(RADIUS), floor=0.7), calls=6)
     model = ready(micro_batch, known, split)
-    return measure(source, model, split, draws=20, seed=seed, **more).correct
+    return measure(source, model, split, draws=20, seed=seed, **more)
+
+
+def counts(micro_batch: int = 32, seed: int = 0) -> IntArray:
+    return tally(micro_batch, seed).correct
 
 
 def test_counts_do_not_depend_on_the_batch_size_and_the_seed_decides() -> None:
@@ -198,7 +202,7 @@ def test_one_source_measured_with_two_seeds_searches_twice() -> None:
 
 @pytest.mark.parametrize("after", [1, 2, 4])
 def test_an_interrupted_measurement_ends_with_the_same_counts(after: int, tmp_path: Path) -> None:
-    whole, seen = counts(), list[int]()
+    whole, seen = tally(), list[int]()
 
     def interrupt(state: Progress) -> None:
         seen.append(state.done)
@@ -207,12 +211,12 @@ def test_an_interrupted_measurement_ends_with_the_same_counts(after: int, tmp_pa
 
     store = FileStore(tmp_path / "blocks", "test", seconds=0)
     with pytest.raises(KeyboardInterrupt):
-        counts(progress=interrupt, store=store)
+        tally(progress=interrupt, store=store)
     left: list[int] = []
     store = FileStore(tmp_path / "blocks", "test", seconds=0)
-    np.testing.assert_array_equal(
-        counts(progress=lambda state: left.append(state.done), store=store), whole
-    )
+    found = tally(progress=lambda state: left.append(state.done), store=store)
+    np.testing.assert_array_equal(found.correct, whole.correct)
+    assert found.calls == whole.calls, "a search that is repeated is counted once"
     assert left[0] > seen[-1], "what was measured is not measured again"
 
 

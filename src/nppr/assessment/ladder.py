@@ -137,12 +137,11 @@ def _checked(
         return {}
     full = float(tally.rates[some][clean_correct[some]].mean())
     left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
-    fewer = replace(noise, calls=noise.calls - left, _last=[])
-    again = replace(noise, _last=[])
+    fewer = replace(noise, calls=noise.calls - left)
     return {
         "half": _value(_measured(session, fewer, some.stop, draws, seed)),
         "full": full,
-        "restarts": (full, _value(_measured(session, again, some.stop, draws, seed + 1))),
+        "restarts": (full, _value(_measured(session, noise, some.stop, draws, seed + 1))),
         "select_inputs": int(clean_correct[some].sum()),
     }
 

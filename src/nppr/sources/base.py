@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -47,6 +47,29 @@ NPPR = "nppr"
 
 ALL = "all"
 RESERVED = ("clean", "merged", "fit", NPPR, ALL)
+
+
+T = TypeVar("T")
+
+
+class LastFound(Generic[T]):
+    """What a source found on the inputs of its last call: it holds for all their draw blocks.
+
+    A run that is resumed after their first block finds it again; the calls were counted with that one.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[FrozenModel, object, T] | None = None
+
+    def get(self, model: FrozenModel, draws: DrawBlock, find: Callable[[], T]) -> T:
+        """What was found on these inputs, or is found now."""
+        inputs = (draws.seed, draws.split, draws.indices)
+        if self._last is None or self._last[0] is not model or self._last[1] != inputs:
+            before = model.calls
+            self._last = (model, inputs, find())
+            if draws.block:
+                model.calls = before
+        return self._last[2]
 
 
 class Guidance(StrEnum):

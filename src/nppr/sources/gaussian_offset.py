@@ -26,7 +26,7 @@ from nppr.errors import SpecError, require_at_most
 from nppr.losses import margin
 from nppr.noise_sets import Offset
 from nppr.random_draws import DrawBlock
-from nppr.sources.base import Guidance, Option, Source
+from nppr.sources.base import Guidance, LastFound, Option, Source
 from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:
@@ -140,10 +140,7 @@ class OffsetSearch(_Gaussian):
     radius: float
     calls: int = CALLS
     brackets: int = 1
-    _last: list[tuple[FrozenModel, object, Tensor]] = field(
-        default_factory=list, init=False, repr=False
-    )
-    """Model, inputs and offsets of the last call: all draw blocks of an input have the same law."""
+    _offsets: LastFound[Tensor] = field(default_factory=LastFound, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,10 +175,8 @@ class OffsetSearch(_Gaussian):
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""
-        inputs = (draws.seed, draws.split, draws.indices)
-        if not self._last or self._last[0][0] is not model or self._last[0][1] != inputs:
-            self._last[:] = [(model, inputs, self.offsets(model, x, y, draws))]
-        return self.noise(draws, tuple(x.shape[1:])).add_(self._last[0][2].unsqueeze(1))
+        found = self._offsets.get(model, draws, lambda: self.offsets(model, x, y, draws))
+        return self.noise(draws, tuple(x.shape[1:])).add_(found.unsqueeze(1))
 
     def offsets(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """The worst offsets found, `(B, C, H, W)`; 0 where none is worse than that."""

@@ -16,7 +16,7 @@ from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency
 from nppr.random_draws import DrawBlock
-from nppr.sources.base import NPPR, Guidance, Source
+from nppr.sources.base import NPPR, Guidance, LastFound, Source
 from nppr.tally import FrozenModel, IntArray, Metric, SplitKind
 
 
@@ -40,8 +40,7 @@ class Learned(Source):
     dependency: Dependency | None = None
     fit_seed: int | None = None
     known: Mapping[int, Tensor] | None = field(default=None, repr=False)
-    _last: list[tuple[FrozenModel, object, Tensor]] = field(default_factory=list, repr=False)
-    """Model, inputs and features of the last call: all draw blocks of an input see the same ones."""
+    _seen: LastFound[Tensor] = field(default_factory=LastFound, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.dependency is None:
@@ -131,10 +130,7 @@ class Learned(Source):
             return None
         if self.known is not None and all(index in self.known for index in draws.indices):
             return torch.stack([self.known[index] for index in draws.indices]).to(x.device)
-        inputs = (draws.split, draws.indices)
-        if not self._last or self._last[0][0] is not model or self._last[0][1] != inputs:
-            self._last[:] = [(model, inputs, self._found(model, x))]
-        return self._last[0][2]
+        return self._seen.get(model, draws, lambda: self._found(model, x))
 
     def _found(self, model: FrozenModel, x: Tensor) -> Tensor:
         if self.feature_model is None:

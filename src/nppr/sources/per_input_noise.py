@@ -19,7 +19,7 @@ from nppr.losses import margin
 from nppr.noise.distribution import NOISE
 from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.random_draws import DrawBlock
-from nppr.sources.base import NPPR, Guidance, Source
+from nppr.sources.base import NPPR, Guidance, LastFound, Source
 from nppr.sources.learned import Learned, learned_name
 from nppr.tally import FrozenModel, Metric
 from nppr.transformations import spread_points
@@ -57,10 +57,9 @@ class PerInput(Source):
     parent: Learned
     calls: int = 20
     scores: bool = False
-    _last: list[tuple[FrozenModel, object, tuple[Tensor, Tensor]]] = field(
-        default_factory=list, repr=False
+    _laws: LastFound[tuple[Tensor, Tensor]] = field(
+        default_factory=LastFound, init=False, repr=False
     )
-    """Model, inputs and laws of the last call: all draw blocks of an input have the same law."""
 
     @property
     def budget(self) -> Budget:  # type: ignore[override]
@@ -115,17 +114,14 @@ class PerInput(Source):
         return float(PASSES_PER_CALL * self.calls * inputs)
 
     def at(self, budget: Budget) -> PerInput:
-        return replace(self, parent=self.parent.at(budget), _last=[])
+        return replace(self, parent=self.parent.at(budget))
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, S, C, H, W)`."""
         above = self.parent.perturb(model, x, y, draws)
         if self.floor == 1:
             return above
-        inputs = (draws.seed, draws.split, draws.indices)
-        if not self._last or self._last[0][0] is not model or self._last[0][1] != inputs:
-            self._last[:] = [(model, inputs, self._search(model, x, y, draws))]
-        means, found = self._last[0][2]
+        means, found = self._laws.get(model, draws, lambda: self._search(model, x, y, draws))
         with torch.no_grad():
             own = self._draw(means, draws)
         return torch.where(found[:, None, None, None, None], own, above)
