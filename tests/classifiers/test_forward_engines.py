@@ -18,7 +18,7 @@ from nppr.assessment.prepare import prepare_run
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, frozen, load_classifier, prepare
 from nppr.classifiers.classifier import Engine
-from nppr.classifiers.forward_engines import KINDS
+from nppr.classifiers.forward_engines import KINDS, computes_in_bfloat16
 from nppr.data import Data, from_arrays, load_data
 from nppr.errors import ClassifierError, SpecError
 from nppr.measurement import measure, probe
@@ -60,8 +60,8 @@ def resnet() -> tuple[Classifier, Data]:
     return load_classifier("resnet20", weights="random", data=data), data
 
 
-NEEDS_AVX512 = pytest.mark.skipif(
-    torch.backends.cpu.get_cpu_capability() != "AVX512", reason="16-bit floats are slow here"
+NEEDS_BFLOAT16 = pytest.mark.skipif(
+    not computes_in_bfloat16(torch.device("cpu")), reason="16-bit floats are slow here"
 )
 
 
@@ -69,7 +69,7 @@ NEEDS_AVX512 = pytest.mark.skipif(
     "engine",
     [
         ONNX,
-        pytest.param(BFLOAT16, marks=NEEDS_AVX512),
+        pytest.param(BFLOAT16, marks=NEEDS_BFLOAT16),
         pytest.param(INDUCTOR, marks=pytest.mark.slow),
     ],
 )

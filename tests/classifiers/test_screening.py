@@ -189,8 +189,8 @@ def test_tasks_and_old_processors_have_no_screen(
     data = from_arrays(x, torch.arange(20) % CLASSES, shares=(0.0, 0.0), task=task)
     ask = partial(prepare, classes=CLASSES, micro_batch=SIZE, engine=BFLOAT16)
     with pytest.raises(ClassifierError, match="`engine` bfloat16 must be left out with a task"):
-        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
         ask(classifier.for_data(data), x)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
-    with pytest.raises(ClassifierError, match="`engine` bfloat16 needs a processor with AVX-512"):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    with pytest.raises(ClassifierError, match="`engine` bfloat16 needs a processor with such"):
         ask(classifier, x)

@@ -25,6 +25,7 @@ from nppr.classifiers import (
     is_out_of_memory,
     load_classifier,
     prepare,
+    with_rough_gradients,
     within_memory,
 )
 from nppr.data import PROBE_INPUTS, Data, fit_classes
@@ -195,6 +196,8 @@ def prepare_run(
             engine,
             passes,
         )
+        if search is not None:
+            ready = with_rough_gradients(ready, probe(data.evaluate))
     with within_memory(classifier.name):
         described = _describe_classifier(classifier, features, data)
     record = RunRecord(
@@ -273,9 +276,13 @@ def _in_its_classes(data: Data, classifier: Classifier) -> Data:
 
 
 def fixed_form(classifier: Prepared, data: Data) -> Prepared:
-    """The classifier in the form and micro-batch in which searches run, whatever the clock prefers."""
+    """The classifier in the form and micro-batch in which searches run, whatever the clock prefers.
+
+    What is judged may be screened as it is where the run measures: counts do not depend on that.
+    """
     pixels = math.prod(data.shape)
-    fixed = prepare(
+    fixed = partial(
+        prepare,
         classifier.reference,
         probe(data.evaluate),
         classes=data.classes,
@@ -283,7 +290,12 @@ def fixed_form(classifier: Prepared, data: Data) -> Prepared:
         micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
         form=FORMS,
     )
-    return _smallest_micro_batch(fixed)
+    try:
+        found = fixed(engine=EAGER if classifier.coarse is None else classifier.engine)
+    except ClassifierError:
+        found = fixed(engine=EAGER)
+    found = replace(found, fast=found.fast.with_guide(classifier.fast.guide))
+    return _smallest_micro_batch(found)
 
 
 def _prepare_on_ranks(

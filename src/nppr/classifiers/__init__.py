@@ -18,6 +18,7 @@ from nppr.classifiers.prepare_classifier import (
     usable_device,
     within_memory,
 )
+from nppr.classifiers.rough_gradients import with_rough_gradients
 
 __all__ = [
     "AGREEMENT",
@@ -34,5 +35,6 @@ __all__ = [
     "load_classifier",
     "prepare",
     "usable_device",
+    "with_rough_gradients",
     "within_memory",
 ]

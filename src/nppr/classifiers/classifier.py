@@ -85,6 +85,7 @@ class Classifier:
         self.channels_last = channels_last
         self.features = features
         self.engine: Engine | None = None
+        self.guide: nn.Module | None = None  # in 16-bit floats, for gradients that lead a search
         self.quirks: Quirks | None = None  # until the model was checked
         self.layout: Layout | None = None  # until it is known which data it is given
         self.task: Task | None = None
@@ -96,7 +97,14 @@ class Classifier:
     def with_model(self, model: nn.Module, *, channels_last: bool = False) -> Classifier:
         """The same classifier with its model in another form."""
         other = copy.copy(self)
-        other.model, other.channels_last, other.engine = model, channels_last, None
+        other.model, other.channels_last = model, channels_last
+        other.engine = other.guide = None
+        return other
+
+    def with_guide(self, guide: nn.Module | None) -> Classifier:
+        """The same classifier with a copy of its model in 16-bit floats, for rough gradients."""
+        other = copy.copy(self)
+        other.guide = guide
         return other
 
     def with_engine(self, engine: Engine | None) -> Classifier:
@@ -145,13 +153,21 @@ class Classifier:
             digest.update(content.numpy().tobytes())
         return digest.hexdigest()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`."""
+    def forward(self, x: Tensor, *, rough: bool = False) -> Tensor:
+        """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`.
+
+        Where a search is led by gradients, `rough` ones of the guide do, if there is one.
+        """
         quirks = self.quirks or Quirks()
         if len(x) == 1 and quirks.needs_two:
-            return self.forward(x.expand(2, *x.shape[1:]))[:1]
+            return self.forward(x.expand(2, *x.shape[1:]), rough=rough)[:1]
         normalised = self.normalised(x)
-        logits = find_logits(self._run(normalised.clone() if quirks.in_place else normalised))
+        if quirks.in_place:
+            normalised = normalised.clone()
+        if rough and self.guide is not None:
+            logits: Tensor = self.guide(normalised)
+        else:
+            logits = find_logits(self._run(normalised))
         if self.task is not None:
             if not logits.ndim or len(logits) != len(x):
                 raise ClassifierError(
@@ -223,13 +239,18 @@ class FrozenClassifier:
         self.calls += len(x)
         return self.classifier.forward(quantised(x) if self.quantise else x)
 
-    def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none."""
+    def gradient(
+        self, loss: Callable[[Tensor], Tensor], x: Tensor, *, rough: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none.
+
+        `rough` ones lead a search as well, and may come from a faster copy of the model.
+        """
         with torch.enable_grad():
             x = quantised(x.detach()) if self.quantise else x.detach()
             x.requires_grad_()
             self.calls += len(x)
-            logits = self.classifier.forward(x)
+            logits = self.classifier.forward(x, rough=rough)
             total = loss(logits).sum()
         if not total.requires_grad:
             task = self.classifier.task

@@ -16,7 +16,7 @@ import io
 import logging
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,34 +111,47 @@ def make_bfloat16(classifier: Classifier, x: Tensor) -> Engine:
     On a CPU it is traced, and its layers are fused, which saves a fifth of the time; a model that
     cannot be traced runs layer by layer.
     """
-    if not _computes_in_bfloat16(x.device):
+    if not computes_in_bfloat16(x.device):
         raise ClassifierError(
-            "`engine` bfloat16 needs a processor with AVX-512, or an accelerator."
+            f"`engine` {BFLOAT16} needs a processor with such instructions (AVX512-BF16 or AMX)."
+            " Leave it out, or choose eager."
         )
-    model = _copy_of(classifier).to(torch.bfloat16)
-
-    def narrow(x: Tensor) -> Tensor:
-        x = x.to(torch.bfloat16)
-        order = torch.channels_last if classifier.channels_last and x.ndim == 4 else None
-        return x if order is None else x.contiguous(memory_format=order)
-
-    example = narrow(classifier.normalised(x))
+    model = Narrow(classifier)
     if x.device.type == "cpu":
         try:
-            model = _fused(model, example)
+            return Engine(BFLOAT16, _fused(model, classifier.normalised(x)), len(x))
         except Exception as error:  # a foreign model may fail in any way
             logger.debug("%s is not fused: %s", classifier.name, error)
+    return Engine(BFLOAT16, model, len(x))
 
-    def run(x: Tensor) -> Tensor:
-        logits: Tensor = model(narrow(x))
+
+class Narrow(nn.Module):
+    """A copy of a classifier's model that computes in 16-bit floats."""
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.model = _copy_of(classifier).to(torch.bfloat16)
+        self.channels_last = classifier.channels_last
+        self.eval()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised inputs to logits, both in 32-bit floats."""
+        x = x.to(torch.bfloat16)
+        if self.channels_last and x.ndim == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        logits: Tensor = self.model(x)
         return logits.float()
 
-    return Engine(BFLOAT16, run, len(x))
 
+def computes_in_bfloat16(device: torch.device) -> bool:
+    """Whether 16-bit floats can be faster: without such instructions they are many times slower.
 
-def _computes_in_bfloat16(device: torch.device) -> bool:
-    """Whether 16-bit floats can be faster: without such instructions they are many times slower."""
-    return device.type != "cpu" or torch.backends.cpu.get_cpu_capability() == "AVX512"
+    Versions of PyTorch that do not report what the processor can do run without them.
+    """
+    if device.type != "cpu":
+        return True
+    known: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
 def _fused(model: nn.Module, example: Tensor) -> nn.Module:

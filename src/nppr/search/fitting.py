@@ -367,7 +367,7 @@ def _in_pieces(
     pieces = min(len(x), max(2, 2 ** (-(-len(x) // size) - 1).bit_length()))
     images, labels = x.tensor_split(pieces), y.tensor_split(pieces)
     found = [
-        model.gradient(lambda z, y=labels[piece]: loss_of(z, y), images[piece])  # type: ignore[misc]
+        model.gradient(lambda z, y=labels[piece]: loss_of(z, y), images[piece], rough=True)  # type: ignore[misc]
         for piece in span(pieces)
     ]
     gradients, logits = ([each[i] for each in found] for i in (0, 1))

@@ -154,7 +154,11 @@ class PerInput(Source):
             with torch.enable_grad():
                 delta = self._draw(means, replace(own, block=number + 1))[:, 0]
             slope, logits = self.budget.gradient(
-                model, lambda logits: -margin(*model.judged(logits, y)), x, delta.detach()
+                model,
+                lambda logits: -margin(*model.judged(logits, y)),
+                x,
+                delta.detach(),
+                rough=True,
             )
             if keeps_best:
                 margins = margin(*model.judged(logits, y))
