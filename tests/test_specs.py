@@ -9,8 +9,15 @@ import pytest
 
 from nppr.classifiers.load_model import FILES
 from nppr.classifiers.zoo import ZOO
-from nppr.errors import NpprError
-from nppr.specs import MODEL_FILES, NETWORKS, check_data, check_model, check_weights
+from nppr.errors import NpprError, SpecError
+from nppr.specs import (
+    MODEL_FILES,
+    NETWORKS,
+    check_data,
+    check_model,
+    check_weights,
+    read_toml,
+)
 
 
 def test_the_names_are_those_that_can_be_loaded() -> None:
@@ -92,3 +99,10 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     for data in ("", "none", "~nobody-of-this-name/data", tmp_path / "none"):
         with pytest.raises(NpprError, match=r"^`own` must be one of digits, got"):
             check_data(data, "own")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless file here")
+@pytest.mark.parametrize("argument", ["policy", "study"])
+def test_a_file_that_does_not_end_is_refused(argument: str) -> None:
+    with pytest.raises(SpecError, match=f"`{argument}` must be a TOML file.* more than 8 MiB"):
+        read_toml(argument, "/dev/zero")

@@ -51,6 +51,8 @@ class Limit:
 
 FETCH = "Download the data again from its authors."
 TEXT = Limit(8 * MIB, "a text file", FETCH)  # words.txt of Tiny ImageNet has 2.6 MB
+STATED = Limit(8 * MIB, "a policy or study", "Give a smaller file.")
+COLUMNS = Limit(256 * MIB, "columns beside the data", "Keep only those that are slices.")
 LABELS = Limit(64 * MIB, "labels", "Store one whole number per image.")
 ENCODED_IMAGE = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")
 CIFAR_PICKLE = Limit(256 * MIB, "a file of CIFAR", FETCH)  # the largest has 155 MB
@@ -90,6 +92,12 @@ def read_bounded(stream: SupportsRead[bytes], limit: Limit) -> bytes:
     content = read_up_to(stream, limit.size + 1)
     limit.require(len(content))
     return content
+
+
+def read_text(path: str | os.PathLike[str], limit: Limit, encoding: str = "utf-8") -> str:
+    """A text file; one that does not end, such as a device, is `OversizeError`."""
+    with open(path, "rb") as file:
+        return read_bounded(file, limit).decode(encoding)
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: Limit) -> bytes:

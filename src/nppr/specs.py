@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
+import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
+from nppr.bounded import STATED, OversizeError, read_text
 from nppr.errors import ClassifierError, SpecError, WeightsError, unknown
 
 NETWORKS = (
@@ -59,6 +62,22 @@ OTHER_FILES = {
     ),
 }
 """Files that people have and that are no model here, by suffix: what they are, and what to do."""
+
+
+def read_toml(argument: str, path: str | Path) -> dict[str, Any]:
+    """What a TOML file states, which is given for this argument."""
+    try:
+        return tomllib.loads(read_text(path, STATED))
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except OversizeError as error:
+        reason = str(error).rstrip(".")
+    except (ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+    raise SpecError(
+        f"`{argument}` must be a TOML file that can be read, got {str(path)!r}: {reason}."
+        f" Example: {argument}.toml"
+    )
 
 
 def _refuse_file(model: str, argument: str) -> None:

@@ -111,7 +111,7 @@ def test_a_policy_is_read_from_a_file_and_keys_can_be_replaced(tmp_path: Path) -
     assert budget is not None
     assert (budget.radius, policy.seed, policy.fit_calls) == (0.2, 4, 1000)
     path.write_text("require = [")
-    with pytest.raises(SpecError, match="must be TOML"):
+    with pytest.raises(SpecError, match="must be a TOML file"):
         read_policy(path)
     with pytest.raises(SpecError, match="must be a TOML file"):
         read_policy(tmp_path / "none.toml")

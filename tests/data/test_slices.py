@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import two_class_data
+from nppr.bounded import Limit
 from nppr.data import load_data, slices_of, with_slices
 from nppr.errors import DataError
 
@@ -64,3 +65,10 @@ def test_a_missing_file_and_too_many_values_are_refused(tmp_path: Path) -> None:
     text = "at\n" + "".join(f"{at}\n" for at in range(1797))
     with pytest.raises(DataError, match="at most 100 different values in a column, got 1,797"):
         with_slices(load_data("digits"), written(tmp_path, text))
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless file here")
+def test_a_file_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nppr.data.slices.COLUMNS", Limit(1000, "columns", "Drop some."))
+    with pytest.raises(DataError, match="it takes more than"):
+        with_slices(two_class_data(), "/dev/zero")

@@ -107,14 +107,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="TOML file that can be read"):
         read_study(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("name = ")
-    with pytest.raises(SpecError, match="must be TOML"):
+    with pytest.raises(SpecError, match="must be a TOML file"):
         read_study(tmp_path / "bad.toml")
     for text in ("x = " + "[" * 5000, "x = " + "9" * 5000):
         (tmp_path / "bad.toml").write_text(text)
-        with pytest.raises(SpecError, match="must be TOML"):
+        with pytest.raises(SpecError, match="must be a TOML file"):
             read_study(tmp_path / "bad.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(SpecError, match="must be TOML"):
+    with pytest.raises(SpecError, match="must be a TOML file"):
         read_study(tmp_path / "bytes.toml")
 
 

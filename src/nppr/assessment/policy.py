@@ -10,7 +10,6 @@ The other keys are the options of `nppr assess` and `nppr certify`. A mistake is
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +33,7 @@ from nppr.options import (
     require_one_of,
 )
 from nppr.sources import NPPR, parse_sources
+from nppr.specs import read_toml
 from nppr.tally import Claim, Metric
 
 ABOUT = {"population": Claim.POPULATION, "test-set": Claim.TEST_SET}
@@ -136,17 +136,7 @@ class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
 
 def read_policy(path: str | Path, **changed: Any) -> Policy:
     """The policy in a file; `changed` replaces keys of it."""
-    try:
-        content = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SpecError(
-            f"`policy` must be a TOML file, got {str(path)!r}: {reason}."
-            " Example: nppr gate policy.toml"
-        ) from error
-    except ValueError as error:
-        raise SpecError(f"`policy` must be TOML, got {str(path)!r}: {error}.") from error
-    return make_policy(content | changed)
+    return make_policy(read_toml("policy", path) | changed)
 
 
 def make_policy(keys: dict[str, Any]) -> Policy:

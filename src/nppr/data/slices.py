@@ -7,12 +7,14 @@ of a line is the `index` in `per_input.csv`. The classes are a slice that every 
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from nppr.bounded import COLUMNS, OversizeError, read_text
 from nppr.data.data_set import Data
 from nppr.data.file_trees import one_line, require
 from nppr.errors import DataError
@@ -47,7 +49,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
     path = Path(path)
     try:
         columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, OversizeError, csv.Error) as error:
         raise DataError(
             f"`slices` must be a CSV or parquet file, cannot read {str(path)!r}:"
             f" {one_line([str(error)])}"
@@ -87,8 +89,8 @@ def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        head, *lines = list(csv.reader(file)) or [[]]
+    text = read_text(path, COLUMNS, "utf-8-sig")
+    head, *lines = list(csv.reader(io.StringIO(text, newline=""))) or [[]]
     if len(set(head)) < len(head):
         raise ValueError("two columns have the same name")
     ragged = next((at for at, line in enumerate(lines, 2) if len(line) != len(head)), None)

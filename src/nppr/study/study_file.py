@@ -7,7 +7,6 @@ do. docs/studies.md describes every key.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -38,6 +37,7 @@ from nppr.options import (
 from nppr.random_draws import DRAWS
 from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
 from nppr.sources import ALL, NPPR, SOURCES, parse_sources
+from nppr.specs import read_toml
 from nppr.transformations import parse_transform
 
 OWN = "own"
@@ -392,16 +392,7 @@ class Study(Entry, Options):
 
 def read_study(path: str | Path, paths: Mapping[str, str] | None = None) -> Study:
     """The study in a file, with values of `[paths]` replaced by those given."""
-    try:
-        content = tomllib.loads(Path(path).read_bytes().decode("utf-8"))
-    except OSError as error:
-        raise SpecError(
-            f"`study` must be a TOML file that can be read, got {str(path)!r}:"
-            f" {error.strerror or error}."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"`study` must be TOML, got {str(path)!r}: {error}.") from error
-    return study_from(content, paths)
+    return study_from(read_toml("study", path), paths)
 
 
 def study_from(content: Mapping[str, Any], paths: Mapping[str, str] | None = None) -> Study:
