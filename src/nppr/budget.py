@@ -260,24 +260,18 @@ class Budget:
         return self.transform.images(images, theta).view(*leading, *x.shape[-3:])
 
     def gradient(
-        self,
-        model: FrozenModel,
-        loss: Callable[[Tensor], Tensor],
-        x: Tensor,
-        delta: Tensor,
-        *,
-        rough: bool = False,
+        self, model: FrozenModel, loss: Callable[[Tensor], Tensor], x: Tensor, delta: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Gradient in delta of the sum of `loss(logits)` of perturbed x, and the logits.
 
         It passes where the image is clipped to [0, 1].
         """
         if self.transform is None:
-            return model.gradient(loss, (x + delta).clamp(0, 1), rough=rough)
+            return model.gradient(loss, (x + delta).clamp(0, 1))
         with torch.enable_grad():
             inner = delta.detach().requires_grad_(True)
             moved = self.apply(x, inner)
-        slope, logits = model.gradient(loss, moved.detach().clamp(0, 1), rough=rough)
+        slope, logits = model.gradient(loss, moved.detach().clamp(0, 1))
         require_graph(moved)
         (found,) = torch.autograd.grad(moved, inner, slope, allow_unused=True)
         require_graph(moved if found is not None else moved.detach())

@@ -177,13 +177,8 @@ class FrozenModel(Protocol):
     def logits(self, x: Tensor) -> Tensor:
         """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
 
-    def gradient(
-        self, loss: Callable[[Tensor], Tensor], x: Tensor, *, rough: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits.
-
-        `rough` ones lead a search as well, and may come from a faster copy of the model.
-        """
+    def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
 
     def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and the labels they should be largest at; of a task, those of wrong and right."""

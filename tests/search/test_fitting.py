@@ -362,10 +362,12 @@ def test_where_memory_runs_out_the_micro_batch_is_halved(
     whole = fit(fitting, fresh(fitting))
     gradient = FrozenClassifier.gradient
 
-    def small(self: FrozenClassifier, loss: object, x: Tensor) -> tuple[Tensor, Tensor]:
+    def small(
+        self: FrozenClassifier, loss: object, x: Tensor, *, rough: bool
+    ) -> tuple[Tensor, Tensor]:
         if len(x) > 8:
             raise MemoryError
-        return gradient(self, loss, x)  # type: ignore[arg-type]
+        return gradient(self, loss, x, rough=rough)  # type: ignore[arg-type]
 
     monkeypatch.setattr(FrozenClassifier, "gradient", small)
     found = fit(fitting, fresh(fitting))

@@ -104,7 +104,9 @@ class Setup:
             settings = settings.by_scores(box=box)
         return Search(
             settings=settings,
-            classifier=fixed_form(self.classifier, self.data),
+            classifier=with_rough_gradients(
+                fixed_form(self.classifier, self.data), probe(self.data.evaluate)
+            ),
             data=self.data,
             budget=self.budget,
             described=self.record.classifier,
@@ -196,8 +198,6 @@ def prepare_run(
             engine,
             passes,
         )
-        if search is not None:
-            ready = with_rough_gradients(ready, probe(data.evaluate))
     with within_memory(classifier.name):
         described = _describe_classifier(classifier, features, data)
     record = RunRecord(
@@ -294,7 +294,6 @@ def fixed_form(classifier: Prepared, data: Data) -> Prepared:
         found = fixed(engine=EAGER if classifier.coarse is None else classifier.engine)
     except ClassifierError:
         found = fixed(engine=EAGER)
-    found = replace(found, fast=found.fast.with_guide(classifier.fast.guide))
     return _smallest_micro_batch(found)
 
 

@@ -85,7 +85,7 @@ class Classifier:
         self.channels_last = channels_last
         self.features = features
         self.engine: Engine | None = None
-        self.guide: nn.Module | None = None  # in 16-bit floats, for gradients that lead a search
+        self.guide: nn.Module | None = None  # a copy in 16-bit floats, see `rough_gradients`
         self.quirks: Quirks | None = None  # until the model was checked
         self.layout: Layout | None = None  # until it is known which data it is given
         self.task: Task | None = None
@@ -156,7 +156,7 @@ class Classifier:
     def forward(self, x: Tensor, *, rough: bool = False) -> Tensor:
         """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`.
 
-        Where a search is led by gradients, `rough` ones of the guide do, if there is one.
+        With `rough` the guide does, if there is one.
         """
         quirks = self.quirks or Quirks()
         if len(x) == 1 and quirks.needs_two:
@@ -244,7 +244,7 @@ class FrozenClassifier:
     ) -> tuple[Tensor, Tensor]:
         """Gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none.
 
-        `rough` ones lead a search as well, and may come from a faster copy of the model.
+        `rough` ones may come from the guide, a faster copy of the model.
         """
         with torch.enable_grad():
             x = quantised(x.detach()) if self.quantise else x.detach()

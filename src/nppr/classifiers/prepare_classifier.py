@@ -134,7 +134,7 @@ def prepare(
         if reference.quirks is None:
             reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
         size, _ = _fitting(reference, probe, micro_batch or 64)
-        fast, found = fastest_form(reference, _repeat(probe, size), form)
+        fast, found = _fastest(reference, _repeat(probe, size), form)
         size, eager = _best_micro_batch(fast, probe, micro_batch)
         prepared = Prepared(reference, fast, classes, place, size, found, eager, eager)
         if engine == AUTO:
@@ -189,7 +189,7 @@ def _device(classifier: Classifier, device: str | torch.device | None) -> torch.
     return usable_device(None)
 
 
-def fastest_form(
+def _fastest(
     reference: Classifier, probe: Tensor, given: Sequence[str] | None
 ) -> tuple[Classifier, tuple[str, ...]]:
     """The fastest agreeing form, or the given one, with the names of the changes that made it."""

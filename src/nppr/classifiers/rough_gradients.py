@@ -1,10 +1,11 @@
-"""Rough gradients: a copy of the model in 16-bit floats leads the search for the worst noise.
+"""Rough gradients: a copy of the model in 16-bit floats leads the fits of noise.
 
-A search needs a direction, not its last digits: what it finds is judged and measured by the model. On a
-processor that computes in 16-bit floats their forward and backward passes take about two thirds of
-the time, and on resnet20 a rough gradient and an exact one have a cosine of 0.98. Attacks never use
-them. Whether a search does is decided by the processor, the model and the probe, never by the clock:
-the same seed gives the same noise.
+A fit averages gradients over many inputs and needs a direction, not its last digits; what it finds is
+judged and measured by the model. On a processor that computes in 16-bit floats their forward and
+backward passes take two thirds of the time, and on resnet20 rough and exact gradients have a cosine of
+0.98. Attacks and the rung `per-input`, which follow the gradient of a single input, take exact ones.
+Whether a fit takes rough ones is decided by the processor, the model and the probe, never by the
+clock: the same seed gives the same noise.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from nppr.classifiers.classifier import Classifier, frozen
 from nppr.classifiers.forward_engines import Narrow, computes_in_bfloat16
-from nppr.classifiers.prepare_classifier import FORMS, Prepared, fastest_form
+from nppr.classifiers.prepare_classifier import Prepared
 
 logger = logging.getLogger(__name__)
 
@@ -29,27 +30,25 @@ LEAST_COSINE = 0.9
 
 
 def with_rough_gradients(prepared: Prepared, probe: Tensor) -> Prepared:
-    """With a copy of the model for rough gradients, where it would be faster and points the same way.
+    """With a copy of the model for rough gradients, where it is faster and points the same way.
 
-    The copy is made from the form in which searches run. Accelerators have precisions of their own and
-    run as they are.
+    Accelerators have precisions of their own and run as they are.
     """
-    reference = prepared.reference
+    model = prepared.fast
     suits = prepared.device.type == "cpu" and computes_in_bfloat16(prepared.device)
-    if reference.module is None or not suits:
+    if model.module is None or not suits:
         return prepared
     probe = probe.to(prepared.device)
     try:
-        form, _ = fastest_form(reference, probe, FORMS)
-        if _operations(form, probe[:1]) < WORTHWHILE:
+        if _operations(model, probe[:1]) < WORTHWHILE:
             return prepared
-        guided = form.with_guide(Narrow(form))
+        guided = model.with_guide(Narrow(model))
         if _cosine(guided, probe) < LEAST_COSINE:
             return prepared
     except Exception as error:  # a foreign model may fail in any way
-        logger.debug("%s has no rough gradients: %s", reference.name, error)
+        logger.debug("%s has no rough gradients: %s", model.name, error)
         return prepared
-    return replace(prepared, fast=prepared.fast.with_guide(guided.guide))
+    return replace(prepared, fast=guided)
 
 
 def _operations(classifier: Classifier, x: Tensor) -> float:
@@ -62,10 +61,10 @@ def _operations(classifier: Classifier, x: Tensor) -> float:
 
 
 def _cosine(classifier: Classifier, x: Tensor) -> float:
-    """The mean cosine between rough and exact gradients of the cross-entropy of the answers."""
+    """The mean cosine between rough and exact gradients of the logarithm of the summed exponents."""
     with frozen(classifier) as model:
         exact, rough = (
-            model.gradient(lambda logits: logits.logsumexp(1) - logits.amax(1), x, rough=each)[0]
+            model.gradient(lambda logits: logits.logsumexp(1), x, rough=each)[0]
             for each in (False, True)
         )
     return float(torch.nn.functional.cosine_similarity(exact.flatten(1), rough.flatten(1)).mean())

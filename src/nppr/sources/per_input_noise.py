@@ -154,11 +154,7 @@ class PerInput(Source):
             with torch.enable_grad():
                 delta = self._draw(means, replace(own, block=number + 1))[:, 0]
             slope, logits = self.budget.gradient(
-                model,
-                lambda logits: -margin(*model.judged(logits, y)),
-                x,
-                delta.detach(),
-                rough=True,
+                model, lambda logits: -margin(*model.judged(logits, y)), x, delta.detach()
             )
             if keeps_best:
                 margins = margin(*model.judged(logits, y))

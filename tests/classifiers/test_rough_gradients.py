@@ -1,0 +1,118 @@
+"""Rough gradients lead fits where they are faster and point the same way, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from nppr.assessment.prepare import prepare_run
+from nppr.budget import Budget
+from nppr.classifiers import (
+    FORMS,
+    Prepared,
+    load_classifier,
+    prepare,
+    rough_gradients,
+    with_rough_gradients,
+)
+from nppr.classifiers.forward_engines import Narrow
+from nppr.data import Data, from_arrays, load_data
+from nppr.measurement import measure, probe
+from nppr.run_settings import RunSettings
+from nppr.search.search_settings import default_settings
+from nppr.sources import PGD
+
+BUDGET = Budget.linf("8/255")
+
+
+@pytest.fixture(autouse=True)
+def computes_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+
+
+def images(number: int = 24, shares: tuple[float, float] = (0.0, 0.0)) -> Data:
+    x = torch.rand(number, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    return from_arrays(x, torch.arange(number) % 10, shares=shares)
+
+
+@pytest.fixture(scope="module")
+def resnet() -> Prepared:
+    torch.manual_seed(0)
+    data = images()
+    classifier = load_classifier("resnet20", weights="random", data=data)
+    return prepare(classifier, probe(data.evaluate), classes=10, micro_batch=8, form=FORMS)
+
+
+def test_rough_gradients_point_the_same_way_and_answers_stay_exact(resnet: Prepared) -> None:
+    x, y = images().evaluate.batch(np.arange(24))
+    rough = with_rough_gradients(resnet, x)
+    assert resnet.fast.guide is None
+    assert rough.fast.guide is not None
+
+    def loss(logits: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(logits, y, reduction="none")
+
+    with resnet.frozen() as exact, rough.frozen() as models:
+        gradient, logits = exact.fast.gradient(loss, x)
+        own, close = models.fast.gradient(loss, x, rough=True)
+        assert torch.equal(models.fast.gradient(loss, x)[0], gradient)
+        assert torch.equal(models.fast.logits(x), exact.fast.logits(x))
+    assert own.dtype == close.dtype == torch.float32
+    assert not torch.equal(own, gradient)
+    assert float((close - logits).abs().max()) < 0.1 * float(logits.abs().max())
+    cosines = nn.functional.cosine_similarity(own.flatten(1), gradient.flatten(1))
+    assert float(cosines.mean()) > 0.9
+
+
+def test_attacks_take_exact_gradients(resnet: Prepared) -> None:
+    data = images()
+    exact, rough = (
+        measure(PGD(BUDGET, steps=3), each, data.evaluate, classes=10).correct
+        for each in (resnet, with_rough_gradients(resnet, probe(data.evaluate)))
+    )
+    assert np.array_equal(exact, rough)
+
+
+def test_small_networks_other_directions_and_old_processors_stay_exact(
+    monkeypatch: pytest.MonkeyPatch, resnet: Prepared
+) -> None:
+    digits = load_data("digits").limit(inputs=20)
+    small = prepare(load_classifier("digits-cnn", data=digits), probe(digits.evaluate), classes=10)
+    assert with_rough_gradients(small, probe(digits.evaluate)).fast.guide is None
+    x = probe(images().evaluate)
+    with monkeypatch.context() as patch:
+
+        class Other(Narrow):
+            def forward(self, x: Tensor) -> Tensor:
+                return super().forward(x.flip(-1))
+
+        patch.setattr(rough_gradients, "Narrow", Other)
+        assert with_rough_gradients(resnet, x).fast.guide is None
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    assert with_rough_gradients(resnet, x).fast.guide is None
+
+
+def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
+    torch.manual_seed(0)
+    data = images(64, (0.5, 0.25))
+    classifier = resnet.reference
+    with torch.no_grad():  # labelled by the network: it is always correct
+        assert classifier.module is not None
+        classifier.module.eval()
+        every = torch.cat([split.batch(np.arange(len(split)))[0] for split in data.splits])
+        labels = classifier.forward(every).argmax(1)
+    data = from_arrays(every, labels, classes=10, shares=(0.5, 0.25))
+    found = []
+    for micro_batch in (4, 16):
+        settings = default_settings(floors=(0.0,), calls=256)
+        setup = prepare_run(
+            classifier, data, BUDGET, RunSettings(), search=settings, batch_size=micro_batch
+        )
+        search = setup.search(settings)
+        assert search.classifier.fast.guide is not None
+        assert setup.classifier.fast.guide is None
+        found.append(search.run())
+    first, second = (each[0].source.distribution.state_dict() for each in found)
+    assert all(torch.equal(first[name], second[name]) for name in first)
