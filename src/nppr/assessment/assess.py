@@ -137,7 +137,7 @@ def assess(
     interval of every PR and NPPR has at most that half-width. With `rare_calls` multilevel splitting
     takes over, within that many calls in all, for inputs without a failure among their draws. Sources
     are measured at the other `radii` too. `engine` computes forward passes without gradients: `eager`,
-    `onnx`, `inductor`, or `auto`, the fastest of them where the run is long enough to pay for it.
+    `bfloat16`, `onnx`, `inductor`, or `auto`, the fastest where the run is long enough to pay for it.
 
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results][:6]
@@ -217,6 +217,7 @@ def assess(
         )
     planned = settled_search if searched else None
     measured = [*chosen, *(each.source for each in distributions)]
+    work = count_passes(loaded, settings, measured, planned)
     setup = prepare_run(
         model,
         loaded,
@@ -228,7 +229,7 @@ def assess(
         feature_model=feature_model,
         batch_size=batch_size,
         engine=engine,
-        passes=count_passes(loaded, settings, measured, planned).plain,
+        passes=work.plain + work.judged,
         device=device,
         out=out,
         resume=resume,

@@ -19,6 +19,9 @@ from nppr.sources import Source
 PASSES_PER_CALL = 3.0
 """Forward passes that take as long as a forward and backward pass."""
 
+ROUGH = 0.7
+"""Time of a call with rough gradients over that of one with exact ones."""
+
 SCORED = 1.25
 """The same of a call of a search without gradients, with the ranking of its answers."""
 
@@ -43,17 +46,21 @@ class Work:
     """Without gradients: what is measured."""
     guided: float
     """Of sources that take gradients."""
-    search: float
+    fits: float
+    judged: float
+    """Without gradients: what a search measures to choose."""
     steps: int
     sources: int
 
     def seconds(self, classifier: Prepared, search: Prepared | None) -> float:
         """How long it takes in these forms."""
-        speed = search.eager_images_per_second if search else classifier.eager_images_per_second
+        search = search or classifier
+        rough = 1.0 if search.fast.guide is None else ROUGH
         each = (
             self.plain / classifier.images_per_second
             + self.guided / classifier.eager_images_per_second
-            + self.search / speed
+            + self.judged / search.images_per_second
+            + rough * self.fits / search.eager_images_per_second
         )
         beside = ONCE + EACH * self.sources + STEP_SECONDS * self.steps
         return beside + each / world().size
@@ -75,7 +82,7 @@ def count_passes(
         else:
             plain, guided = plain + own, guided + own * (source.cost - 1)
     if search is None:
-        return Work(plain, guided, 0.0, 0, len(sources))
+        return Work(plain, guided, 0.0, 0.0, 0, len(sources))
     scored = search.recipe.scores
     per_call = SCORED if scored else PASSES_PER_CALL
     rungs = len(search.rungs) * len(search.floors)
@@ -86,10 +93,11 @@ def count_passes(
     if Dependency.PER_INPUT in search.rungs:
         searched = inputs * radii + 2 * min(inputs, CHECKED_INPUTS)
         guided += len(search.floors) * searched * search.per_input_calls * PASSES_PER_CALL
-    fits = search.total_calls * per_call + _judged(data, search, stages)
-    found = fit_inputs(len(data.fit), search.calls) + min(len(data.select), SELECT_INPUTS)
+    fits = search.seeds * search.total_calls * per_call
+    fits += fit_inputs(len(data.fit), search.calls) + min(len(data.select), SELECT_INPUTS)
+    judged = search.seeds * _judged(data, search, stages)
     steps = search.seeds * sum(stage.steps for stage in stages)
-    return Work(plain, guided, search.seeds * fits + found, steps, len(sources) + rungs)
+    return Work(plain, guided, fits, judged, steps, len(sources) + rungs)
 
 
 def _examined(inputs: int) -> float:

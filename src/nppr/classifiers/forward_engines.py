@@ -106,10 +106,10 @@ def make_inductor(classifier: Classifier, x: Tensor) -> Engine:
 
 
 def make_bfloat16(classifier: Classifier, x: Tensor) -> Engine:
-    """The model in 16-bit floats for batches of the size of `x`; other sizes run in the model itself.
+    """The model in 16-bit floats.
 
-    On a CPU it is traced, and its layers are fused, which saves a fifth of the time; a model that
-    cannot be traced runs layer by layer.
+    On a CPU it is traced, and its layers are fused, which saves a fifth of the time for batches of the
+    size of `x`. Other sizes, and models that cannot be traced, run layer by layer.
     """
     if not computes_in_bfloat16(x.device):
         raise ClassifierError(
@@ -119,10 +119,10 @@ def make_bfloat16(classifier: Classifier, x: Tensor) -> Engine:
     model = Narrow(classifier)
     if x.device.type == "cpu":
         try:
-            return Engine(BFLOAT16, _fused(model, classifier.normalised(x)), len(x))
+            return Engine(BFLOAT16, _fused(model, classifier.normalised(x)))
         except Exception as error:  # a foreign model may fail in any way
             logger.debug("%s is not fused: %s", classifier.name, error)
-    return Engine(BFLOAT16, model, len(x))
+    return Engine(BFLOAT16, model)
 
 
 class Narrow(nn.Module):
