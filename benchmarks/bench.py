@@ -111,7 +111,7 @@ def time_ranks() -> None:
         two_ranks.main(
             [
                 "assess", "--model", "resnet20", "--weights", str(weights), "--data", str(images),
-                "--classes", "10", "--eps", "8/255", "--batch-size", "32", "--draws", "200",
+                "--classes", "10", "--eps", "8/255", "--batch-size", "32", "--draws", "400",
                 "--sources", "nppr,uniform", "--floor", "0", "--fit-calls", "30720",
             ]
         )  # fmt: skip

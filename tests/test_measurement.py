@@ -442,3 +442,15 @@ def test_clean_observes_the_logarithm_of_the_standard_loss() -> None:
     assert clean.sums.shape == (len(DATA.evaluate), 1)
     assert np.allclose(np.exp(clean.sums[:, 0]), expected.detach().numpy(), rtol=1e-5)
     assert measure(Gaussian(BUDGET), known, DATA.evaluate, draws=2).sums is None
+
+
+def test_logits_may_be_whole_numbers() -> None:
+    data = two_class_data()
+    floats = Classifier(lambda x: torch.stack([x.sum((1, 2, 3)), 8 - x.sum((1, 2, 3))], 1).round())
+    whole = Classifier(lambda x: floats.forward(x).long())
+    found, expected = (
+        measure(Uniform(Budget.linf(0.1)), each, data.evaluate, draws=8, classes=2).correct
+        for each in (whole, floats)
+    )
+    assert np.array_equal(found, expected)
+    assert 0 < found.sum() < found.size * 8

@@ -363,7 +363,7 @@ def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tenso
     """
     check_finite(logits, models.fast.classifier.name)
     judged, labels = models.fast.judged(logits, y)
-    margins = margin(judged, labels)
+    margins = margin(judged if judged.is_floating_point() else judged.double(), labels)
     sizes = logits.float().abs().reshape(len(logits), -1).amax(1)
     close = margins.abs() <= AGREEMENT * sizes
     correct = margins < 0

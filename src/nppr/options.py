@@ -418,9 +418,10 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     slices: Path | None = SLICES_OPTION
     engine: str = option(
         ENGINES[0],
-        "What computes forward passes: eager (PyTorch), bfloat16 (clear decisions in 16-bit floats, the"
-        " others in PyTorch), inductor (torch.compile), onnx (ONNX Runtime, extra onnx), or auto: the"
-        " fastest, where the run is long enough to pay for the trial. Counts do not depend on it.",
+        "What computes forward passes: eager (PyTorch), bfloat16 (16-bit floats; close decisions are"
+        " repeated in 32 bits), inductor (torch.compile), onnx (ONNX Runtime, extra onnx), or auto: the"
+        " fastest, where the run is long enough to pay for the trial. The same noise gives the same"
+        " counts in all of them. With eager, fits take no 16-bit gradients either.",
         Panel.ADVANCED,
     )
     page: bool = option(

@@ -135,10 +135,45 @@ def test_a_model_with_branches_is_not_traced(monkeypatch: pytest.MonkeyPatch) ->
     classifier, data = Classifier(Branching()), images(4, side=8)
     with pytest.raises(ClassifierError, match="`engine` must be one that runs this model, onnx"):
         prepare(classifier, probe(data.evaluate), classes=4, engine=ONNX)
-    for engine in (BFLOAT16, INDUCTOR):
-        monkeypatch.delitem(KINDS, engine)
+    monkeypatch.delitem(KINDS, INDUCTOR)
     ready = prepare(classifier, probe(data.evaluate), classes=4, passes=MANY)
     assert ready.engine == EAGER
+
+
+class Experts(Small):
+    """Its answer comes from one of two heads: a small error can choose the other one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x)
+        return torch.where(logits[:, :1] > logits[:, 1:2], logits, -logits)
+
+
+def test_a_model_that_takes_steps_is_not_screened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    data = images(4, side=8)
+    with pytest.raises(ClassifierError, match="continuous operations, got one with aten::gt"):
+        prepare(Classifier(Experts()), probe(data.evaluate), classes=4, engine=BFLOAT16)
+
+
+@NEEDS_BFLOAT16
+def test_close_decisions_of_16_bit_floats_are_repeated() -> None:
+    torch.manual_seed(0)
+    data, network = images(4, number=64), Small().eval()
+    x, _ = data.evaluate.batch(np.arange(64))
+    with torch.no_grad():  # every class is the answer for some of the images
+        network.head.bias.sub_(network(x).mean(0))
+    classifier = Classifier(network)
+    ready = prepare(
+        classifier, probe(data.evaluate), classes=4, micro_batch=16, form=(), engine=BFLOAT16
+    )
+    assert ready.coarse is not None
+    alone = replace(ready, coarse=None, fast=ready.fast.with_engine(ready.coarse.engine))
+    exact, screened, raw = (
+        measure(Uniform(Budget.linf(0.1)), each, data.evaluate, draws=50, classes=4).correct
+        for each in (replace(ready, coarse=None), ready, alone)
+    )
+    assert np.array_equal(screened, exact)
+    assert not np.array_equal(raw, exact), "otherwise nothing was repeated"
 
 
 def test_an_engine_with_other_answers_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,12 @@ from nppr.classifiers import (
 )
 from nppr.classifiers.forward_engines import Narrow
 from nppr.data import Data, from_arrays, load_data
-from nppr.measurement import measure, probe
+from nppr.measurement import probe
+from nppr.random_draws import DrawBlock
 from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
 from nppr.sources import PGD
+from nppr.specs import EAGER
 
 BUDGET = Budget.linf("8/255")
 
@@ -67,12 +69,13 @@ def test_rough_gradients_point_the_same_way_and_answers_stay_exact(resnet: Prepa
 
 
 def test_attacks_take_exact_gradients(resnet: Prepared) -> None:
-    data = images()
-    exact, rough = (
-        measure(PGD(BUDGET, steps=3), each, data.evaluate, classes=10).correct
-        for each in (resnet, with_rough_gradients(resnet, probe(data.evaluate)))
-    )
-    assert np.array_equal(exact, rough)
+    x, y = images().evaluate.batch(np.arange(8))
+    draws = DrawBlock(0, "evaluate", tuple(range(8)), 0, 1, x.device, 1)
+    found = []
+    for each in (resnet, with_rough_gradients(resnet, x)):
+        with each.frozen() as models:
+            found.append(PGD(BUDGET, steps=3).perturb(models.fast, x, y, draws))
+    assert torch.equal(found[0], found[1])
 
 
 def test_small_networks_other_directions_and_old_processors_stay_exact(
@@ -90,8 +93,9 @@ def test_small_networks_other_directions_and_old_processors_stay_exact(
 
         patch.setattr(rough_gradients, "Narrow", Other)
         assert with_rough_gradients(resnet, x).fast.guide is None
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     assert with_rough_gradients(resnet, x).fast.guide is None
+    assert with_rough_gradients(resnet, x, True).fast.guide is not None  # a run begun elsewhere
 
 
 def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
@@ -111,8 +115,16 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
             classifier, data, BUDGET, RunSettings(), search=settings, batch_size=micro_batch
         )
         search = setup.search(settings)
-        assert search.classifier.fast.guide is not None
+        guide = search.classifier.fast.guide
+        assert guide is not None
         assert setup.classifier.fast.guide is None
+        used: list[int] = []
+        guide.register_forward_hook(lambda _, x, __, used=used: used.append(len(x[0])))
         found.append(search.run())
+        assert sum(used) > 256, "all calls of a fit, of several stages"
+    exact = prepare_run(
+        classifier, data, BUDGET, RunSettings(), search=settings, engine=EAGER
+    ).search(settings)
+    assert exact.classifier.fast.guide is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)

@@ -71,7 +71,7 @@ def screened(classifier: Classifier, data: Data, engine: Engine, cost: float = 0
     ready = prepare(
         classifier, probe(data.evaluate), classes=CLASSES, micro_batch=SIZE, engine=EAGER
     )
-    coarse = calibrate(engine, ready.fast, probe(data.evaluate))
+    coarse = calibrate(engine, ready.fast, probe(data.evaluate), SIZE)
     return replace(ready, coarse=replace(coarse, cost=cost))
 
 
@@ -94,11 +94,29 @@ def test_counts_are_those_of_the_model(classifier: Classifier, data: Data) -> No
 
 
 def test_the_band_is_wider_than_the_errors_of_margins(classifier: Classifier, data: Data) -> None:
-    coarse = calibrate(off_by(classifier, 0.1), classifier, probe(data.evaluate))
+    coarse = calibrate(off_by(classifier, 0.1), classifier, probe(data.evaluate), SIZE)
     # A difference of two logits is off by 0.1 times the square root of 2.
     assert 6 * 0.1 * 2**0.5 < coarse.band < 14 * 0.1 * 2**0.5
     assert 0 < coarse.unclear < 1
-    assert calibrate(off_by(classifier, 0.0), classifier, probe(data.evaluate)).band < 1e-4
+    with pytest.raises(RuntimeError):  # an engine that fails is not replaced by the model here
+        calibrate(Engine("broken", broken), classifier, probe(data.evaluate), SIZE)
+
+
+def broken(x: Tensor) -> Tensor:
+    raise RuntimeError(f"{len(x)} images are too many")
+
+
+def test_an_engine_with_errors_that_stick_out_is_refused(
+    classifier: Classifier, data: Data
+) -> None:
+    fine, far = off_by(classifier, 0.01), off_by(classifier, 100.0)
+
+    def run(x: Tensor) -> Tensor:
+        few = x.mean((1, 2, 3)) > 0.54
+        return torch.where(few[:, None], far.run(x), fine.run(x))
+
+    with pytest.raises(ClassifierError, match="errors of about one size"):
+        calibrate(Engine("coarse", run), classifier, probe(data.evaluate), SIZE)
 
 
 def test_logits_inside_the_band_are_those_of_the_model(classifier: Classifier, data: Data) -> None:
@@ -123,8 +141,8 @@ def test_the_band_grows_with_the_errors_that_are_seen(classifier: Classifier, da
         screen.logits(x, y, SIZE)
         raw, true = screen.coarse.logits(x), model.logits(x)
     errors = (margin(raw, y) - margin(true, y)).abs()[margin(raw, y).abs() <= 1.0]
-    assert screen.band == pytest.approx(SAFETY * float(errors.max()), rel=1e-3)
-    assert screen.band > 2.0
+    assert screen.used.band == pytest.approx(SAFETY * float(errors.max()), rel=1e-3)
+    assert screen.used.band > 2.0
 
 
 def test_a_screen_that_costs_more_than_it_saves_is_left_out(classifier: Classifier) -> None:
@@ -189,8 +207,10 @@ def test_tasks_and_old_processors_have_no_screen(
     data = from_arrays(x, torch.arange(20) % CLASSES, shares=(0.0, 0.0), task=task)
     ask = partial(prepare, classes=CLASSES, micro_batch=SIZE, engine=BFLOAT16)
     with pytest.raises(ClassifierError, match="`engine` bfloat16 must be left out with a task"):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+        monkeypatch.setattr(
+            torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False
+        )
         ask(classifier.for_data(data), x)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
-    with pytest.raises(ClassifierError, match="`engine` bfloat16 needs a processor with such"):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
+    with pytest.raises(ClassifierError, match="`engine` bfloat16 needs a processor that computes"):
         ask(classifier, x)

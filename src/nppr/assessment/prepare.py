@@ -71,6 +71,8 @@ class Setup:
     settings: RunSettings
     folder: RunFolder | None
     record: RunRecord
+    searching: Prepared | None = None
+    """The classifier as the search runs it, where there is one."""
     finished: bool = False
     """The folder holds this run already, complete: what is measured is read from it."""
 
@@ -104,9 +106,7 @@ class Setup:
             settings = settings.by_scores(box=box)
         return Search(
             settings=settings,
-            classifier=with_rough_gradients(
-                fixed_form(self.classifier, self.data), probe(self.data.evaluate)
-            ),
+            classifier=self.searching or fixed_form(self.classifier, self.data),
             data=self.data,
             budget=self.budget,
             described=self.record.classifier,
@@ -198,6 +198,10 @@ def prepare_run(
             engine,
             passes,
         )
+    searching = None
+    if search is not None:
+        exact = search.method == SCORES or engine == EAGER
+        searching = _searching(ready, data, False if exact else division.rough)
     with within_memory(classifier.name):
         described = _describe_classifier(classifier, features, data)
     record = RunRecord(
@@ -229,13 +233,14 @@ def prepare_run(
     folder = None
     if out is not None:
         identity = {**record.model_dump(mode="json"), "device": ready.device.type}
-        used = Division(ready.micro_batch, ready.form, torch.get_num_threads(), ready.engine)
+        rough = searching is not None and searching.fast.guide is not None
+        used = Division(ready.micro_batch, ready.form, torch.get_num_threads(), ready.engine, rough)
         folder = first(
             lambda: RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
         )
         if not resume:
             folder.clear_rank()
-    return Setup(data, budget, ready, features, settings, folder, record, finished)
+    return Setup(data, budget, ready, features, settings, folder, record, searching, finished)
 
 
 def _require_images(
@@ -275,26 +280,35 @@ def _in_its_classes(data: Data, classifier: Classifier) -> Data:
     return fit_classes(data, outputs.shape[1]) if outputs.ndim == 2 else data
 
 
-def fixed_form(classifier: Prepared, data: Data) -> Prepared:
-    """The classifier in the form and micro-batch in which searches run, whatever the clock prefers.
+def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared:
+    """The classifier as a search runs it.
 
-    What is judged may be screened as it is where the run measures: counts do not depend on that.
+    What is judged is screened as it is where the run measures: counts do not depend on that. Gradients
+    are rough where that is asked for, or None and worthwhile on the first rank.
     """
+    examples = probe(data.evaluate)
+    engine = EAGER if classifier.coarse is None else classifier.engine
+    try:
+        fixed = fixed_form(classifier, data, engine)
+    except ClassifierError:
+        fixed = fixed_form(classifier, data)
+    decided = first(lambda: with_rough_gradients(fixed, examples, rough).fast.guide is not None)
+    return with_rough_gradients(fixed, examples, decided)
+
+
+def fixed_form(classifier: Prepared, data: Data, engine: str = EAGER) -> Prepared:
+    """The classifier in the form and micro-batch in which searches run, whatever the clock prefers."""
     pixels = math.prod(data.shape)
-    fixed = partial(
-        prepare,
+    fixed = prepare(
         classifier.reference,
         probe(data.evaluate),
         classes=data.classes,
         device=classifier.device,
         micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
         form=FORMS,
+        engine=engine,
     )
-    try:
-        found = fixed(engine=EAGER if classifier.coarse is None else classifier.engine)
-    except ClassifierError:
-        found = fixed(engine=EAGER)
-    return _smallest_micro_batch(found)
+    return _smallest_micro_batch(fixed)
 
 
 def _prepare_on_ranks(

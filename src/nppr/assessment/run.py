@@ -305,7 +305,7 @@ def _finish(
         timing=Timing(
             seconds=dict(session.seconds),
             total_seconds=round(sum(session.seconds.values()), 3),
-            images_per_second=round(classifier.images_per_second, 1),
+            images_per_second=round(classifier.eager_images_per_second, 1),
         ),
         environment=Environment(
             python=platform.python_version(),
@@ -318,6 +318,9 @@ def _finish(
             micro_batch=classifier.micro_batch,
             form=classifier.form,
             engine=classifier.engine,
+            rough_gradients=None
+            if setup.searching is None
+            else setup.searching.fast.guide is not None,
         ),
     )
     per_input = per_input_of(run.tallies, settings.confidence)

@@ -45,12 +45,13 @@ SPECS = "specs"
 
 @dataclass(frozen=True)
 class Division:
-    """How a run is divided, which a resume repeats: micro-batch, form, threads, engine."""
+    """How a run is computed, which a resume repeats: micro-batch, form, threads, engine, gradients."""
 
     micro_batch: int | None = None
     form: tuple[str, ...] | None = None
     threads: int | None = None
     engine: str | None = None
+    rough: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,9 @@ class RunFolder:
         if not isinstance(held, dict):
             return Division()
         try:
-            return Division(**{"engine": EAGER, **held, "form": tuple(held["form"])})
+            return Division(
+                **{"engine": EAGER, "rough": False, **held, "form": tuple(held["form"])}
+            )
         except (KeyError, TypeError) as error:
             raise RunFolderError(
                 f"`run` must have a readable division in its {RUN}, got {str(held)[:80]} in"

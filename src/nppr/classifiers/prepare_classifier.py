@@ -138,9 +138,9 @@ def prepare(
         size, eager = _best_micro_batch(fast, probe, micro_batch)
         prepared = Prepared(reference, fast, classes, place, size, found, eager, eager)
         if engine == AUTO:
-            prepared = _with_fastest_engine(prepared, _repeat(probe, size), passes / eager)
+            prepared = _with_fastest_engine(prepared, probe, passes / eager)
         elif engine != EAGER:
-            prepared = _with_given_engine(prepared, _repeat(probe, size), engine)
+            prepared = _with_given_engine(prepared, probe, engine)
         if prepared.fast.engine is not None:
             given = prepared.fast.engine.batch or micro_batch
             size, speed = _best_micro_batch(prepared.fast, probe, given)
@@ -233,7 +233,7 @@ def _with_fastest_engine(prepared: Prepared, probe: Tensor, seconds: float) -> P
             logger.debug("%s does not run in %s: %s", reference.name, name, error)
             continue
         if candidate.coarse is None:
-            pays = _faster(candidate.fast, prepared.fast, probe)
+            pays = _faster(candidate.fast, prepared.fast, _repeat(probe, prepared.micro_batch))
         else:
             pays = candidate.coarse.share_of_time <= WORTHWHILE
         if pays:
@@ -257,15 +257,15 @@ def _with_given_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared
 
 def _with_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared:
     """With this engine, or any error where it does not run or agree."""
-    kind = KINDS[name]
+    kind, some = KINDS[name], _repeat(probe, prepared.micro_batch)
     # An exporter that fails prints a trace of its own.
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        made = kind.make(prepared.fast if kind.coarse else prepared.reference, probe)
+        made = kind.make(prepared.fast if kind.coarse else prepared.reference, some)
     if kind.coarse:
         return _with_screen(prepared, probe, made)
     reference = prepared.reference
     with frozen(reference) as model, torch.no_grad():
-        for x in (probe, probe[: max(1, len(probe) // 3)]):
+        for x in (some, some[: max(1, len(some) // 3)]):
             if made.batch not in (None, len(x)):
                 continue
             true = model.logits(x).flatten(1)
@@ -282,9 +282,10 @@ def _with_screen(prepared: Prepared, probe: Tensor, engine: Engine) -> Prepared:
     fast = prepared.fast
     if prepared.reference.task is not None:
         raise ClassifierError(f"`engine` {engine.name} must be left out with a task.")
-    coarse = calibrate(engine, fast, probe)
+    size = prepared.micro_batch
+    coarse = calibrate(engine, fast, probe, size)
     both = [fast.with_engine(engine), fast]
-    ours, theirs = _seconds(both, probe, least=3, most=20, enough=0.24)
+    ours, theirs = _seconds(both, _repeat(probe, size), least=3, most=20, enough=0.24)
     coarse = replace(coarse, cost=ours / theirs)
     speed = prepared.eager_images_per_second / coarse.share_of_time
     return replace(prepared, coarse=coarse, images_per_second=speed)

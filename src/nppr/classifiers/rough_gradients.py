@@ -11,6 +11,7 @@ clock: the same seed gives the same noise.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -22,33 +23,39 @@ from nppr.classifiers.prepare_classifier import Prepared
 
 logger = logging.getLogger(__name__)
 
-WORTHWHILE = 2e7
+LEAST_OPERATIONS = 2e7
 """Operations of a forward pass of one image; in a smaller network other things take the time."""
 
 LEAST_COSINE = 0.9
 """Between rough and exact gradients of an image, on average."""
 
 
-def with_rough_gradients(prepared: Prepared, probe: Tensor) -> Prepared:
-    """With a copy of the model for rough gradients, where it is faster and points the same way.
+def with_rough_gradients(prepared: Prepared, probe: Tensor, wanted: bool | None = None) -> Prepared:
+    """With a copy of the model for rough gradients, if it is wanted, else as it is.
 
-    Accelerators have precisions of their own and run as they are.
+    None decides: where the copy is faster and points the same way. Accelerators have precisions of
+    their own and run as they are.
     """
     model = prepared.fast
-    suits = prepared.device.type == "cpu" and computes_in_bfloat16(prepared.device)
-    if model.module is None or not suits:
+    if model.module is None or wanted is False:
         return prepared
-    probe = probe.to(prepared.device)
     try:
-        if _operations(model, probe[:1]) < WORTHWHILE:
-            return prepared
-        guided = model.with_guide(Narrow(model))
-        if _cosine(guided, probe) < LEAST_COSINE:
-            return prepared
+        if wanted or _suits(prepared, probe.to(prepared.device)):
+            return replace(prepared, fast=model.with_guide(Narrow(model)))
     except Exception as error:  # a foreign model may fail in any way
         logger.debug("%s has no rough gradients: %s", model.name, error)
-        return prepared
-    return replace(prepared, fast=guided)
+    return prepared
+
+
+def _suits(prepared: Prepared, probe: Tensor) -> bool:
+    """Whether rough gradients are faster and point the same way."""
+    model = prepared.fast
+    if prepared.device.type != "cpu" or not computes_in_bfloat16(prepared.device):
+        return False
+    if _operations(model, probe[:1]) < LEAST_OPERATIONS:
+        return False
+    guided = model.with_guide(Narrow(model))
+    return _cosine(guided, probe.split(prepared.micro_batch)) >= LEAST_COSINE
 
 
 def _operations(classifier: Classifier, x: Tensor) -> float:
@@ -60,11 +67,14 @@ def _operations(classifier: Classifier, x: Tensor) -> float:
     return float(counter.get_total_flops()) / len(x)
 
 
-def _cosine(classifier: Classifier, x: Tensor) -> float:
+def _cosine(classifier: Classifier, batches: Sequence[Tensor]) -> float:
     """The mean cosine between rough and exact gradients of the logarithm of the summed exponents."""
+    found = []
     with frozen(classifier) as model:
-        exact, rough = (
-            model.gradient(lambda logits: logits.logsumexp(1), x, rough=each)[0]
-            for each in (False, True)
-        )
-    return float(torch.nn.functional.cosine_similarity(exact.flatten(1), rough.flatten(1)).mean())
+        for x in batches:
+            exact, rough = (
+                model.gradient(lambda logits: logits.logsumexp(1), x, rough=each)[0].flatten(1)
+                for each in (False, True)
+            )
+            found.append(torch.nn.functional.cosine_similarity(exact, rough))
+    return float(torch.cat(found).mean())

@@ -339,6 +339,8 @@ class Environment(Record):
     form: tuple[str, ...]
     engine: str | None = None
     """What computed forward passes without gradients; None in reports that do not state it."""
+    rough_gradients: bool | None = None
+    """Whether fits followed gradients in 16-bit floats; None without fits."""
 
 
 class ReportRecord(Record):
