@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -24,7 +27,7 @@ from nppr.random_draws import DrawBlock
 from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
 from nppr.sources import PGD
-from nppr.specs import EAGER
+from nppr.specs import AUTO, EAGER
 
 BUDGET = Budget.linf("8/255")
 
@@ -128,3 +131,14 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
     assert exact.classifier.fast.guide is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_resumed_run_repeats_its_gradients(resnet: Prepared, tmp_path: Path) -> None:
+    data, settings = images(64, (0.5, 0.25)), default_settings(calls=256)
+    asked = partial(
+        prepare_run, resnet.reference, data, BUDGET, RunSettings(), search=settings, resume=True
+    )
+    for engine, guided in ((AUTO, True), (EAGER, False)):
+        for again in (engine, EAGER, AUTO):
+            with asked(engine=again, out=tmp_path / engine) as setup:
+                assert (setup.search(settings).classifier.fast.guide is not None) is guided

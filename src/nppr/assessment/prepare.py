@@ -201,7 +201,8 @@ def prepare_run(
     searching = None
     if search is not None:
         exact = search.method == SCORES or engine == EAGER
-        searching = _searching(ready, data, False if exact else division.rough)
+        rough = (False if exact else None) if division.rough is None else division.rough
+        searching = _searching(ready, data, rough)
     with within_memory(classifier.name):
         described = _describe_classifier(classifier, features, data)
     record = RunRecord(
@@ -233,8 +234,13 @@ def prepare_run(
     folder = None
     if out is not None:
         identity = {**record.model_dump(mode="json"), "device": ready.device.type}
-        rough = searching is not None and searching.fast.guide is not None
-        used = Division(ready.micro_batch, ready.form, torch.get_num_threads(), ready.engine, rough)
+        used = Division(
+            ready.micro_batch,
+            ready.form,
+            torch.get_num_threads(),
+            ready.engine,
+            rough=searching is not None and searching.fast.guide is not None,
+        )
         folder = first(
             lambda: RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
         )

@@ -19,11 +19,11 @@ from nppr.sources import Source
 PASSES_PER_CALL = 3.0
 """Forward passes that take as long as a forward and backward pass."""
 
-ROUGH = 0.7
-"""Time of a call with rough gradients over that of one with exact ones."""
-
 SCORED = 1.25
 """The same of a call of a search without gradients, with the ranking of its answers."""
+
+ROUGH = 0.7
+"""Time of a call with rough gradients over that of one with exact ones."""
 
 JUDGED_BESIDES = 5
 """Candidates of a stage beside its components: the edge, half of the calls, parents, fixed noise."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import importlib.util
 import io
-import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -28,10 +27,7 @@ from nppr.classifiers.classifier import Classifier, Engine, find_logits
 from nppr.errors import ClassifierError
 from nppr.specs import BFLOAT16, INDUCTOR, ONNX
 
-logger = logging.getLogger(__name__)
-
 NEEDS_ONNX = "needs the extra `onnx`: pip install 'nppr[onnx]'"
-
 
 CONTINUOUS = {
     *(f"prim::{name}" for name in (
