@@ -140,6 +140,30 @@ def test_a_model_with_branches_is_not_traced(monkeypatch: pytest.MonkeyPatch) ->
     assert ready.engine == EAGER
 
 
+def test_a_model_with_a_branch_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    data = images(4, side=8)
+    for engine in (ONNX, BFLOAT16):
+        with pytest.raises(ClassifierError, match="to a Python float might cause the trace"):
+            prepare(Classifier(Branching()), probe(data.evaluate), classes=4, engine=engine)
+
+
+class Grouped(Small):
+    """Its normalisation checks shapes, which is no branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(2, 8)  # type: ignore[assignment]
+
+
+def test_layers_of_pytorch_may_check_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    data = images(4, side=8)
+    for engine in (ONNX, BFLOAT16):
+        ready = prepare(Classifier(Grouped()), probe(data.evaluate), classes=4, engine=engine)
+        assert ready.engine == engine
+
+
 class Experts(Small):
     """Its answer comes from one of two heads: a small error can choose the other one."""
 
@@ -151,7 +175,7 @@ class Experts(Small):
 def test_a_model_that_takes_steps_is_not_screened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
     data = images(4, side=8)
-    with pytest.raises(ClassifierError, match="continuous operations, got one with aten::gt"):
+    with pytest.raises(ClassifierError, match="continuous, got one with aten::gt"):
         prepare(Classifier(Experts()), probe(data.evaluate), classes=4, engine=BFLOAT16)
 
 

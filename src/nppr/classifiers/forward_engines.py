@@ -15,7 +15,8 @@ import importlib.util
 import io
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,9 +85,7 @@ def make_onnx(classifier: Classifier, x: Tensor) -> Engine:
         raise ClassifierError(f"`engine` onnx must run on the CPU, got {example.device}.")
     onnxruntime = import_onnxruntime()
     program = io.BytesIO()
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", TracerWarning)
+    with _one_path(), torch.no_grad():
         torch.onnx.export(
             _copy_of(classifier),
             (example,),
@@ -142,20 +141,31 @@ def make_bfloat16(classifier: Classifier, x: Tensor) -> Engine:
     if not computes_in_bfloat16(x.device):
         raise ClassifierError(
             f"`engine` {BFLOAT16} needs a processor that computes in 16-bit floats (AVX512-BF16 or"
-            " AMX), and a PyTorch that reports it. Leave it out, or choose eager."
+            " AMX), and a PyTorch that reports it. Leave out --engine, or choose eager."
         )
     example = classifier.normalised(x)
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", TracerWarning)
+    with _one_path(), torch.inference_mode():
         traced = torch.jit.trace(Narrow(classifier), example, check_trace=False).eval()
     steps = {node.kind() for node in traced.inlined_graph.nodes()} - CONTINUOUS
     if steps:
         raise ClassifierError(
-            f"`engine` {BFLOAT16} must be given a model of continuous operations, got one with"
-            f" {', '.join(sorted(steps))[:200]}. Leave it out, or choose eager."
+            f"`engine` {BFLOAT16} must be given a model of operations that are known to be continuous,"
+            f" got one with {', '.join(sorted(steps))[:200]}. Leave out --engine, or choose eager."
         )
     return Engine(BFLOAT16, _fused(traced, example) if x.device.type == "cpu" else traced)
+
+
+@contextmanager
+def _one_path() -> Iterator[None]:
+    """Let tracing fail where the path through a model could depend on the inputs.
+
+    Layers of PyTorch check shapes on the way, which is no such case.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", TracerWarning)
+        warnings.filterwarnings("ignore", category=TracerWarning, module=r"torch\.nn\.")
+        yield
 
 
 class Narrow(nn.Module):

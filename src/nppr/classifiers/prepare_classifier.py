@@ -249,9 +249,12 @@ def _with_given_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared
     except ClassifierError:
         raise
     except Exception as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the outermost one may be about PyTorch's internals
+            cause = cause.__cause__
         raise ClassifierError(
-            f"`engine` must be one that runs this model, {name} does not: {reason_of(error)}."
-            " Leave it out, or choose eager."
+            f"`engine` must be one that runs this model, {name} does not: {reason_of(cause)}."
+            " Leave out --engine, or choose eager."
         ) from error
 
 

@@ -87,7 +87,7 @@ def calibrate(engine: Engine, classifier: Classifier, probe: Tensor, size: int) 
     if not worst <= OUTLIER * typical:  # NaN is not
         raise ClassifierError(
             f"`engine` {engine.name} must have errors of about one size, but some are much larger."
-            " Leave it out, or choose eager."
+            " Leave out --engine, or choose eager."
         )
     band = max(BAND * typical, SAFETY * worst)
     return CoarseEngine(engine, band, float((torch.cat(gaps) <= band).float().mean()))
