@@ -253,8 +253,8 @@ def _with_given_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared
         while cause.__cause__ is not None:  # the outermost one may be about PyTorch's internals
             cause = cause.__cause__
         raise ClassifierError(
-            f"`engine` must be one that runs this model, {name} does not: {reason_of(cause)}."
-            " Leave out --engine, or choose eager."
+            f"`engine` must be one that runs this model, {name} does not:"
+            f" {reason_of(cause).rstrip('.!')}. Leave out --engine, or choose eager."
         ) from error
 
 
