@@ -420,8 +420,8 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         ENGINES[0],
         "What computes forward passes: eager (PyTorch), bfloat16 (16-bit floats; close decisions are"
         " repeated in 32 bits), inductor (torch.compile), onnx (ONNX Runtime, extra onnx), or auto: the"
-        " fastest, where the run is long enough to pay for the trial. The same noise gives the same"
-        " counts in all of them. With eager, fits take no 16-bit gradients either.",
+        " fastest, where the run is long enough to pay for the trial. Counts are meant to be the same"
+        " in all of them (docs/speed.md). With eager, fits take no 16-bit gradients either.",
         Panel.ADVANCED,
     )
     page: bool = option(
