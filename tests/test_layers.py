@@ -21,7 +21,8 @@ from nppr.tally import Metric
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "process", "bounded", "random_draws", "tally", "task", "losses", "noise_sets",
+    "errors", "user_code", "process", "bounded", "random_draws", "tally", "task", "losses",
+    "noise_sets",
     "transformations", "budget", "ranks", "locks", "records", "manifest", "specs", "data",
     "classifiers", "noise", "statistics", "sources", "blocks", "measurement", "search", "rare",
     "report", "doctor", "compare", "run_settings", "options", "progress", "assessment", "testing",

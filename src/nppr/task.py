@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nppr.errors import TaskError
+from nppr.user_code import contained
 
 Judgement = Callable[[Tensor, Tensor], Tensor]
 
@@ -115,7 +116,8 @@ class Task:
 
     def _called(self, name: str, function: Judgement, outputs: Tensor, targets: Tensor) -> Tensor:
         try:
-            found = function(outputs, targets)
+            with contained():
+                found = function(outputs, targets)
         except Exception as error:  # code of the caller may fail in any way
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise TaskError(

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nppr.errors import BudgetError, DataError, GradientError, unknown
+from nppr.user_code import contained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -384,7 +385,8 @@ class CustomTransform(Transform):
 
     def images(self, x: Tensor, theta: Tensor) -> Tensor:
         try:
-            made = self.function(x.clone(), theta)
+            with contained():
+                made = self.function(x.clone(), theta)
         except Exception as error:  # a function of the user's may fail in any way
             if not theta.requires_grad or "numpy()" not in str(error):
                 raise DataError(

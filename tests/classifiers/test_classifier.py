@@ -48,7 +48,16 @@ def test_logits_are_found(wrap: Any) -> None:
 
 @pytest.mark.parametrize(
     ("output", "message"),
-    [(3, "got int"), ({"scores": 1}, "got dict"), (torch.zeros(2), "shape"), (None, "NoneType")],
+    [
+        (3, "got int"),
+        ({"scores": 1}, "got dict"),
+        (torch.zeros(2), "shape"),
+        (None, "NoneType"),
+        (torch.zeros(2, 2, dtype=torch.bool), "got booleans"),
+        (torch.zeros(2, 2, dtype=torch.complex64), "got complex numbers"),
+        (torch.zeros(2, 2).to_sparse(), "got a sparse tensor"),
+        (torch.zeros(2, 2, device="meta"), "without data"),
+    ],
 )
 def test_other_outputs_are_named(output: Any, message: str) -> None:
     with (

@@ -88,3 +88,23 @@ def test_code_that_a_policy_names_runs_only_where_it_is_allowed(
     assert not marker.exists()
     assert "must return an nn.Module" in refused(["gate", str(policy), "--run-code"])
     assert marker.exists()
+
+
+@pytest.mark.parametrize("ending", ["SystemExit(0)", "KeyboardInterrupt()", "GeneratorExit()"])
+def test_a_model_that_ends_the_process_fails_the_gate(
+    ending: str, tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "leaving.py").write_text(
+        "from torch import nn\n\n\nclass Leaving(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.layer, self.left = nn.Linear(64, 10), 60\n\n"
+        "    def forward(self, x):\n        self.left -= 1\n        if self.left < 0:\n"
+        f"            raise {ending}\n        return self.layer(x.flatten(1))\n"
+    )
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        'model = "leaving.py:Leaving"\neps = "0.1"\nrequire = ["PR uniform >= 0.01"]\n'
+    )
+    kind = ending.partition("(")[0]
+    assert f"it raised {kind}" in refused(["gate", str(policy), "--run-code"])
+    words = ["--model", "leaving.py:Leaving", "--data", "digits", "--sources", "uniform"]
+    assert f"it raised {kind}" in refused(["assess", *words, "--draws", "4", "--inputs", "20"])

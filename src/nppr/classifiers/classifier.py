@@ -22,6 +22,7 @@ from nppr.data.data_set import Data
 from nppr.data.layout import Layout
 from nppr.errors import ClassifierError, GradientError, NpprError, unknown
 from nppr.task import Task
+from nppr.user_code import contained
 
 logger = logging.getLogger(__name__)
 
@@ -175,6 +176,10 @@ class Classifier:
                     f" got {tuple(logits.shape)}."
                 )
             return logits
+        if logits.dtype is torch.bool:
+            raise ClassifierError(
+                "`model` must return logits, got booleans. Return its scores before they are compared."
+            )
         classes = quirks.classes or logits.shape[-1:].numel()
         if logits.shape != (len(x), classes):
             raise ClassifierError(
@@ -193,7 +198,8 @@ class Classifier:
         if self.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         try:
-            return self.model(x)
+            with contained():
+                return self.model(x)
         except (NpprError, MemoryError):
             raise
         except Exception as error:  # a foreign model may fail in any way
@@ -259,7 +265,8 @@ class FrozenClassifier:
                 f"`model` must be differentiable for this source, but {self.classifier.name!r}"
                 f" gives no gradients. Leave the source out {given} that has them."
             )
-        (gradient,) = torch.autograd.grad(total, x)
+        with contained():  # the pass back may run code of the model's author too
+            (gradient,) = torch.autograd.grad(total, x)
         return gradient, logits.detach()
 
     def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -386,21 +393,37 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """What a foreign error reports, in one line."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    """The message of an error of user code, in one line."""
+    try:
+        return " ".join(str(error).split())[:300] or type(error).__name__
+    except Exception:  # its __str__ may fail too
+        return type(error).__name__
 
 
 def find_logits(output: Any) -> Tensor:
     """The logits in a tensor, in `output.logits` or in `output["logits"]`."""
     if isinstance(output, Tensor):
-        return output
+        return _require_numbers(output)
     found = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
     if isinstance(found, Tensor):
-        return found
+        return _require_numbers(found)
     raise ClassifierError(
         "`model` must return a tensor, or carry one as .logits or ['logits'],"
         f" got {type(output).__name__}."
     )
+
+
+def _require_numbers(logits: Tensor) -> Tensor:
+    """The logits, if they are real numbers in memory; else `ClassifierError`."""
+    if logits.layout is not torch.strided:
+        got, fix = "a sparse tensor", "Return logits.to_dense()"
+    elif logits.is_complex():
+        got, fix = f"complex numbers ({logits.dtype})", "Return their real part or their size"
+    elif logits.is_meta:
+        got, fix = "a tensor without data (device meta)", "Load the weights"
+    else:
+        return logits
+    raise ClassifierError(f"`model` must return a tensor of real numbers, got {got}. {fix}.")
 
 
 def _channel_numbers(

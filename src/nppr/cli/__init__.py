@@ -46,6 +46,7 @@ from nppr.cli import (  # noqa: E402, F401
 from nppr.cli.app import FLAGS, app  # noqa: E402
 from nppr.errors import NpprError, RunStopped, SpecError, VanishedError  # noqa: E402
 from nppr.process import keep_freed_memory, terminate_like_ctrl_c  # noqa: E402
+from nppr.user_code import ProcessEnded  # noqa: E402
 
 LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distribution"}
 """Options whose argument has another name in the library."""
@@ -111,6 +112,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
         context = getattr(error, "ctx", None)
         message = f"{error.format_message()}.".replace("?.", "?").replace("..", ".")
         console.show_error(f"{message} See: {context.command_path if context else 'nppr'} --help")
+        return 2
+    except (SystemExit, GeneratorExit, ProcessEnded) as error:
+        ended = error if isinstance(error, ProcessEnded) else f"it raised {type(error).__name__}"
+        console.show_error(f"code of the model or the data must not end the program, but {ended}.")
         return 2
     return code if isinstance(code, int) else 0
 

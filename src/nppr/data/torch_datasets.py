@@ -20,6 +20,7 @@ from nppr.data.image_sets import GREY, Frame, PixelImages, channels_first, decod
 from nppr.data.splits import ONLY_SPLIT, Labelled, assemble
 from nppr.errors import DataError
 from nppr.tally import IntArray
+from nppr.user_code import contained
 
 REPEATED = 8
 """How many images are read twice, to notice random augmentation."""
@@ -86,7 +87,7 @@ def _pairs(dataset: Dataset[Any]) -> Iterator[tuple[Any, int]]:
         return
     end, iterator = object(), iter(dataset)
     for position in itertools.count():
-        with reading(f"item {position} of the Dataset", ""):
+        with reading(f"item {position} of the Dataset", ""), contained():
             item = next(iterator, end)
         if item is end:
             return
@@ -94,7 +95,7 @@ def _pairs(dataset: Dataset[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def _item(dataset: Dataset[Any], position: int) -> tuple[Any, int]:
-    with reading(f"item {position} of the Dataset", ""):
+    with reading(f"item {position} of the Dataset", ""), contained():
         item = dataset[position]
     return _check_pair(item, position)
 

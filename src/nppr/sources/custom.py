@@ -16,6 +16,7 @@ from nppr.errors import DataError, SpecError
 from nppr.random_draws import DrawBlock, key
 from nppr.sources.base import Guidance, Source
 from nppr.tally import FrozenModel, Metric
+from nppr.user_code import contained
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Sampler = Callable[[Tensor, Tensor, int], Tensor]
@@ -55,7 +56,8 @@ class CustomAttack(Source):
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
         """Perturbations `(B, 1, C, H, W)`."""
         module = AsModule(model)
-        with _seeded(draws, self.name, draws.indices[0], x.device), module.kept():
+        seeded = _seeded(draws, self.name, draws.indices[0], x.device)
+        with seeded, module.kept(), contained():
             moved = self.attack(module, x.clone(), model.targets(y).clone())
         return _difference(self.name, moved, x).unsqueeze(1)
 
@@ -86,7 +88,7 @@ class CustomNoise(Source):
         made = []
         for row, index in enumerate(draws.indices):
             one, label = x[row : row + 1], model.targets(y[row : row + 1])
-            with _seeded(draws, self.name, index, x.device):
+            with _seeded(draws, self.name, index, x.device), contained():
                 moved = self.sample(one.clone(), label.clone(), draws.capacity)
             wanted = one.unsqueeze(1).expand(1, draws.capacity, *x.shape[1:])
             made.append(_difference(self.name, moved, wanted)[:, : draws.size])

@@ -17,6 +17,7 @@ from torch import nn
 
 from nppr.classifiers.classifier import reason_of
 from nppr.errors import ClassifierError, NpprError
+from nppr.user_code import ProcessEnded, contained
 
 T = TypeVar("T")
 
@@ -40,10 +41,13 @@ def load_python(spec: str) -> Any:
 
 def _run(code: Callable[[], T], spec: str, duty: str) -> T:
     try:
-        return code()
+        with contained():
+            return code()
     except NpprError:
         raise
-    except (Exception, SystemExit) as error:
+    except ProcessEnded as error:
+        raise ClassifierError(f"`model` {spec!r} must {duty}, {error}") from error
+    except Exception as error:
         raise ClassifierError(
             f"`model` {spec!r} must {duty}, it raised {type(error).__name__}: {reason_of(error)}"
         ) from error
