@@ -65,7 +65,7 @@ def main() -> None:
     inputs = min(len(split), 10_000) // TURNS
     draws = int(passes / TURNS / inputs) + 1
     start = time.perf_counter()
-    ours = prepare(classifier, examples, classes=data.classes, engine=options.engine, passes=passes)
+    ours = prepare(classifier, examples, classes=data.classes, engine=options.engine)
     preparation = time.perf_counter() - start
     images = examples.repeat(-(-BARE_IMAGES // len(examples)), 1, 1, 1)[:BARE_IMAGES]
     batches = images.split(bare.micro_batch)

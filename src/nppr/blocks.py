@@ -19,7 +19,7 @@ from nppr.tally import ByteArray, FloatArray, IntArray
 
 SUFFIX = ".safetensors"
 COUNTS = ("correct", "finished", "calls")
-OBSERVED = {"sums": -np.inf, "outcomes": 0}
+OBSERVED = {"sums": -np.inf, "outcomes": 0, "audit": 0}
 """What only some sources keep, and its value before anything is measured."""
 
 
@@ -28,7 +28,9 @@ class Blocks:
     """How far a measurement is: per input the correct draws, finished draw blocks and calls.
 
     `sums` `(N, M)` are logarithms of what was added up from the logits, `outcomes` `(N, draws / 8)` a
-    bit for each draw, 1 if correct; most sources have neither.
+    bit for each draw, 1 if correct; most sources have neither. `audit` `(N, 4)` counts the decisions
+    that a coarse copy of the model took alone, those repeated, and those contradicted; the last column
+    is 1 once the source is measured exactly because of a contradiction.
     """
 
     correct: IntArray
@@ -36,6 +38,25 @@ class Blocks:
     calls: IntArray
     sums: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     outcomes: ByteArray = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    audit: IntArray = field(default_factory=lambda: np.empty((0, 0), np.int64))
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether the model contradicted a decision that still counts."""
+        return bool(self.audit.size and self.audit[:, 2].any())
+
+    @property
+    def must_be_exact(self) -> bool:
+        """Whether earlier counts were discarded, so that the model decides every draw."""
+        return bool(self.audit.size and self.audit[:, 3].any())
+
+    @classmethod
+    def discarded(cls, inputs: int) -> Blocks:
+        """Nothing measured yet, and screening is not to be tried again."""
+        blocks = cls.none(inputs)
+        blocks.audit = np.zeros((inputs, 4), np.int64)
+        blocks.audit[:, 3] = 1
+        return blocks
 
     @classmethod
     def none(cls, inputs: int) -> Blocks:

@@ -30,13 +30,14 @@ from nppr.classifiers import (
     is_out_of_memory,
     prepare,
 )
+from nppr.classifiers.screening import audit_share
 from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
 from nppr.losses import margin
 from nppr.random_draws import DRAWS, DRAWS_PER_BLOCK, DrawBlock
 from nppr.ranks import gathered, joined, share, together, world
 from nppr.sources import Clean, Source
-from nppr.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
+from nppr.tally import Audit, BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,10 @@ def measure(
         clean_correct = clean.correct == 1
     draws = source.fixed_draws or draws
     job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, quantise, keep)
-    with together(), classifier.frozen(quantise=quantise) as models:
+    share = 0.0
+    if classifier.coarse is not None and source.may_be_screened:
+        share = audit_share(int(clean_correct.sum()) * draws)
+    with together(), classifier.frozen(quantise=quantise, audit=share) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
         kind=split.kind,
@@ -102,7 +106,16 @@ def measure(
         micro_batch=micro_batch,
         sums=blocks.sums if blocks.sums.size else None,
         outcomes=blocks.outcomes if blocks.outcomes.size else None,
+        audit=_audit_of(blocks, share),
     )
+
+
+def _audit_of(blocks: Blocks, share: float) -> Audit | None:
+    """The audit of finished blocks, None if the model decided everything from the start."""
+    if not blocks.audit.size:
+        return None
+    alone, audited, _, exact = blocks.audit.sum(0).tolist()
+    return Audit(share, alone, audited, discarded=exact > 0)
 
 
 @dataclass(frozen=True)
@@ -117,6 +130,10 @@ class _Job:
     seed: int
     quantise: bool
     keep: dict[int, Tensor] | None = None
+
+    def with_micro_batch(self, size: int) -> _Job:
+        """The same job in micro-batches of this size."""
+        return replace(self, classifier=replace(self.classifier, micro_batch=size))
 
     @property
     def capacity(self) -> int:
@@ -175,12 +192,40 @@ def _run(
     store: Store | None,
     skip: BoolArray | None,
 ) -> tuple[Blocks, int]:
-    """All blocks of all inputs, and the micro-batch it ended with."""
+    """All blocks of all inputs, and the micro-batch it ended with.
+
+    If the model contradicts a decision of the screening, all counts are discarded and made exactly.
+    """
     inputs = len(job.split)
     begun = gathered(((store.load(inputs) if store else None), job.classifier.micro_batch))
     blocks = Blocks.merged([each or Blocks.none(inputs) for each, _ in begun])
-    smallest = min(micro_batch for _, micro_batch in begun)
-    job = replace(job, classifier=replace(job.classifier, micro_batch=smallest))
+    job = job.with_micro_batch(min(micro_batch for _, micro_batch in begun))
+    exact = replace(models, screen=None)
+    if not blocks.is_contradicted:
+        used = exact if blocks.must_be_exact else models
+        job, blocks = _complete(job, used, blocks, progress, store, skip)
+    if blocks.is_contradicted:
+        logger.warning("%s: the model contradicted 16-bit floats; counting again", job.source.name)
+        blocks = Blocks.discarded(inputs)
+        if store:
+            store.save(blocks, now=True)
+        job, blocks = _complete(job, exact, blocks, progress, store, skip)
+    if store:
+        store.finish(blocks)
+    if job.keep is not None:
+        _exchange_features(job, job.keep)
+    return blocks, job.classifier.micro_batch
+
+
+def _complete(
+    job: _Job,
+    models: FrozenForms,
+    blocks: Blocks,
+    progress: ProgressCallback | None,
+    store: Store | None,
+    skip: BoolArray | None,
+) -> tuple[_Job, Blocks]:
+    """Run the blocks that are left, or stop at a contradiction; the job with its last micro-batch."""
     if skip is not None:
         blocks.finished[skip] = job.blocks
     if bool((blocks.finished < job.blocks).any()):
@@ -189,12 +234,8 @@ def _run(
     report = _make_reporter(job, blocks, own, progress)
     smallest = _run_own(job, models, own, blocks, report, store)
     ended = gathered((blocks, smallest))
-    blocks = Blocks.merged([each for each, _ in ended])
-    if store:
-        store.finish(blocks)
-    if job.keep is not None:
-        _exchange_features(job, job.keep)
-    return blocks, min(micro_batch for _, micro_batch in ended)
+    job = job.with_micro_batch(min(micro_batch for _, micro_batch in ended))
+    return job, Blocks.merged([each for each, _ in ended])
 
 
 def _own_inputs(job: _Job, blocks: Blocks) -> IntArray:
@@ -264,8 +305,10 @@ def _run_own(
                     raise
                 smaller = job.classifier.micro_batch // 2
                 logger.warning("out of memory: continuing with a micro-batch of %d", smaller)
-                job = replace(job, classifier=replace(job.classifier, micro_batch=smaller))
+                job = job.with_micro_batch(smaller)
                 continue
+            if blocks.is_contradicted:
+                break
             start += len(chunk)
     finally:
         # An interrupt between two lines of a commit must not be kept; the file before it is.
@@ -284,6 +327,8 @@ class _Done:
     """Which draws are classified correctly, `(B, S)`."""
     calls: int
     sums: FloatArray | None = None
+    audit: IntArray | None = None
+    """Decisions of each input taken alone, repeated and contradicted, `(B, 3)`, if it was screened."""
 
 
 def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
@@ -298,8 +343,8 @@ def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> I
             rows = torch.from_numpy(todo).to(images.device)
             draws = job.draw_block(chunk[todo], block)
             before = models.fast.calls
-            correct, sums = _judge(job, models, images[rows], labels[rows], draws)
-            yield _Done(chunk[todo], block, correct, models.fast.calls - before, sums)
+            correct, sums, audit = _judge(job, models, images[rows], labels[rows], draws)
+            yield _Done(chunk[todo], block, correct, models.fast.calls - before, sums, audit)
 
 
 def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
@@ -312,6 +357,10 @@ def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
         if not blocks.sums.size:
             blocks.sums = np.full((len(blocks.correct), done.sums.shape[1]), -np.inf)
         blocks.sums[done.positions] = np.logaddexp(blocks.sums[done.positions], done.sums)
+    if done.audit is not None:
+        if not blocks.audit.size:
+            blocks.audit = np.zeros((len(blocks.correct), 4), np.int64)
+        blocks.audit[done.positions, :3] += done.audit
     if job.source.keeps_outcomes:
         if not blocks.outcomes.size:
             blocks.outcomes = np.zeros((len(blocks.correct), -(-job.draws // 8)), np.uint8)
@@ -323,8 +372,8 @@ def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
 
 def _judge(
     job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
-) -> tuple[BoolArray, FloatArray | None]:
-    """Which draws of each input are classified correctly, `(B, S)`, and what the source observed."""
+) -> tuple[BoolArray, FloatArray | None, IntArray | None]:
+    """Which draws of each input are correct, `(B, S)`, what the source observed, and the audit."""
     delta = job.source.perturb(models.fast, x, y, draws)
     budget = job.source.budget
     shape = budget.domain(tuple(x.shape[1:])) if budget else tuple(x.shape[1:])
@@ -332,7 +381,7 @@ def _judge(
     moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.quantise).flatten(0, 1)
     with torch.inference_mode():
         every = y.repeat_interleave(draws.size)
-        logits = _logits(job, models, moved, every, draws)
+        logits, audit = _logits(job, models, moved, every, draws)
         correct = _correct(models, logits, moved, every)
         sums = None
         if job.source.observes:
@@ -340,20 +389,24 @@ def _judge(
             labels = labels.view(len(x), draws.size)[:, 0]
             sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
     found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
-    return found, None if sums is None else sums.double().cpu().numpy()
+    counted = None if audit is None else audit.view(len(x), draws.size, 3).sum(1).cpu().numpy()
+    return found, None if sums is None else sums.double().cpu().numpy(), counted
 
 
-def _logits(job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
-    """Logits of all images, `(N, classes)`; coarse ones where no more than the answer is wanted."""
+def _logits(
+    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+) -> tuple[Tensor, Tensor | None]:
+    """Logits of all images, `(N, classes)`, coarse ones if they decide, and the audit `(N, 3)`."""
     size = job.classifier.micro_batch
+    if models.screen is not None:
+        coins = draws.uniform(f"audit/{job.source.name}", ()).flatten()
+        return models.screen.logits(x, y, coins, size)
     wanted = job.keep is not None and draws.size == 1
-    if models.screen is not None and not wanted and not job.source.observes:
-        return models.screen.logits(x, y, size)
     judged = [models.fast.features_and_logits(batch, wanted=wanted) for batch in x.split(size)]
     if job.keep is not None and wanted:
         features = torch.cat([seen for seen, _ in judged])
         job.keep.update(zip(draws.indices, features.unbind(), strict=True))
-    return torch.cat([found for _, found in judged])
+    return torch.cat([found for _, found in judged]), None
 
 
 def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:

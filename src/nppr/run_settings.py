@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from nppr.budget import Budget, parse_radius
-from nppr.errors import BudgetError, SpecError, require_at_most
+from nppr.errors import BudgetError, SpecError, require_at_most, unknown
 from nppr.random_draws import DRAWS
+from nppr.specs import EAGER, ENGINES
 
 PRECISION_DRAWS = 16
 """Draws per input that a run with a wanted precision begins with: one block."""
@@ -30,7 +31,8 @@ class RunSettings:
     """What determines the numbers of a run.
 
     With `precision`, `draws` and `inputs` are the fewest draws and the most inputs. `rare_calls` are
-    those that splitting may take in all; the sources are measured at the other `radii` too.
+    those that splitting may take in all; the sources are measured at the other `radii` too. `engine` is
+    exact (`eager`), or `bfloat16`: 16-bit floats that screen and lead fits, with an audit.
     """
 
     draws: int | None = None
@@ -44,6 +46,7 @@ class RunSettings:
     precision: float | None = None
     rare_calls: int | None = None
     radii: tuple[str | float, ...] = ()
+    engine: str = EAGER
 
     def __post_init__(self) -> None:
         if not (isinstance(self.confidence, float) and 0 < self.confidence < 1):
@@ -67,6 +70,14 @@ class RunSettings:
             raise SpecError(
                 f"`precision` must lie in [{FINEST_PRECISION:g}, 0.5), got {self.precision}:"
                 " how far intervals may reach from their value. Example: 0.01"
+            )
+        if self.engine not in ENGINES:
+            raise unknown("engine", self.engine, ENGINES)
+        if self.engine != EAGER and (self.precision is not None or self.rare_calls is not None):
+            other = "precision" if self.precision is not None else "rare"
+            raise SpecError(
+                f"`engine` {self.engine} must be given without `{other}`, which needs exact counts."
+                " Leave out --engine."
             )
         default = DRAWS if self.precision is None else PRECISION_DRAWS
         object.__setattr__(self, "draws", default if self.draws is None else self.draws)

@@ -27,7 +27,7 @@ MOST_CLASSES = 100_000
 RANDOM = "random"
 """In place of a weights file: an untrained network."""
 
-AUTO, BFLOAT16, EAGER, INDUCTOR, ONNX = ENGINES = ("auto", "bfloat16", "eager", "inductor", "onnx")
+EAGER, BFLOAT16 = ENGINES = ("eager", "bfloat16")
 """What computes forward passes that need no gradients."""
 
 DATA = ("digits",)

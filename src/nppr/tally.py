@@ -7,6 +7,7 @@ Legend of shapes, here and everywhere: S draws, B inputs, K components, D latent
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -91,6 +92,36 @@ class Direction(StrEnum):
     LOWER_BOUND = "lower bound"
 
 
+AUDIT_ERROR = 0.005
+"""Probability with which an audit may miss more wrong decisions than it allows for, by design."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """How the decisions that a coarse copy of the model took alone were checked.
+
+    Each was repeated by the model with probability `share`, whatever the image. If the model
+    contradicted one of them, all were `discarded` and the source was measured exactly.
+    """
+
+    share: float
+    alone: int
+    audited: int
+    discarded: bool = False
+
+    def most_wrong(self, error: float) -> float:
+        """Wrong decisions among those taken alone: with probability `1 - error` there are no more.
+
+        With F wrong ones, the chance that none of them is repeated is `(1 - share)^F`.
+
+        >>> round(Audit(0.02, 50_000, 1_000).most_wrong(0.05))
+        148
+        """
+        if self.discarded:
+            return 0.0
+        return min(float(self.alone), math.log(error) / math.log1p(-self.share))
+
+
 @dataclass(frozen=True, eq=False)
 class Tally(Generic[S]):
     """Per input: whether it is clean-correct, and how many of its draws are classified correctly.
@@ -98,7 +129,8 @@ class Tally(Generic[S]):
     All inputs of the split are kept, with a `clean_correct` mask, so that every reading comes from one
     measurement. Arrays have one entry per input, in the order of the split. `micro_batch` is the one
     the measurement ended with; `sums` `(N, M)` is what the source observed, as logarithms. `outcomes`
-    `(N, draws / 8)` has a bit for every draw, 1 if correct, for sources that keep them.
+    `(N, draws / 8)` has a bit for every draw, 1 if correct, for sources that keep them. `audit` is None
+    for exact counts.
     """
 
     kind: type[S]
@@ -111,6 +143,12 @@ class Tally(Generic[S]):
     micro_batch: int
     sums: FloatArray | None = None
     outcomes: ByteArray | None = None
+    audit: Audit | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the model decided every draw."""
+        return self.audit is None or self.audit.discarded
 
     @property
     def rates(self) -> FloatArray:

@@ -20,14 +20,15 @@ from nppr.classifiers import (
     rough_gradients,
     with_rough_gradients,
 )
-from nppr.classifiers.forward_engines import Narrow
+from nppr.classifiers.bfloat16_copy import Narrow
 from nppr.data import Data, from_arrays, load_data
+from nppr.errors import RunFolderError
 from nppr.measurement import probe
 from nppr.random_draws import DrawBlock
 from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
 from nppr.sources import PGD
-from nppr.specs import AUTO, EAGER
+from nppr.specs import BFLOAT16, EAGER
 
 BUDGET = Budget.linf("8/255")
 
@@ -115,7 +116,12 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
     for micro_batch in (4, 16):
         settings = default_settings(floors=(0.0,), calls=256)
         setup = prepare_run(
-            classifier, data, BUDGET, RunSettings(), search=settings, batch_size=micro_batch
+            classifier,
+            data,
+            BUDGET,
+            RunSettings(engine=BFLOAT16),
+            search=settings,
+            batch_size=micro_batch,
         )
         search = setup.search(settings)
         guide = search.classifier.fast.guide
@@ -125,9 +131,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
         guide.register_forward_hook(lambda _, x, __, used=used: used.append(len(x[0])))
         found.append(search.run())
         assert sum(used) > 256, "all calls of a fit, of several stages"
-    exact = prepare_run(
-        classifier, data, BUDGET, RunSettings(), search=settings, engine=EAGER
-    ).search(settings)
+    exact = prepare_run(classifier, data, BUDGET, RunSettings(), search=settings).search(settings)
     assert exact.classifier.fast.guide is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -135,10 +139,10 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
 
 def test_a_resumed_run_repeats_its_gradients(resnet: Prepared, tmp_path: Path) -> None:
     data, settings = images(64, (0.5, 0.25)), default_settings(calls=256)
-    asked = partial(
-        prepare_run, resnet.reference, data, BUDGET, RunSettings(), search=settings, resume=True
-    )
-    for engine, guided in ((AUTO, True), (EAGER, False)):
-        for again in (engine, EAGER, AUTO):
-            with asked(engine=again, out=tmp_path / engine) as setup:
+    asked = partial(prepare_run, resnet.reference, data, BUDGET, search=settings, resume=True)
+    for engine, guided in ((BFLOAT16, True), (EAGER, False)):
+        for _ in range(2):
+            with asked(RunSettings(engine=engine), out=tmp_path / engine) as setup:
                 assert (setup.search(settings).classifier.fast.guide is not None) is guided
+    with pytest.raises(RunFolderError, match="engine"):  # its numbers would be others
+        asked(RunSettings(engine=EAGER), out=tmp_path / BFLOAT16)

@@ -36,7 +36,7 @@ from nppr.search.search import Search
 from nppr.search.search_settings import SCORES, SearchSettings
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
-from nppr.specs import AUTO, EAGER
+from nppr.specs import EAGER
 from nppr.task import Task
 
 
@@ -100,7 +100,7 @@ def assess(
     rare_calls: int | None = None,
     radii: Sequence[str | float] = (),
     batch_size: int | None = None,
-    engine: str = AUTO,
+    engine: str = EAGER,
     device: str | torch.device | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -136,8 +136,8 @@ def assess(
     `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
     interval of every PR and NPPR has at most that half-width. With `rare_calls` multilevel splitting
     takes over, within that many calls in all, for inputs without a failure among their draws. Sources
-    are measured at the other `radii` too. `engine` computes forward passes without gradients: `eager`,
-    `bfloat16`, `onnx`, `inductor`, or `auto`, the fastest where the run is long enough to pay for it.
+    are measured at the other `radii` too. `engine` is exact (`eager`) or `bfloat16`: audited 16-bit
+    floats, on processors that have them.
 
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results][:6]
@@ -146,6 +146,7 @@ def assess(
     begun = time.perf_counter()
     settings = RunSettings(
         draws=draws,
+        engine=engine,
         inputs=inputs,
         fit_inputs=fit_inputs,
         select_inputs=select_inputs,
@@ -217,7 +218,6 @@ def assess(
         )
     planned = settled_search if searched else None
     measured = [*chosen, *(each.source for each in distributions)]
-    work = count_passes(loaded, settings, measured, planned)
     setup = prepare_run(
         model,
         loaded,
@@ -228,8 +228,6 @@ def assess(
         distributions=given,
         feature_model=feature_model,
         batch_size=batch_size,
-        engine=engine,
-        passes=work.plain + work.judged,
         device=device,
         out=out,
         resume=resume,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,7 +48,6 @@ from nppr.search.search import Search
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.sources import Source, references
-from nppr.specs import AUTO as AUTO_ENGINE
 from nppr.specs import EAGER
 from nppr.tally import Metric
 from nppr.transformations import NaturalTransform
@@ -164,8 +164,6 @@ def prepare_run(
     distributions: Sequence[LearnedNoise] = (),
     feature_model: ModelSpec | None = None,
     batch_size: int | None = None,
-    engine: str = AUTO_ENGINE,
-    passes: float = 0.0,
     device: str | torch.device | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -174,8 +172,7 @@ def prepare_run(
     """Make everything ready for these sources and this search; with `out`, take the run's folder.
 
     A folder that holds this run complete is resumed: its numbers are read, not computed again.
-    A model that is prepared already runs as it is. `passes` are the forward passes without gradients
-    that are expected, which decide whether an engine is worth a trial.
+    A model that is prepared already runs as it is.
     """
     _require_images(data, budget, settings, sources)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
@@ -195,12 +192,11 @@ def prepare_run(
         ready = _prepare_on_ranks(
             partial(prepare, classifier, probe(data.evaluate), classes=data.classes, device=device),
             division,
-            engine,
-            passes,
+            settings.engine,
         )
     searching = None
     if search is not None:
-        exact = search.method == SCORES or engine == EAGER
+        exact = search.method == SCORES or ready.engine == EAGER
         rough = (False if exact else None) if division.rough is None else division.rough
         searching = _searching(ready, data, rough)
     with within_memory(classifier.name):
@@ -318,34 +314,35 @@ def fixed_form(classifier: Prepared, data: Data, engine: str = EAGER) -> Prepare
 
 
 def _prepare_on_ranks(
-    prepared: Callable[..., Prepared], division: Division, engine: str, passes: float
+    prepared: Callable[..., Prepared], division: Division, engine: str
 ) -> Prepared:
-    """The classifier in the form, micro-batch and engine of the division, else the fastest ones.
+    """The classifier in the form, micro-batch and engine of the division, else the fastest form.
 
-    Of several ranks the first searches, alone, and the others follow it.
+    The first of several ranks searches, alone, and the others follow it.
     """
     found: list[Prepared] = []
 
     def repeat(used: Division) -> Prepared:
-        """As it ran elsewhere; an engine that does not run here changes no count."""
-        repeated = partial(prepared, micro_batch=used.micro_batch, form=used.form)
+        """As it ran elsewhere, or exactly if the engine does not run here."""
+        repeated = partial(prepared, **_sizes(used))
         try:
             return repeated(engine=used.engine)
         except ClassifierError:
             return repeated(engine=EAGER)
 
     def search() -> Division:
-        if engine == AUTO_ENGINE and division.engine is not None:
-            found.append(repeat(division))
-        else:
-            sizes = {"micro_batch": division.micro_batch, "form": division.form}
-            found.append(prepared(**sizes, engine=engine, passes=passes / world().size))
+        used = replace(division, engine=division.engine or engine)
+        found.append(repeat(used) if division.engine else prepared(**_sizes(used), engine=engine))
         return Division(found[0].micro_batch, found[0].form, engine=found[0].engine)
 
     used = first(search)
     ready = found[0] if found else repeat(used)
     require_same({"device": ready.device.type})
     return _smallest_micro_batch(ready)
+
+
+def _sizes(division: Division) -> dict[str, Any]:
+    return {"micro_batch": division.micro_batch, "form": division.form}
 
 
 def _smallest_micro_batch(ready: Prepared) -> Prepared:

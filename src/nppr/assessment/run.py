@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from nppr.budget import Budget
 from nppr.classifiers import within_memory
 from nppr.data import Split, short_digests
 from nppr.doctor import (
+    audit_flags,
     check_ladder,
     check_model,
     check_results,
@@ -36,12 +37,20 @@ from nppr.measurement import ProgressCallback, measure
 from nppr.ranks import first, world
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
-from nppr.report.model import MERGED, SCHEMA_VERSION, Environment, Flag, Result, Timing
+from nppr.report.model import (
+    MERGED,
+    SCHEMA_VERSION,
+    AuditRecord,
+    Environment,
+    Flag,
+    Result,
+    Timing,
+)
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.sources.per_input_noise import PerInput
-from nppr.statistics.estimates import adversarial, merged, probabilistic
+from nppr.statistics.estimates import adversarial, allow_for_audit, merged, probabilistic
 from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
 
 if TYPE_CHECKING:
@@ -226,12 +235,16 @@ class _Measurements:
             self.results.append(result.model_copy(update={"tally": known}))
 
     def merge(self) -> None:
-        """AR over all sources of the budget, where there is an attack and something to merge."""
+        """AR over all sources of the budget, if there is an attack and something to merge.
+
+        Screened counts take no part: one wrong decision would break an input.
+        """
         settings = self.session.settings
-        attacked = any(source.metric is Metric.AR for source in self.inside)
-        if not attacked or not (len(self.inside) > 1 or settings.only_merged):
+        exact = [each for each in self.inside if self.tallies[each.name].is_exact]
+        attacked = any(source.metric is Metric.AR for source in exact)
+        if not attacked or not (len(exact) > 1 or settings.only_merged):
             return
-        tally = merged([self.tallies[source.name] for source in self.inside])
+        tally = merged([self.tallies[source.name] for source in exact])
         try:
             found = adversarial(tally, settings.confidence)
             budget = self.inside[0].budget
@@ -246,7 +259,8 @@ class _Measurements:
             return None
         broken = ~self.clean_correct
         for each in self.inside:
-            broken = broken | ~self.tallies[each.name].unbroken
+            if self.tallies[each.name].is_exact:
+                broken = broken | ~self.tallies[each.name].unbroken
         return broken
 
 
@@ -289,6 +303,7 @@ def _finish(
             {each.source.name: each.record.search.settings for each in run.learned},
         ),
         *_unfinished(growth, rare),
+        *audit_flags(run.tallies),
     ]
     classifier = session.classifier
     report = Report(
@@ -302,6 +317,7 @@ def _finish(
         grade=grade(flags),
         rare=tuple(found.record(run.tallies[name]) for name, found in rare.items()),
         precision=growth.record() if growth else None,
+        audits=_describe_audits(run.tallies, settings.confidence),
         timing=Timing(
             seconds=dict(session.seconds),
             total_seconds=round(sum(session.seconds.values()), 3),
@@ -331,6 +347,19 @@ def _finish(
     if session.folder:
         session.folder.write(report, per_input, evidence)
     return report.with_inputs(per_input, evidence)
+
+
+def _describe_audits(
+    tallies: Mapping[str, Tally[Evaluate]], confidence: float
+) -> tuple[AuditRecord, ...]:
+    """What the audit of every screened source found, and by how much it widens intervals."""
+    found = []
+    for name, tally in tallies.items():
+        if tally.audit is not None:
+            draws = int(tally.clean_correct.sum()) * tally.draws
+            widened = allow_for_audit(tally, confidence)[1] / draws
+            found.append(AuditRecord(source=name, widened_by=widened, **vars(tally.audit)))
+    return tuple(found)
 
 
 def _at_other_radii(

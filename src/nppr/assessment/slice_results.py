@@ -10,6 +10,7 @@ from nppr.data import Data, Slice, slices_of
 from nppr.report.findings import headline_of
 from nppr.report.model import ReportRecord, Result, SliceResult
 from nppr.statistics.betting import betting
+from nppr.statistics.estimates import allow_for_audit
 from nppr.tally import Claim, Direction, Evaluate, Metric, Tally
 
 EVERY_DRAW = (Metric.AR, Metric.CORRUPTION)
@@ -45,7 +46,8 @@ def _column(
     found = []
     for each in held:
         own = rates[each.rows & tally.clean_correct]
-        interval = betting(own, share, report.seed)
+        sure, wrong = allow_for_audit(tally, share)
+        interval = betting(own, sure, report.seed).widened(wrong / (len(own) * tally.draws))
         found.append(
             SliceResult(
                 column=each.column,

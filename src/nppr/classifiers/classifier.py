@@ -43,15 +43,6 @@ class Quirks:
     """Logits that it returns for an image; a batch for which it returns others is an error."""
 
 
-@dataclass(frozen=True, eq=False)
-class Engine:
-    """What computes a model's answers without gradients, in batches of any size or of one size."""
-
-    name: str
-    run: Callable[[Tensor], Tensor]
-    batch: int | None = None
-
-
 class Classifier:
     """A model with its normalisation.
 
@@ -85,7 +76,6 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.engine: Engine | None = None
         self.guide: nn.Module | None = None  # a copy in 16-bit floats, see `rough_gradients`
         self.quirks: Quirks | None = None  # until the model was checked
         self.layout: Layout | None = None  # until it is known which data it is given
@@ -99,19 +89,13 @@ class Classifier:
         """The same classifier with its model in another form."""
         other = copy.copy(self)
         other.model, other.channels_last = model, channels_last
-        other.engine = other.guide = None
+        other.guide = None
         return other
 
     def with_guide(self, guide: nn.Module | None) -> Classifier:
         """The same classifier with a copy of its model in 16-bit floats, for rough gradients."""
         other = copy.copy(self)
         other.guide = guide
-        return other
-
-    def with_engine(self, engine: Engine | None) -> Classifier:
-        """The same classifier, its forward passes without gradients computed by an engine."""
-        other = copy.copy(self)
-        other.engine = engine
         return other
 
     def for_data(self, data: Data) -> Classifier:
@@ -189,12 +173,6 @@ class Classifier:
         return logits
 
     def _run(self, x: Tensor) -> Any:
-        engine = None if torch.is_grad_enabled() else self.engine
-        if engine is not None and engine.batch in (None, len(x)):
-            try:
-                return engine.run(x)
-            except Exception as error:  # a foreign engine may fail in any way
-                logger.debug("the engine of %s failed: %s", self.name, error)
         if self.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         try:
@@ -299,9 +277,7 @@ class FrozenClassifier:
         layer = self.classifier.features
         with _recorded_features(self.classifier.module, layer) as seen:
             self.calls += len(x)
-            # Layers of the model show features, an engine does not.
-            model = self.classifier.with_engine(None)
-            logits = model.forward(quantised(x) if self.quantise else x)
+            logits = self.classifier.forward(quantised(x) if self.quantise else x)
         if not seen or len(seen[-1]) != len(x):
             where = f"layer {layer!r} did not run" if layer else "it has no linear layer that runs"
             raise ClassifierError(

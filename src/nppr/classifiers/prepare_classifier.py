@@ -1,9 +1,9 @@
-"""The fastest form of a classifier that gives the same answers, its engine, and its best micro-batch.
+"""The fastest form of a classifier that gives the same answers, and its best micro-batch.
 
 Two forms are tried on a copy: convolutions with their batch normalisation folded in, and the
 `channels_last` memory order. Each is kept only where the model runs, agrees with the original and is
-faster. Models that cannot be copied or traced run as they are. A run that is long enough to pay for it
-also tries engines (`nppr.classifiers.forward_engines`) for its forward passes.
+faster. Models that cannot be copied or traced run as they are. With the engine `bfloat16` a coarse copy
+screens (`nppr.classifiers.screening`).
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ import io
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from nppr.classifiers.bfloat16_copy import coarse_copy
 from nppr.classifiers.classifier import (
     Classifier,
-    Engine,
     FrozenClassifier,
     check_classifier,
     frozen,
     is_out_of_memory,
     reason_of,
 )
-from nppr.classifiers.forward_engines import KINDS, require_engine
-from nppr.classifiers.screening import WORTHWHILE, CoarseEngine, Screen, calibrate
+from nppr.classifiers.screening import CoarseCopy, Screen, calibrate
 from nppr.errors import ClassifierError, SpecError, require_at_most, unknown
-from nppr.specs import AUTO, EAGER, ENGINES
+from nppr.specs import BFLOAT16, EAGER, ENGINES
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ GRADIENT_AGREEMENT = 0.05
 """Largest length of a difference of input gradients, relative to their length."""
 
 GAIN = 1.03
-"""A form must be this much faster to be kept: less is noise of the clock."""
+"""Minimum speed-up to keep a form; smaller gains are timing noise."""
 
 FORMS = ("folded", "channels_last")
 """All forms: asked for by name, those that agree are taken without timing them."""
@@ -61,7 +61,7 @@ class FrozenForms:
     fast: FrozenClassifier
     reference: FrozenClassifier
     screen: Screen | None = None
-    """What takes clear decisions in place of the fast form."""
+    """What takes clear decisions instead of the fast form, if the measurement is audited."""
 
 
 @dataclass(frozen=True)
@@ -80,24 +80,23 @@ class Prepared:
     form: tuple[str, ...]
     images_per_second: float
     eager_images_per_second: float
-    """Without an engine, as where gradients are taken."""
-    coarse: CoarseEngine | None = None
-    """What takes clear decisions in place of `fast`."""
+    """Without screening."""
+    coarse: CoarseCopy | None = None
+    """What takes clear decisions instead of `fast`."""
 
     @property
     def engine(self) -> str:
         """The name of what computes forward passes without gradients."""
-        used = self.fast.engine if self.coarse is None else self.coarse.engine
-        return EAGER if used is None else used.name
+        return EAGER if self.coarse is None else BFLOAT16
 
     @contextlib.contextmanager
-    def frozen(self, *, quantise: bool = False) -> Iterator[FrozenForms]:
-        """Both forms in eval mode."""
+    def frozen(self, *, quantise: bool = False, audit: float = 0.0) -> Iterator[FrozenForms]:
+        """Both forms in eval mode; a coarse copy screens if this share of its decisions is audited."""
         with (
             frozen(self.reference, quantise=quantise) as reference,
             frozen(self.fast, quantise=quantise) as fast,
         ):
-            screen = None if self.coarse is None else Screen(self.coarse, fast)
+            screen = Screen(self.coarse, fast, audit) if self.coarse and audit else None
             yield FrozenForms(fast, reference, screen)
 
 
@@ -109,17 +108,15 @@ def prepare(
     device: str | torch.device | None = None,
     micro_batch: int | None = None,
     form: Sequence[str] | None = None,
-    engine: str = AUTO,
-    passes: float = 0.0,
+    engine: str = EAGER,
 ) -> Prepared:
-    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form, micro-batch and engine.
+    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch.
 
-    Each can be given: a resumed run repeats those it was begun with. An engine is looked for where the
-    expected number of forward `passes` without gradients pays for it; one that is given must run.
+    Each can be given: a resumed run repeats those it began with. The engine `bfloat16` adds a coarse
+    copy for screening, or raises `ClassifierError` with the reason why the model has none.
     """
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
-    require_engine(engine)
     if micro_batch is not None and micro_batch < 1:
         raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
     most = max(1, min(MOST_MICRO_BATCH, NUMBERS // max(1, probe[0].numel())))
@@ -137,15 +134,7 @@ def prepare(
         fast, found = _fastest(reference, _repeat(probe, size), form)
         size, eager = _best_micro_batch(fast, probe, micro_batch)
         prepared = Prepared(reference, fast, classes, place, size, found, eager, eager)
-        if engine == AUTO:
-            prepared = _with_fastest_engine(prepared, probe, passes / eager)
-        elif engine != EAGER:
-            prepared = _with_given_engine(prepared, probe, engine)
-        if prepared.fast.engine is not None:
-            given = prepared.fast.engine.batch or micro_batch
-            size, speed = _best_micro_batch(prepared.fast, probe, given)
-            prepared = replace(prepared, micro_batch=size, images_per_second=speed)
-    return prepared
+        return prepared if engine == EAGER else _with_coarse_copy(prepared, probe)
 
 
 @contextlib.contextmanager
@@ -215,82 +204,30 @@ def _fastest(
     return best, form
 
 
-def _with_fastest_engine(prepared: Prepared, probe: Tensor, seconds: float) -> Prepared:
-    """With the first engine that runs, agrees and is faster, if one is worth a trial.
-
-    `seconds` are those that the forward passes of the run take without an engine. The answers of a task
-    need not show how close they are to being wrong, so there rounding stays that of the model.
-    """
-    reference = prepared.reference
-    if reference.module is None or reference.task is not None:
-        return prepared
-    for name, kind in KINDS.items():
-        if seconds < kind.worth_seconds or not kind.is_installed():
-            continue
-        try:
-            candidate = _with_engine(prepared, probe, name)
-        except Exception as error:  # a foreign model or engine may fail in any way
-            logger.debug("%s does not run in %s: %s", reference.name, name, error)
-            continue
-        if candidate.coarse is None:
-            pays = _faster(candidate.fast, prepared.fast, _repeat(probe, prepared.micro_batch))
-        else:
-            pays = candidate.coarse.share_of_time <= WORTHWHILE
-        if pays:
-            return candidate
-        logger.debug("%s is not faster in %s", reference.name, name)
-    return prepared
-
-
-def _with_given_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared:
-    """With the engine of this name, or an error that states why it does not run."""
+def _with_coarse_copy(prepared: Prepared, probe: Tensor) -> Prepared:
+    """With a coarse copy that takes clear decisions, and the speed that this gives."""
+    if prepared.reference.task is not None:
+        raise ClassifierError(
+            f"`engine` {BFLOAT16} is for classifiers without a task. Leave out --engine."
+        )
+    some = _repeat(probe, prepared.micro_batch)
     try:
-        return _with_engine(prepared, probe, name)
+        # In 16-bit floats a folded model has half the error of one that is not folded.
+        run = coarse_copy(_fastest(prepared.reference, some, FORMS)[0], some)
+        coarse = calibrate(run, prepared.fast, probe)
     except ClassifierError:
         raise
-    except Exception as error:
+    except Exception as error:  # tracing a foreign model may fail in any way
         cause: BaseException = error
         while cause.__cause__ is not None:  # the outermost one may be about PyTorch's internals
             cause = cause.__cause__
         raise ClassifierError(
-            f"`engine` must be one that runs this model, {name} does not:"
-            f" {reason_of(cause).rstrip('.!')}. Leave out --engine, or choose eager."
+            f"`engine` {BFLOAT16} must be able to trace this model, but failed:"
+            f" {reason_of(cause).rstrip('.!')}. Leave out --engine."
         ) from error
-
-
-def _with_engine(prepared: Prepared, probe: Tensor, name: str) -> Prepared:
-    """With this engine, or any error where it does not run or agree."""
-    kind, some = KINDS[name], _repeat(probe, prepared.micro_batch)
-    # In 16-bit floats a folded model has half the error of one that is not, whatever the clock prefers.
-    base = _fastest(prepared.reference, some, FORMS)[0] if kind.coarse else prepared.reference
-    # An exporter that fails prints a trace of its own.
-    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        made = kind.make(base, some)
-    if kind.coarse:
-        return _with_screen(prepared, probe, made)
-    reference = prepared.reference
-    with frozen(reference) as model, torch.no_grad():
-        for x in (some, some[: max(1, len(some) // 3)]):
-            if made.batch not in (None, len(x)):
-                continue
-            true = model.logits(x).flatten(1)
-            ours = made.run(reference.normalised(x.clone())).flatten(1)
-            # Two logits may each move by this much before their order changes.
-            allowed = AGREEMENT / 2 * true.abs().amax(1)
-            if ours.shape != true.shape or not bool(((ours - true).abs().amax(1) <= allowed).all()):
-                raise ClassifierError(f"`engine` {name} must give the logits of the model.")
-    return replace(prepared, fast=prepared.fast.with_engine(made))
-
-
-def _with_screen(prepared: Prepared, probe: Tensor, engine: Engine) -> Prepared:
-    """With a coarse engine that takes clear decisions, and the speed that this gives."""
-    fast = prepared.fast
-    if prepared.reference.task is not None:
-        raise ClassifierError(f"`engine` {engine.name} must be left out with a task.")
-    size = prepared.micro_batch
-    coarse = calibrate(engine, fast, probe, size)
-    both = [fast.with_engine(engine), fast]
-    ours, theirs = _seconds(both, _repeat(probe, size), least=3, most=20, enough=0.24)
+    with frozen(prepared.fast) as model:
+        both = [partial(coarse.logits, model, some, len(some)), partial(model.logits, some)]
+        ours, theirs = _best_times(both, least=3, most=20, enough=0.24)
     coarse = replace(coarse, cost=ours / theirs)
     speed = prepared.eager_images_per_second / coarse.share_of_time
     return replace(prepared, coarse=coarse, images_per_second=speed)
@@ -347,7 +284,7 @@ def _agree(
 
 
 def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
-    """Whether a form is faster by more than the noise of the clock."""
+    """Whether a form is faster by more than timing noise."""
     ours, theirs = _seconds([candidate, best], x, least=3, most=20, enough=0.24)
     return ours * GAIN < theirs
 
@@ -355,23 +292,32 @@ def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
 def _seconds(
     classifiers: Sequence[Classifier], x: Tensor, *, least: int, most: int, enough: float
 ) -> list[float]:
-    """Best time of a forward pass of each, taken in turns so that all run under the same load.
+    """Best time of a forward pass of each, see `_best_times`."""
+    with contextlib.ExitStack() as stack:
+        models = [stack.enter_context(frozen(each)) for each in classifiers]
+        passes = [partial(model.logits, x) for model in models]
+        return _best_times(passes, least=least, most=most, enough=enough)
+
+
+@torch.inference_mode()
+def _best_times(
+    passes: Sequence[Callable[[], Tensor]], *, least: int, most: int, enough: float
+) -> list[float]:
+    """Best time of each pass, taken in turns so that all run under the same load.
 
     There are at least `least` turns, then up to `most` until the first has run for `enough` seconds.
     """
-    times: list[list[float]] = [[] for _ in classifiers]
-    with contextlib.ExitStack() as stack, torch.inference_mode():
-        models = [stack.enter_context(frozen(each)) for each in classifiers]
-        for model in models:
-            model.logits(x)
-        for turn in range(most):
-            if turn >= least and sum(times[0]) > enough:
-                break
-            for model, own in zip(models, times, strict=True):
-                start = time.perf_counter()
-                # Reading a number back waits for asynchronous devices.
-                float(model.logits(x).sum())
-                own.append(time.perf_counter() - start)
+    times: list[list[float]] = [[] for _ in passes]
+    for once in passes:
+        once()
+    for turn in range(most):
+        if turn >= least and sum(times[0]) > enough:
+            break
+        for once, own in zip(passes, times, strict=True):
+            start = time.perf_counter()
+            # Reading a number back waits for asynchronous devices.
+            float(once().sum())
+            own.append(time.perf_counter() - start)
     return [min(own) for own in times]
 
 

@@ -1,4 +1,4 @@
-"""Rough gradients: a copy of the model in 16-bit floats leads the fits of noise.
+"""Rough gradients: with the engine `bfloat16` a copy of the model in 16-bit floats leads fits of noise.
 
 A fit averages gradients over many inputs and needs a direction, not its last digits; what it finds is
 judged and measured by the model. On a processor that computes in 16-bit floats their forward and
@@ -17,8 +17,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from nppr.classifiers.bfloat16_copy import Narrow, computes_in_bfloat16
 from nppr.classifiers.classifier import Classifier, frozen
-from nppr.classifiers.forward_engines import Narrow, computes_in_bfloat16
 from nppr.classifiers.prepare_classifier import Prepared
 
 logger = logging.getLogger(__name__)

@@ -1,27 +1,30 @@
-"""Screening: a coarse engine takes the clear decisions, the model takes the others.
+"""Screening: a coarse copy of the model takes clear decisions, the model takes the others.
 
-16-bit floats are about twice as fast as 32-bit ones where the processor computes with them, and their
-logits are off by a little. That is nothing for most images and too much for some. So the coarse engine
-goes first, and every image whose margin
+16-bit floats are about twice as fast as 32-bit floats on some processors, and their logits are off by
+a little. So the coarse copy goes first, and every image whose margin
 
     m = max_{j != y} h_j - h_y
 
 is within a band around 0 goes through the model as well, whose logits then count. The band is several
-times as wide as the errors of a probe, and at least twice the largest error seen: every image inside
-it shows one. A model whose errors have a few that stick out is not screened, nor is one that takes
-steps (see `nppr.classifiers.forward_engines`), where a small error can become a large one.
+times as wide as the errors on a probe. That makes errors rare and proves nothing, so a random share of
+the decisions that the copy takes alone is repeated by the model: see `nppr.tally.Audit`.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nppr.classifiers.classifier import Classifier, Engine, FrozenClassifier, frozen
+from nppr.budget import quantised
+from nppr.classifiers.classifier import Classifier, FrozenClassifier, frozen
 from nppr.errors import ClassifierError
 from nppr.losses import margin
+from nppr.specs import BFLOAT16
+from nppr.tally import AUDIT_ERROR
 
 BAND = 6.0
 """Half-width of the band in root mean squares of the largest error of an image of the probe.
@@ -31,7 +34,7 @@ deviations wide, and in 50,000 draws on CIFAR-10 the largest was 5.3 (resnet20) 
 """
 
 SAFETY = 2.0
-"""The band is at least this many times as wide as the largest error seen."""
+"""The band is at least this many times as wide as the largest error on the probe."""
 
 OUTLIER = 5.0
 """Largest error in the same root mean squares; of 256 normal errors the largest is about 3."""
@@ -39,20 +42,24 @@ OUTLIER = 5.0
 NOISE = (0.0, 0.02, 0.05, 0.1)
 """Radii of the uniform noise on the images by which errors are judged."""
 
-WORTHWHILE = 0.9
-"""A screen must take at most this share of the time of the model."""
+CLOSE = 1e-4
+"""Margin relative to the largest logit below which an audited decision counts as contradicted."""
 
-ENOUGH = 2048
-"""Images after which it is asked whether too many are unclear."""
+LEAST_SHARE, MOST_SHARE = 0.02, 0.5
+"""Share of the decisions that is repeated at least; with more than the last one nothing is gained."""
+
+WIDENING = 0.005
+"""The audit of a source with few draws is larger, so that intervals widen by at most this much."""
 
 
-@dataclass(eq=False)
-class CoarseEngine:
-    """A coarse engine, and what it does to a classifier."""
+@dataclass(frozen=True, eq=False)
+class CoarseCopy:
+    """A coarse copy of a model, and what screening with it costs."""
 
-    engine: Engine
+    run: Callable[[Tensor], Tensor]
+    """Normalised inputs to logits."""
     band: float
-    """Margins of at most this, in logits, are decided by the model; it grows with errors seen."""
+    """The model decides margins of at most this, in logits."""
     unclear: float
     """Share of such images in the probe."""
     cost: float = 0.0
@@ -61,11 +68,20 @@ class CoarseEngine:
     @property
     def share_of_time(self) -> float:
         """Time of screening over that of the model alone, if all images were like the probe."""
-        return self.cost + self.unclear
+        return self.cost + self.unclear + LEAST_SHARE
+
+    def logits(self, model: FrozenClassifier, x: Tensor, size: int) -> Tensor:
+        """Coarse logits of images in [0, 1] in micro-batches, `(N, classes)`; NaN if the copy fails."""
+        try:
+            seen = quantised(x) if model.quantise else x
+            parts = model.classifier.normalised(seen).split(size)
+            return torch.cat([self.run(part).float() for part in parts])
+        except Exception:  # a traced model may fail in any way: the model then decides
+            return torch.full((len(x), 1), torch.nan, device=x.device)
 
 
-def calibrate(engine: Engine, classifier: Classifier, probe: Tensor, size: int) -> CoarseEngine:
-    """How wide the band must be for this engine, judged on `probe` inputs with uniform noise.
+def calibrate(run: Callable[[Tensor], Tensor], classifier: Classifier, probe: Tensor) -> CoarseCopy:
+    """Find the width of the band for a coarse copy, on a probe `(B, C, H, W)` with uniform noise.
 
     The error of an image is the largest of the differences between its top logit and another one.
     """
@@ -74,57 +90,67 @@ def calibrate(engine: Engine, classifier: Classifier, probe: Tensor, size: int) 
     with frozen(classifier) as model, torch.inference_mode():
         for radius in NOISE:
             u = torch.rand(probe.shape, generator=noise).to(probe.device)
-            for x in (probe + radius * (2 * u - 1)).clamp(0, 1).split(size):
-                true = model.logits(x).float()
-                ours = engine.run(classifier.normalised(x.clone()))  # not replaced by the model
-                top = true.argmax(1, keepdim=True)
-                moved = (ours - ours.gather(1, top)) - (true - true.gather(1, top))
-                errors.append(moved.abs().amax(1))
-                largest = ours.topk(2, dim=1).values
-                gaps.append(largest[:, 0] - largest[:, 1])
+            x = (probe + radius * (2 * u - 1)).clamp(0, 1)
+            true = model.logits(x).float()
+            ours = run(classifier.normalised(x.clone()))
+            top = true.argmax(1, keepdim=True)
+            moved = (ours - ours.gather(1, top)) - (true - true.gather(1, top))
+            errors.append(moved.abs().amax(1))
+            largest = ours.topk(2, dim=1).values
+            gaps.append(largest[:, 0] - largest[:, 1])
     every = torch.cat(errors)
     typical, worst = float(every.square().mean().sqrt()), float(every.max())
     if not worst <= OUTLIER * typical:  # NaN is not
         raise ClassifierError(
-            f"`engine` {engine.name} must have errors of about one size, but some are much larger."
-            " Leave out --engine, or choose eager."
+            f"`engine` {BFLOAT16} must have errors of about one size on this model, but some are much"
+            " larger. Leave out --engine."
         )
     band = max(BAND * typical, SAFETY * worst)
-    return CoarseEngine(engine, band, float((torch.cat(gaps) <= band).float().mean()))
+    return CoarseCopy(run, band, float((torch.cat(gaps) <= band).float().mean()))
+
+
+def audit_share(decisions: int) -> float:
+    """Return the share of the decisions taken alone that is repeated, 0 if screening would not pay.
+
+    With a share q at most F = log(error) / log(1 - q) wrong decisions stay unnoticed, so an interval of
+    a mean over N decisions widens by F / N.
+
+    >>> audit_share(500 * 100), round(audit_share(500 * 16), 3), audit_share(1000)
+    (0.02097..., 0.124, 0.0)
+    """
+    wanted = -math.expm1(math.log(AUDIT_ERROR) / (WIDENING * max(1, decisions)))
+    share = max(LEAST_SHARE, wanted)
+    return share if share <= MOST_SHARE else 0.0
 
 
 class Screen:
-    """Logits of a coarse engine where they decide, else those of the model, which counts all images."""
+    """The coarse copy and the model together: `share` of what the copy decides alone is repeated."""
 
-    def __init__(self, used: CoarseEngine, model: FrozenClassifier) -> None:
-        self.used = used
+    def __init__(self, coarse: CoarseCopy, model: FrozenClassifier, share: float) -> None:
+        self.coarse = coarse
         self.model = model
-        self.coarse = FrozenClassifier(
-            model.classifier.with_engine(used.engine), quantise=model.quantise
-        )
-        self.seen = self.unclear = 0
+        self.share = share
 
-    @property
-    def pays(self) -> bool:
-        """Whether it has been faster than the model alone, as far as can be said."""
-        return self.seen < ENOUGH or self.used.cost + self.unclear / self.seen < 1
+    def logits(self, x: Tensor, y: Tensor, coins: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """Logits `(N, classes)` of images and labels in micro-batches of `size`, and the audit.
 
-    def logits(self, x: Tensor, y: Tensor, size: int) -> Tensor:
-        """Logits `(N, classes)` of images and labels, in micro-batches of this size."""
-        if not self.pays:
-            return self._exact(x, size)
-        logits = torch.cat([self.coarse.logits(some).float() for some in x.split(size)])
-        margins = margin(logits, y)
-        rows = (~(margins.abs() > self.used.band)).nonzero().flatten()  # NaN is unclear
-        self.seen += len(x)
-        self.unclear += len(rows)
+        `coins` `(N,)` are uniform in [0, 1) and independent of the images. The audit `(N, 3)` marks
+        decisions that the copy took alone, those of them that were repeated, and those that the model
+        contradicted.
+        """
+        logits = self.coarse.logits(self.model, x, size)
+        margins = margin(logits, y) if logits.shape[1] > 1 else logits[:, 0]
+        clear = margins.abs() > self.coarse.band  # NaN is unclear
+        audited = clear & (coins < self.share)
+        rows = (~clear | audited).nonzero().flatten()
+        contradicted = torch.zeros_like(clear)
         self.model.calls += len(x) - len(rows)
         if len(rows):
-            exact = self._exact(x[rows], size)
-            errors = (margin(exact, y[rows]) - margins[rows]).abs().nan_to_num(0.0)
-            self.used.band = max(self.used.band, SAFETY * float(errors.max()))
+            exact = torch.cat([self.model.logits(some).float() for some in x[rows].split(size)])
+            true = margin(exact, y[rows])
+            differs = (true < 0) != (margins[rows] < 0)
+            close = true.abs() <= CLOSE * exact.abs().amax(1)
+            contradicted[rows] = audited[rows] & (differs | close | true.isnan())
+            logits = logits.expand(-1, exact.shape[1]).clone()
             logits[rows] = exact
-        return logits
-
-    def _exact(self, x: Tensor, size: int) -> Tensor:
-        return torch.cat([self.model.logits(some).float() for some in x.split(size)])
+        return logits, torch.stack([clear, audited, contradicted], 1)

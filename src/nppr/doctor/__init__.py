@@ -1,11 +1,12 @@
 """The doctor: what is examined, the flags it raises, and the grade they make."""
 
 from nppr.doctor.examine import examine
-from nppr.doctor.flags import flag, grade, overlap_flags, result_flags
+from nppr.doctor.flags import audit_flags, flag, grade, overlap_flags, result_flags
 from nppr.doctor.model_checks import check_inputs, check_model
 from nppr.doctor.result_checks import check_ladder, check_results
 
 __all__ = [
+    "audit_flags",
     "check_inputs",
     "check_ladder",
     "check_model",

@@ -10,13 +10,13 @@ D  serious: some number does not mean what it states, or there is none
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from nppr.data import Data, overlaps
 from nppr.report.model import Flag, Grade, ReportRecord, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import Metric
+from nppr.tally import Evaluate, Metric, Tally
 
 
 class Severity(StrEnum):
@@ -56,6 +56,12 @@ _declare(APPROXIMATE, _N,
     "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the approximate"
     " interval is outside the regime it was tested in; quote a guaranteed one")
 PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as shown")
+SCREENED = _declare("screened", _N,
+    "16-bit floats took the clear decisions; intervals allow for the wrong ones that the audit may have"
+    " missed, and bounds that need exact counts are left out")
+CONTRADICTED = _declare("screening-contradicted", _N,
+    "the model contradicted an audited decision of 16-bit floats, so this source was measured exactly;"
+    " leave out --engine bfloat16 for this model")
 RARE_PARTLY = _declare("rare-partly", _N, "the others count as never failing; allow more --rare-calls")
 NO_GRADIENTS = _declare("no-gradients", _N,
     "skipped: the source needs gradients and the model gives none")
@@ -190,6 +196,18 @@ def could_be_raised(name: str, report: ReportRecord) -> bool:
         return False
     asked = {PRECISION: report.precision, RARE_PARTLY: report.settings.rare_calls}
     return bool(asked.get(name, True)) and _BY_RESULTS.get(name, set()) <= measured
+
+
+def audit_flags(tallies: Mapping[str, Tally[Evaluate]]) -> tuple[Flag, ...]:
+    """What 16-bit floats decided, once for the run, and every source for which they were wrong."""
+    audits = {name: each.audit for name, each in tallies.items() if each.audit is not None}
+    kept = [each for each in audits.values() if not each.discarded]
+    found = [flag(CONTRADICTED, source=name) for name, each in audits.items() if each.discarded]
+    if kept:
+        alone, audited = sum(each.alone for each in kept), sum(each.audited for each in kept)
+        repeated = f"{audited:,} of {alone:,} decisions were repeated by the model, 0 differed"
+        found.append(flag(SCREENED, repeated))
+    return tuple(found)
 
 
 def overlap_flags(data: Data) -> tuple[Flag, ...]:

@@ -197,6 +197,7 @@ class SettingsRecord(Record):
     precision: float | None = None
     rare_calls: int | None = None
     radii: tuple[str, ...] = ()
+    engine: str = "eager"
 
 
 class SliceResult(Record):
@@ -343,6 +344,20 @@ class Environment(Record):
     """Whether fits followed gradients in 16-bit floats; None without fits."""
 
 
+class AuditRecord(Record):
+    """How the decisions that 16-bit floats took alone for one source were checked by the model."""
+
+    source: str
+    share: float
+    """Probability with which a decision was repeated."""
+    alone: int
+    audited: int
+    discarded: bool
+    """The model contradicted one of them, so the source was measured exactly."""
+    widened_by: float
+    """How much the audit adds at each end of the intervals of the mean."""
+
+
 class ReportRecord(Record):
     """Everything one assessment found, and how. `Report` adds what renders it."""
 
@@ -365,6 +380,7 @@ class ReportRecord(Record):
     grade: Grade
     rare: tuple[RareRecord, ...] = ()
     precision: PrecisionRecord | None = None
+    audits: tuple[AuditRecord, ...] = ()
     timing: Timing
     environment: Environment
 

@@ -206,6 +206,12 @@ class Source(ABC):
         return ()
 
     @property
+    def may_be_screened(self) -> bool:
+        """Whether only the mean over many draws is read, which a few wrong decisions hardly move."""
+        counted = self.metric in (Metric.PR, Metric.NPPR) and self.fixed_draws is None
+        return counted and self.cost <= 1 and not (self.observes or self.keeps_outcomes)
+
+    @property
     def observes(self) -> bool:
         """Whether it reads more off logits than which is the largest."""
         return type(self).observe is not Source.observe

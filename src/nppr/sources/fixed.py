@@ -71,7 +71,7 @@ class Noise(Source, ABC):
         from nppr.statistics.at_least import OwnDraws, together  # not before PyTorch is needed
 
         rows = super().read(tally, clean, confidence, seed)
-        if self.metric is not Metric.PR:
+        if self.metric is not Metric.PR or not tally.is_exact:  # bounds need exact counts
             return rows
         stated = STATED if self.budget.transform is None else STATED_IN_BOX
         bounds = together(OwnDraws(tally, seed), stated, confidence, infima=False)

@@ -88,17 +88,18 @@ def probabilistic(
     """
     x = tally.headline_rates
     require_readable(tally, confidence, x)
-    mean = float(x.mean())
+    mean, (sure, wrong) = float(x.mean()), allow_for_audit(tally, confidence)
     intervals = {
-        "normal": normal(x, confidence),
-        "bootstrap": bootstrap(x, confidence, seed),
-        "empirical-bernstein": empirical_bernstein(x, confidence),
-        "betting": betting(x, confidence, seed),
-        "hoeffding": hoeffding(mean, len(x) * tally.draws, confidence),
+        "normal": normal(x, sure),
+        "bootstrap": bootstrap(x, sure, seed),
+        "empirical-bernstein": empirical_bernstein(x, sure),
+        "betting": betting(x, sure, seed),
+        "hoeffding": hoeffding(mean, len(x) * tally.draws, sure),
     }
+    margin = wrong / (len(x) * tally.draws)
     return [
         make_estimate(
-            tally, metric, mean, interval, method, confidence, len(x),
+            tally, metric, mean, interval.widened(margin), method, confidence, len(x),
             claim=Claim.TEST_SET if method == "hoeffding" else Claim.POPULATION,
             direction=_direction(metric),
             flags=_flags(x, confidence) if method in ("normal", "bootstrap") else (),
@@ -117,9 +118,12 @@ def probably_accurate(
     that the source's tally is read as.
     """
     rows = []
+    sure, wrong = allow_for_audit(tally, confidence)
     for gamma in GAMMAS:
         above = tally.headline_rates > 1 - gamma
-        row = _binomial(tally, Metric.PROB_ACC, _direction(metric), above, confidence)
+        row = _binomial(tally, Metric.PROB_ACC, _direction(metric), above, sure)
+        ends = Interval(row.low, row.high).widened(wrong / row.inputs)
+        row = replace(row, low=ends.low, high=ends.high, confidence=confidence)
         unresolved = (1 - gamma) ** tally.draws > 1 - confidence
         rows.append(replace(row, gamma=gamma, flags=(UNRESOLVED,) if unresolved else ()))
     return rows
@@ -135,7 +139,9 @@ def normalised(
     require_readable(tally, confidence, tally.headline_rates)
     x = tally.rates
     value = float(x.mean() / tally.clean_correct.mean())
-    interval = ratio_bootstrap(x, tally.clean_correct, confidence, seed)
+    sure, wrong = allow_for_audit(tally, confidence)
+    margin = wrong / (int(tally.clean_correct.sum()) * tally.draws)
+    interval = ratio_bootstrap(x, tally.clean_correct, sure, seed).widened(margin, math.inf)
     return make_estimate(
         tally, Metric.NORMALISED_ACCURACY, value, interval, "paired-bootstrap", confidence, len(x),
         direction=_direction(metric), flags=_flags(x, confidence),
@@ -175,8 +181,23 @@ def stressed(
 def per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
     """Exact binomial interval of every input's own probability, `(2, N)`."""
     require_evaluate(tally)
-    check_confidence(confidence)
-    return clopper_pearson(tally.correct, tally.draws, confidence)
+    sure, wrong = allow_for_audit(tally, confidence)
+    fewer = np.maximum(tally.correct - math.ceil(wrong), 0)
+    more = np.minimum(tally.correct + math.ceil(wrong), tally.draws)
+    low, high = (clopper_pearson(each, tally.draws, sure) for each in (fewer, more))
+    return np.stack([low[0], high[1]])
+
+
+def allow_for_audit(tally: Tally[Evaluate], confidence: float) -> tuple[float, float]:
+    """The confidence left for the draws, and how many decisions may be wrong beside that.
+
+    A tenth of the error is for the audit of a tally that a coarse copy of the model helped to count;
+    none of it is needed for exact counts.
+    """
+    error = check_confidence(confidence)
+    if tally.audit is None or tally.is_exact:
+        return confidence, 0.0
+    return 1 - 0.9 * error, tally.audit.most_wrong(0.1 * error)
 
 
 def merged(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:

@@ -29,6 +29,16 @@ class Interval:
     low: float
     high: float
 
+    def widened(self, margin: float, most: float = 1.0) -> Interval:
+        """The interval with this much more at both ends, within [0, most].
+
+        >>> Interval(0.2, 0.9).widened(0.25)
+        Interval(low=0.0, high=1.0)
+        """
+        if not margin:
+            return self
+        return Interval(max(0.0, self.low - margin), min(most, self.high + margin))
+
 
 def check_confidence(confidence: float) -> float:
     """The error `1 - confidence`; `SpecError` unless the confidence lies strictly between 0 and 1."""

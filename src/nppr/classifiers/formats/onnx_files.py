@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -9,16 +10,19 @@ from torch import Tensor
 
 from nppr.classifiers.classifier import reason_of
 from nppr.classifiers.formats.fixed_input import FixedInputModel
-from nppr.classifiers.forward_engines import NEEDS_ONNX, import_onnxruntime
 from nppr.errors import ClassifierError
 
 
 def load_onnx(path: Path) -> FixedInputModel:
     """Open an ONNX file with one image input and one output."""
+    # Its telemetry is on by default and writes a device id under the home folder.
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
-        onnxruntime = import_onnxruntime()
+        import onnxruntime
     except ImportError as error:
-        raise ClassifierError(f"`model` is an ONNX file, which {NEEDS_ONNX}") from error
+        raise ClassifierError(
+            "`model` is an ONNX file, which needs the extra `onnx`: pip install 'nppr[onnx]'"
+        ) from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = torch.get_num_threads()
