@@ -416,6 +416,11 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         Panel.ADVANCED,
     )
     slices: Path | None = SLICES_OPTION
+    anyway: bool = option(
+        False,
+        "Measure a classifier that hardly beats guessing too, such as one without its weights.",
+        Panel.ADVANCED,
+    )
     page: bool = option(
         True, "Write report.html, the page for readers. Default: yes.", Panel.OUTPUT
     )

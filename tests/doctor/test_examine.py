@@ -4,11 +4,19 @@ from dataclasses import replace
 
 import torch
 
+from doctor.test_normalisation import Bands, bands
 from helpers import evaluate_part, half_classifier, two_class_data
 from nppr.classifiers import Classifier
 from nppr.data import Data, from_arrays
 from nppr.doctor import examine
-from nppr.doctor.flags import FEW_INPUTS, LOOK_SCALED, NEAR_CHANCE, OUT_OF_RANGE, OVERLAP
+from nppr.doctor.flags import (
+    FEW_INPUTS,
+    LOOK_SCALED,
+    NEAR_CHANCE,
+    NORMALISATION,
+    OUT_OF_RANGE,
+    OVERLAP,
+)
 
 
 def ids(data: Data) -> list[str]:
@@ -30,3 +38,10 @@ def test_pixels_that_no_measurement_would_accept_are_flagged() -> None:
     data = two_class_data()
     split = evaluate_part(torch.randn(20, 1, 4, 4), [0, 1] * 10)
     assert ids(replace(data, evaluate=split)) == [OUT_OF_RANGE]
+
+
+def test_a_forgotten_normalisation_is_found() -> None:
+    found = examine(Classifier(Bands(0.5, 0.5)), bands())
+    assert NORMALISATION in [flag.id for flag in found]
+    found = examine(Classifier(Bands(0.5, 0.5), mean=0.5, std=0.5), bands())
+    assert NORMALISATION not in [flag.id for flag in found]

@@ -26,6 +26,7 @@ from nppr.doctor.flags import (
     NPPR_ABOVE_PARENT,
     NPPR_ABOVE_PR,
     ONE_COMPONENT,
+    SINGLE_ATTACK,
 )
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
@@ -96,7 +97,10 @@ def check(
     results: Sequence[Result] = (),
     clean: Tally[Evaluate] | None = None,
     classes: int = 10,
+    *,
+    alone: bool = False,
 ) -> list[Flag]:
+    """The flags, that of a single attack only if it is asked for: most cases here have one attack."""
     found = check_results(
         results,
         {each.name: counts for each, counts in (measured or {}).items()},
@@ -106,7 +110,7 @@ def check(
         classes,
         0.95,
     )
-    return list(found)
+    return [each for each in found if alone or each.id != SINGLE_ATTACK]
 
 
 def named(flags: Sequence[Flag]) -> list[tuple[str, str | None]]:
@@ -134,6 +138,33 @@ def test_gradient_masking(make: Callable[[Budget], Source]) -> None:
     # Misclassified inputs do not count.
     wrong = np.arange(INPUTS) != 5
     assert check({pgd: broken([1], 1, wrong), other: broken([3, 4, 5], clean=wrong)}) == []
+
+
+def per_input(floor: float = 0.0) -> Source:
+    found = Stray(BUDGET, 0.0, f"nppr:per-input:floor={floor}")
+    found.metric, found.dependency = Metric.NPPR, Dependency.PER_INPUT
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sources", "flagged"),
+    [
+        ((source("pgd"),), "pgd"),
+        ((source("pgd"), Uniform(BUDGET)), "pgd"),
+        ((black_box(BUDGET),), "black-box"),
+        ((source("pgd"), source("universal")), "pgd"),
+        ((source("pgd"), learned()), "pgd"),
+        ((source("pgd"), source("cw")), None),
+        ((source("autoattack"),), None),
+        ((source("pgd"), per_input()), None),
+        ((Uniform(BUDGET),), None),
+    ],
+    ids=lambda each: "+".join(s.name for s in each) if isinstance(each, tuple) else str(each),
+)
+def test_ar_of_a_single_attack_is_flagged(sources: Sequence[Source], flagged: str | None) -> None:
+    found = check({each: broken([], 1) for each in sources}, alone=True)
+    expected = [] if flagged is None else [(SINGLE_ATTACK, flagged)]
+    assert [pair for pair in named(found) if pair[0] == SINGLE_ATTACK] == expected
 
 
 def test_attack_too_weak() -> None:

@@ -101,6 +101,7 @@ def assess(
     radii: Sequence[str | float] = (),
     batch_size: int | None = None,
     engine: str = EAGER,
+    anyway: bool = False,
     device: str | torch.device | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -137,7 +138,8 @@ def assess(
     interval of every PR and NPPR has at most that half-width. With `rare_calls` multilevel splitting
     takes over, within that many calls in all, for inputs without a failure among their draws. Sources
     are measured at the other `radii` too. `engine` is exact (`eager`) or `bfloat16`: audited 16-bit
-    floats, on processors that have them.
+    floats, on processors that have them. A classifier that hardly beats guessing is an error unless
+    `anyway` is given.
 
     >>> report = assess(inputs=50, draws=10, sources="uniform")
     >>> [row.metric.value for row in report.results][:6]
@@ -237,7 +239,7 @@ def assess(
         finder = setup.search(planned, on_fit, rivals) if planned else None
         if on_plan:
             on_plan(_plan(setup, measured, finder, time.perf_counter() - begun))
-        return complete_run(setup, chosen, distributions, finder, on_progress)
+        return complete_run(setup, chosen, distributions, finder, on_progress, anyway=anyway)
 
 
 @contextmanager

@@ -32,7 +32,8 @@ from nppr.doctor import (
     result_flags,
 )
 from nppr.doctor.flags import BY_SCORES, FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
-from nppr.errors import NpprError, RunStopped
+from nppr.doctor.result_checks import accuracy_beside_chance, is_guessing
+from nppr.errors import ClassifierError, NpprError, RunStopped
 from nppr.measurement import ProgressCallback, measure
 from nppr.ranks import first, world
 from nppr.report import Report, per_input_of
@@ -50,13 +51,16 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.sources import NPPR, Clean, Source, references
 from nppr.sources.per_input_noise import PerInput
-from nppr.statistics.estimates import adversarial, allow_for_audit, merged, probabilistic
+from nppr.statistics.estimates import accuracy, adversarial, allow_for_audit, merged, probabilistic
 from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
 
 if TYPE_CHECKING:
     from nppr.assessment.rare_failures import Followed
 
 logger = logging.getLogger(__name__)
+
+FIRST = 256
+"""Inputs whose clean answers show whether a classifier guesses, if a search comes before the others."""
 
 
 def complete_run(
@@ -67,11 +71,13 @@ def complete_run(
     progress: ProgressCallback | None = None,
     *,
     examine: bool = True,
+    anyway: bool = False,
 ) -> Report:
     """Measure all sources; one that fails gets a row that states why, and the others go on.
 
     Learned noise that is given, and what `search` finds, comes last. Without `examine` the classifier
-    is not checked beforehand and nothing is collected for a page, as for the nodes of a study.
+    is not checked beforehand and nothing is collected for a page, as for the nodes of a study. A
+    classifier that guesses is measured only `anyway`.
     """
     session = Session(setup.settings, setup.data, setup.classifier, setup.folder, progress)
     # First: unreadable data must not cost a finished run.
@@ -81,6 +87,8 @@ def complete_run(
     growth = None
     search_settings = search.settings if search else None
     if setup.settings.precision is not None:
+        if examine and not anyway:  # the search must not come first
+            _require_better_than_guessing(setup, _measure_some_clean(setup))
         found, failed = _run_search(session, search)
         learned, search = [*learned, *found], None
         drawn = [*sources, *(each.source for each in learned)]
@@ -94,6 +102,8 @@ def complete_run(
         ordered.sort(key=lambda source: source.cost)
     with within_memory(setup.classifier.reference.name):
         run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
+    if examine and not anyway:
+        _require_better_than_guessing(setup, run.clean)
     ready = [session.fitted(source) for source in ordered]
     for source in ready:
         run.add(source)
@@ -117,6 +127,25 @@ def complete_run(
         for row in run.results
     ]
     return _finish(setup, run, ordered, ready, flags, growth, show=examine)
+
+
+def _measure_some_clean(setup: Setup) -> Tally[Evaluate]:
+    """The clean answers for the first inputs."""
+    split = setup.data.evaluate
+    some = replace(split, indices=split.indices[:FIRST], labels=split.labels[:FIRST])
+    return measure(Clean(), setup.classifier, some, clean_correct=np.ones(len(some), bool))
+
+
+def _require_better_than_guessing(setup: Setup, clean: Tally[Evaluate]) -> None:
+    """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
+    classes = setup.data.classes
+    if not is_guessing(clean, classes):
+        return
+    found = accuracy_beside_chance(accuracy(clean, setup.settings.confidence), classes)
+    raise ClassifierError(
+        f"`model` must be better than guessing, got {found} on {len(clean.correct):,} inputs. Check"
+        " --weights, the normalisation and the class order, or add --anyway to measure it as it is."
+    )
 
 
 def _examine(setup: Setup, search: Search | None) -> list[Flag]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nppr.sources import Source
 
 NOT_IN_NAME = {
-    "out", "resume", "overwrite", "quiet", "device", "batch_size", "page", "figures",
+    "out", "resume", "overwrite", "quiet", "device", "batch_size", "anyway", "page", "figures",
     "as_json",
 }  # fmt: skip
 """Options that change no number, and so not the name of the default folder."""
@@ -395,6 +395,7 @@ def _measure(
             distributions=known,
             feature_model=feature_model,
             batch_size=options.batch_size,
+            anyway=options.anyway,
             device=options.device,
             out=folder,
             resume=options.resume,

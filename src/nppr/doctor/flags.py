@@ -75,12 +75,16 @@ NO_FIT_DATA = _declare("no-fit-data", _N,
     "skipped: NPPR is fitted and selected on inputs other than those evaluated, and the data have"
     " none")
 CLASS_IMBALANCE = _declare("class-imbalance", _N, "the numbers mostly describe the frequent classes")
-TRAIN_MODE = _declare("train-mode", _N, "the model is measured in eval mode, as it would be used")
+TRAIN_MODE = _declare("train-mode", _I, "the model is measured in eval mode, as it would be used")
 FEW_DRAWS = _declare("few-draws", _N,
     "fewer than 10 draws per input: the mean holds, but little is known about single inputs and"
     " rare failures")
-FEW_INPUTS = _declare("few-inputs", _N,
-    "with fewer than 30, a guaranteed interval may have a half-width of 19 percentage points")
+FEW_INPUTS = _declare("few-inputs", _W,
+    "with fewer than 30, a guaranteed interval may have a half-width of 19 percentage points; evaluate"
+    " more inputs")
+SINGLE_ATTACK = _declare("single-attack", _W,
+    "AR is of this attack alone and probably too high: other attacks usually break more inputs; add"
+    " autoattack, or leave out --sources")
 NOT_LOGITS = _declare("not-logits", _W,
     "attacks and searches climb a flat loss, so AR and NPPR may be too high; give the model without"
     " its last activation")
@@ -123,6 +127,8 @@ OVERLAP = _declare("overlapping-splits", _S,
 FITTED_ON = _declare("fitted-on-evaluated", _S,
     "it was fitted on inputs it is measured on, so its number describes them and not the population;"
     " evaluate others")
+NORMALISATION = _declare("normalisation", _S,
+    "the numbers describe a model that is fed wrongly; give the normalisation of its training")
 OUT_OF_RANGE = _declare("inputs-out-of-range", _S,
     "pixels must lie in [0, 1]; give the normalisation as --mean and --std")
 LOOK_SCALED = _declare("inputs-look-scaled", _S,

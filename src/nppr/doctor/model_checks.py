@@ -41,6 +41,7 @@ from nppr.doctor.flags import (
     ZERO_GRADIENTS,
     flag,
 )
+from nppr.doctor.normalisation import check_normalisation
 from nppr.errors import ClassifierError, GradientError
 from nppr.losses import margin
 from nppr.random_draws import DrawBlock
@@ -84,7 +85,9 @@ def check_model(classifier: Classifier, data: Data, *, seed: int = 0) -> tuple[F
             classifier = classifier.with_quirks(check_classifier(classifier, x[:2], data.classes))
         with frozen(classifier) as model:
             answers = (*_check_answers(model, x, generator), *_check_gradients(model, x, y, seed))
-            return (*flags, *_check_kept(module, before), *answers)
+            kept = tuple(_check_kept(module, before))
+        normalised = tuple(check_normalisation(classifier, data))
+    return (*flags, *kept, *answers, *normalised)
 
 
 def check_inputs(data: Data) -> tuple[Flag, ...]:

@@ -29,6 +29,7 @@ from nppr.doctor.flags import (
     ONE_COMPONENT,
     SEARCH_BEHIND,
     SEEDS_APART,
+    SINGLE_ATTACK,
     STARVED,
     STILL_FALLING,
     flag,
@@ -39,7 +40,7 @@ from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import accuracy
-from nppr.tally import Evaluate, Metric, Tally
+from nppr.tally import Estimate, Evaluate, Metric, Tally
 
 FEWEST_DRAWS = 10  # with 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)
 FEWEST_INPUTS = 30  # half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)
@@ -72,6 +73,7 @@ def check_results(
         *_check_draws(results),
         *_check_parts(sources, classes),
         *_check_attacks(sources, tallies),
+        *_check_number_of_attacks(sources, tallies),
         *_check_nesting(sources, tallies, distributions),
         *check_distributions(distributions),
     )
@@ -86,13 +88,27 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
     correct = int((clean.correct == 1).sum())
     if correct < FEWEST_INPUTS:
         yield flag(FEW_INPUTS, f"{correct} inputs are clean-correct")
-    if classes == 1:  # what guessing gives is not known
-        return
-    found, chance = accuracy(clean, confidence), 1 / classes
-    if found.low <= chance or found.value < chance + min(0.5 * chance, 0.1):
-        sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"
-        share = f"accuracy {100 * found.value:.1f} % ({sure})"
-        yield flag(NEAR_CHANCE, f"{share}, where guessing gives {100 * chance:.3g} %")
+    found = accuracy(clean, confidence)
+    if classes > 1 and (found.low <= 1 / classes or is_guessing(clean, classes)):
+        yield flag(NEAR_CHANCE, accuracy_beside_chance(found, classes))
+
+
+def is_guessing(clean: Tally[Evaluate], classes: int) -> bool:
+    """Whether the accuracy is below `1 / classes + min(0.5 / classes, 0.1)`: hardly above a guess.
+
+    With one class it is not known what a guess gives.
+    """
+    chance = 1 / classes
+    value = float((clean.correct == 1).mean())
+    return classes > 1 and value < chance + min(0.5 * chance, 0.1)
+
+
+def accuracy_beside_chance(found: Estimate, classes: int) -> str:
+    """An accuracy, its interval, and what a guess gives, in words."""
+    sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"
+    return (
+        f"accuracy {100 * found.value:.1f} % ({sure}), while guessing gives {100 / classes:.3g} %"
+    )
 
 
 def _check_missing(results: Sequence[Result]) -> Iterator[Flag]:
@@ -178,6 +194,23 @@ def _check_attacks(
             which = "attack" if learned else "gradient attack"
             name = ATTACK_TOO_WEAK if learned else GRADIENT_MASKING
             yield flag(name, f"{what} breaks {inputs} that no {which} broke", source.name)
+
+
+def _check_number_of_attacks(
+    sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+) -> Iterator[Flag]:
+    """AR that rests on one attack, if neither a second one nor the rung `per-input` was measured."""
+    searches = [
+        each
+        for each in sources
+        if each.name in tallies
+        and (
+            (each.metric is Metric.AR and each.sees is Dependency.PER_INPUT)
+            or each.dependency is Dependency.PER_INPUT
+        )
+    ]
+    if len(searches) == 1 and searches[0].metric is Metric.AR and not searches[0].is_thorough:
+        yield flag(SINGLE_ATTACK, source=searches[0].name)
 
 
 def check_ladder(

@@ -43,6 +43,7 @@ class AutoAttack(Source, kind="autoattack"):
     fixed_draws = 1
     transforms = False
     needs_classes = True
+    is_thorough = True
     cost = 1000.0  # per input, about: 300 where the first part breaks it, 9,000 where nothing does
     inputs_at_once = 1000  # up to this many, the result is that of pyautoattack on all of them
 

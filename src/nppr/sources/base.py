@@ -106,6 +106,8 @@ class Source(ABC):
     """Whether it must be fitted on inputs of the fit split before it is measured."""
     needs_classes: ClassVar[bool] = False
     """Whether it works on the logits of classes, and on no other task."""
+    is_thorough: ClassVar[bool] = False
+    """Whether it is several attacks, or tries everything, so that AR needs no second attack."""
     can_be_redrawn: ClassVar[bool] = True
     """Whether it may be asked again for the perturbations of single inputs."""
     folds_uniform: ClassVar[bool] = False

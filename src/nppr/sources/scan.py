@@ -31,6 +31,7 @@ class Scan(Source, kind="scan"):
     guidance = Guidance.MORE
     default = True
     adds = False
+    is_thorough = True
     fixed_draws = 1
 
     budget: Budget

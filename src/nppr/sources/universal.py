@@ -55,6 +55,7 @@ class Universal(Source, kind="universal"):
 
     metric = Metric.AR
     guidance = Guidance.MORE
+    sees = Dependency.INDEPENDENT
     needs_fit_split = True
     can_be_redrawn = False
     fixed_draws = 1
