@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -90,7 +92,7 @@ def half_classifier(side: int = 4) -> Linear:
 
 
 class Interrupting:
-    """A classifier that is interrupted at its n-th call."""
+    """A classifier during whose n-th call Ctrl-C is pressed."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -98,7 +100,7 @@ class Interrupting:
     def __call__(self, x: Tensor) -> Tensor:
         self.left -= 1
         if self.left == 0:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return half_classifier().forward(x)
 
 
