@@ -201,7 +201,7 @@ def _ranked(shown: Sequence[Row], entries: int) -> str:
 
 
 def _all_rows(rows: Sequence[Row]) -> str:
-    """How many rows say what, and which do not separate the two."""
+    """Count the rows with a verdict for either, and name those without one."""
     parts = []
     for at in (rows[0][1].first, rows[0][1].second):
         count = sum(each.separated and each.better == at for _, each in rows)

@@ -86,7 +86,7 @@ def _outcomes(a: Share, b: Share) -> bool:
 
 
 def _pvalues(first: Share, second: Share, error: float, seed: int) -> tuple[float, float]:
-    """P-values against each direction; there is no evidence against the observed one."""
+    """One p-value for each direction; it is 1 for the direction that was not observed."""
     a, b = common_numbers(first, second)
     above, below = paired_pvalues(a, b, error, seed, outcomes=_outcomes(first, second))
     return (above, 1.0) if a.mean() > b.mean() else (1.0, below)
