@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from compare.runs import Measured, a_run, lines_of, pr, with_rows, written
 from nppr.compare import Comparison, compare
@@ -15,7 +17,7 @@ from nppr.compare.compare_runs import group_seeds
 from nppr.compare.comparison import Difference
 from nppr.errors import NpprError
 from nppr.report import PerInput, RunFiles
-from nppr.statistics.estimates import APPROXIMATE
+from nppr.statistics.betting import betting
 from nppr.tally import Metric
 from report.page.made_runs import failed
 
@@ -49,32 +51,34 @@ def pair(shift: float = 0.1, **other: Any) -> list[RunFiles]:
 def test_a_run_and_its_copy_do_not_differ_at_all() -> None:
     first, second = (a_run(name, ALL, {"uniform": pr(HARD, 1)}) for name in "ab")
     found = difference_of(compare([first, second]))
-    assert (found.value, found.low, found.high) == (0, 0, 0)
-    assert found.method == "paired-normal"
+    assert (found.value, found.approximate_low, found.approximate_high) == (0, 0, 0)
+    assert (found.first_better, found.second_better, found.p_value) == (0, 0, 1)
+    assert found.method == "betting"
     assert not found.separated
-    assert found.guaranteed_low is not None
-    assert found.guaranteed_high is not None
     assert found.guaranteed_low < 0 < found.guaranteed_high
-    assert found.unpaired_low < -0.02 < 0.02 < found.unpaired_high
 
 
-def test_a_constant_shift_has_no_width() -> None:
+def test_a_constant_shift_is_separated() -> None:
     correct = np.random.default_rng(3).integers(0, 12, N)
     runs = [
         a_run(name, ALL, {"uniform": Measured(Metric.PR, correct + more, 16)}, classifier=name)
         for name, more in (("a", 4), ("b", 0))
     ]
     found = difference_of(compare(runs))
-    assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.25, 0.25))
+    assert found.value == pytest.approx(0.25)
     assert found.separated
+    assert found.better == 0
+    assert (found.inputs, found.first_better, found.second_better) == (N, N, 0)
 
 
 def test_pairing_is_narrower_where_the_same_inputs_are_hard() -> None:
-    found = difference_of(compare(pair()))
-    assert found.high - found.low < 0.6 * (found.unpaired_high - found.unpaired_low)
-    assert found.low < -0.1 < found.high
+    runs = pair()
+    found = difference_of(compare(runs))
+    alone = [betting(lines_of(run)["rate"], 0.975) for run in runs]
+    apart = sum(each.high - each.low for each in alone)
+    assert found.guaranteed_high - found.guaranteed_low < 0.6 * apart
+    assert found.guaranteed_low < -0.1 < found.guaranteed_high
     assert found.separated
-    assert found.flags == ()
 
 
 def test_values_are_those_of_the_reports() -> None:
@@ -94,36 +98,106 @@ def test_values_are_those_of_the_reports() -> None:
         assert after.low < before.low < before.high < after.high  # type: ignore[operator]
 
 
-def test_different_correct_inputs_are_resampled_together() -> None:
-    rng = np.random.default_rng(5)
+def test_inputs_that_only_one_classifies_correctly_do_not_count() -> None:
+    """Of 400 inputs each misses ten of its own; the others differ by exactly 1/16."""
+    n = 400
+    clean = {"a": np.arange(n) >= 10, "b": np.arange(n) < n - 10}
+    rights = {"a": np.where(np.arange(n) < n - 10, 9, 0), "b": np.where(np.arange(n) < 10, 0, 8)}
     runs = [
-        a_run(name, rng.random(N) < 0.5 + HARD / 2, {"uniform": pr(HARD, 6)}, classifier=name)
+        a_run(
+            name, clean[name], {"uniform": Measured(Metric.PR, rights[name], 16)}, classifier=name
+        )
         for name in "ab"
     ]
-    found = difference_of(compare(runs))
-    assert found.method == "joint-bootstrap"
-    means = [value_of(run) for run in runs]
-    assert found.value == pytest.approx(means[0] - means[1])
-    assert found.low < found.value < found.high
-    assert found == difference_of(compare(runs))
-    assert found.low != difference_of(compare(runs, seed=1)).low
-    accuracy = difference_of(compare(runs), "clean", Metric.ACCURACY)
-    assert accuracy.method == "paired-normal"
+    found = compare(runs)
+    difference = difference_of(found)
+    assert difference.inputs == n - 20
+    assert difference.value == pytest.approx(1 / 16)
+    assert (difference.first_better, difference.second_better) == (n - 20, 0)
+    accuracy = difference_of(found, "clean", Metric.ACCURACY)
+    assert (accuracy.inputs, accuracy.first_better, accuracy.second_better) == (n, 10, 10)
+    assert accuracy.method == "sign-test"
 
 
-def test_few_inputs_are_flagged_and_only_a_guarantee_separates_them() -> None:
-    few = np.ones(12, np.bool_)
-    rights = {"a": np.full(12, 16), "b": np.array([12, 13] * 6)}
-    runs = [
-        a_run(name, few, {"uniform": Measured(Metric.PR, right, 16)}, classifier=name)
-        for name, right in rights.items()
-    ]
-    found = difference_of(compare(runs))
-    assert found.flags == (APPROXIMATE,)
-    assert found.low > 0.1
-    assert found.guaranteed_low is not None
-    assert found.guaranteed_low < 0
-    assert not found.separated
+def outcomes(n: int, better: int, worse: int, unlike: int, metric: Metric = Metric.AR) -> Any:
+    """Two runs with so many discordant inputs; each misclassifies `unlike` inputs of its own.
+
+    Half of the other inputs are broken for both.
+    """
+    at = np.arange(n + 2 * unlike)
+    correct = [at >= unlike, (at < unlike) | (at >= 2 * unlike)]
+    place = at - 2 * unlike
+    agreed = (place >= better + worse) & (place % 2 == 0) | (place < 0)
+    held = [(better <= place) & (place < better + worse) | agreed, (place < better) | agreed]
+    return [
+        a_run(name, clean, {"pgd": Measured(metric, (right & clean).astype(int), 1)}, classifier=name)
+        for name, clean, right in zip("ab", correct, held, strict=True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", [Metric.AR, Metric.PR])
+@pytest.mark.parametrize(("better", "worse"), [(43, 4), (54, 7), (40, 6)])
+@pytest.mark.parametrize("unlike", [0, 5])
+def test_an_obvious_difference_is_separated(
+    metric: Metric, better: int, worse: int, unlike: int
+) -> None:
+    """Also where a few inputs are clean-correct for one of the two only."""
+    found = difference_of(compare(outcomes(337, better, worse, unlike, metric)), "pgd", metric)
+    assert found.separated
+    assert found.better == 1
+    assert found.inputs == 337
+    assert (found.second_better, found.first_better) == (better, worse)
+    assert found.method == "sign-test"
+    assert found.p_value == pytest.approx(stats.binomtest(better, better + worse).pvalue)
+
+
+@pytest.mark.parametrize("unlike", [0, 5])
+def test_an_obvious_difference_of_rates_is_separated(unlike: int) -> None:
+    runs = []
+    for name, run in zip("ab", outcomes(337, 54, 7, unlike), strict=True):
+        lines = lines_of(run)
+        clean = lines["clean_correct"] == 1
+        correct = np.where(lines["correct"] == 1, 15, 1) * clean
+        noise = Measured(Metric.NPPR, correct, 16)
+        runs.append(a_run(name, clean, {"nppr": noise}, classifier=name))
+    found = difference_of(compare(runs), "nppr", Metric.NPPR)
+    assert found.separated
+    assert found.method == "betting"
+    assert found.p_value < 1e-5
+
+
+def test_sparse_and_skewed_differences_of_mean_zero_are_not_separated() -> None:
+    """A sixteenth gained on 1.6 % of the inputs, everything lost on 0.1 %: a normal interval of the
+    difference is wrong in more than half of such comparisons."""
+    rng, separated = np.random.default_rng(4), 0
+    for _ in range(60):
+        u = rng.random(400)
+        base = np.where(u < 0.016, 15, np.where(u < 0.017, 16, rng.binomial(16, 0.85, 400)))
+        moved = np.where(u < 0.016, 16, np.where(u < 0.017, 0, base))
+        clean = np.ones(400, np.bool_)
+        runs = [
+            a_run(name, clean, {"uniform": Measured(Metric.PR, right, 16)}, classifier=name)
+            for name, right in (("a", base), ("b", moved))
+        ]
+        separated += difference_of(compare(runs)).separated
+    assert separated <= 60 * 0.05 + 2 * math.sqrt(60 * 0.05 * 0.95)
+
+
+def test_the_verdicts_of_all_rows_hold_together() -> None:
+    """28 against 12 inputs is p = 0.017: enough for one row, not for fourteen; accuracy is apart."""
+    (first, second) = outcomes(337, 28, 12, 0)
+    alone = difference_of(compare([first, second]), "pgd", Metric.AR)
+    assert alone.separated
+    assert alone.adjusted_p_value == alone.p_value
+    many = []
+    for name, run in (("a", first), ("b", second)):
+        attack = Measured(Metric.AR, lines_of(run)["correct"], 1)
+        same = {f"uniform:scale=0.{at}": pr(np.full(337, 0.5), at) for at in range(10, 23)}
+        many.append(a_run(name, np.ones(337, np.bool_), {"pgd": attack, **same}, classifier=name))
+    among = difference_of(compare(many), "pgd", Metric.AR)
+    assert among.p_value == alone.p_value
+    assert among.adjusted_p_value == pytest.approx(14 * alone.p_value)
+    assert not among.separated
 
 
 def test_ranks_have_ties_where_runs_do_not_separate() -> None:
@@ -142,18 +216,18 @@ def test_ranks_have_ties_where_runs_do_not_separate() -> None:
 
 
 def test_more_runs_make_a_pair_harder_to_separate() -> None:
-    """The difference is 2.3 standard errors: enough for one pair, not for fifteen."""
-    plain = np.full(N, 8)
-    moved = plain + np.where(np.arange(N) < 328, 1, -1)
+    """34 inputs against 15 are enough for one pair, not for fifteen."""
+    at = np.arange(N)
+    plain, moved = (at >= 34).astype(int), ((at < 34) | (at >= 49)).astype(int)
     rights = {"a": moved, **dict.fromkeys("bcdef", plain)}
     runs = [
-        a_run(name, ALL, {"uniform": Measured(Metric.PR, right, 16)}, classifier=name)
+        a_run(name, ALL, {"uniform": Measured(Metric.AR, right, 1)}, classifier=name)
         for name, right in rights.items()
     ]
-    alone, among = difference_of(compare(runs[:2])), difference_of(compare(runs))
+    alone, among = (difference_of(compare(each), metric=Metric.AR) for each in (runs[:2], runs))
     assert alone.separated
     assert not among.separated
-    assert (alone.low, alone.high) == (among.low, among.high)
+    assert alone.guaranteed_low == among.guaranteed_low
 
 
 def test_seeds_become_one_entry() -> None:
@@ -172,15 +246,17 @@ def test_seeds_become_one_entry() -> None:
     assert compared.standings[0].std == pytest.approx(np.std(values, ddof=1))
     assert compared.standings[0].inputs == N
     difference = compared.differences[0]
-    assert difference.method == "paired-normal"
+    assert difference.method == "betting"
+    clean = found.of("clean", Metric.ACCURACY)
+    assert clean is not None
+    assert clean.differences[0].method == "sign-test"
     means = [standing.value for standing in compared.standings]
     assert None not in means
     assert difference.value == pytest.approx(np.subtract(*np.array(means, float)))
     assert compared.standings[0].normalised_std is not None
 
 
-def test_seeds_near_the_edge_have_a_guaranteed_interval() -> None:
-    """A mean of 99 % is outside the regime of the approximation, whatever the number of seeds."""
+def test_several_seeds_have_a_guaranteed_interval() -> None:
     runs = [
         a_run(
             f"{name}{seed}", ALL, {"uniform": pr(np.full(N, p), seed)}, classifier=name, seed=seed
@@ -191,9 +267,8 @@ def test_seeds_near_the_edge_have_a_guaranteed_interval() -> None:
     found = compare(runs)
     (uniform,) = (row for row in found.results if row.source == "uniform")
     edge, middle = uniform.standings
-    assert edge.method == "betting"
-    assert edge.flags == ()
-    assert middle.method == "normal"
+    assert edge.method == middle.method == "betting"
+    assert edge.flags == middle.flags == ()
     assert edge.low is not None
     assert edge.high is not None
     assert edge.low < 0.99 < edge.high
@@ -222,24 +297,28 @@ def test_seeds_that_choose_other_inputs_are_paired_by_index() -> None:
     assert found.paired
     assert len(found.entries) == 2
     difference = difference_of(found)
-    assert difference.method == "joint-bootstrap"
-    assert difference.guaranteed_low is None
-    assert difference.high - difference.low < difference.unpaired_high - difference.unpaired_low
+    assert difference.method == "betting"
+    assert difference.inputs == len(
+        {index for run in runs[:2] for index in lines_of(run)["index"].tolist()}
+    )
+    assert difference.value == pytest.approx(0.2 * HARD.mean(), abs=0.03)
+    assert difference.separated
     with pytest.raises(NpprError, match="same inputs"):
         compare(runs[:3])
 
 
-def test_different_data_are_refused_or_not_paired() -> None:
+def test_different_data_are_refused_or_get_no_verdict() -> None:
     runs = pair(fingerprint="other")
     with pytest.raises(NpprError, match=r"same inputs.*--allow-different-data") as caught:
         compare(runs)
     assert "\n" not in str(caught.value)
     found = compare(runs, allow_different_data=True)
-    difference = difference_of(found)
-    assert (difference.low, difference.high) == (difference.unpaired_low, difference.unpaired_high)
-    assert difference.method == "unpaired-normal"
     assert not found.paired
-    assert not difference.paired
+    for result in found.results:
+        assert result.differences == ()
+        assert {standing.rank for standing in result.standings} == {None}
+        assert None not in [standing.value for standing in result.standings]
+    assert found.answer.startswith("No robustness number of these runs can be compared.")
     assert "different data" in found.notes[0]
 
 
@@ -257,7 +336,9 @@ def test_merged_and_attacks_are_compared() -> None:
         runs.append(with_rows(run, merged))
     found = compare(runs)
     assert difference_of(found, "pgd", Metric.AR).separated
-    assert difference_of(found, "merged", Metric.AR).value < 0
+    both = difference_of(found, "merged", Metric.AR)
+    assert both.value < 0
+    assert (both.method, both.separated) == ("sign-test", True)
     metrics = [result.metric for result in found.results]
     assert metrics == [Metric.ACCURACY, Metric.AR, Metric.AR, Metric.PR]
 
@@ -359,3 +440,17 @@ def test_the_order_of_entries_is_that_of_the_runs() -> None:
     again = a_run("c", ALL, {}, classifier="b", seed=1)
     found = group_seeds([first, second, again])
     assert [[str(run.path) for run in group] for group in found] == [["c", "b"], ["a"]]
+
+
+def test_runs_without_a_common_clean_correct_input_get_no_verdict_on_robustness() -> None:
+    low = np.arange(N) < N // 2
+    noise = {"uniform": Measured(Metric.PR, np.full(N, 8), 16)}
+    runs = [a_run(name, each, noise, classifier=name) for name, each in (("a", low), ("b", ~low))]
+    found = compare(runs)
+    uniform = found.of("uniform", Metric.PR)
+    assert uniform is not None
+    assert uniform.differences == ()
+    assert [standing.rank for standing in uniform.standings] == [None, None]
+    assert found.answer.startswith(
+        "No robustness number of these runs can be compared. Clean accuracy"
+    )

@@ -13,9 +13,9 @@ from compare.runs import Measured, a_run, pr, rows_of, tally, with_rows
 from helpers import DIAGNOSTICS
 from nppr.cli import run as run_command
 from nppr.compare import Comparison, compare, read_comparison, summary
+from nppr.compare.compare_answer import EFFORT
 from nppr.compare.compare_settings import Group, differing_settings, names_of
 from nppr.compare.compare_views import (
-    answer,
     differences_table,
     page_of,
     to_latex,
@@ -190,7 +190,8 @@ def test_searches_of_the_same_settings_are_compared() -> None:
         assert each.incomparable == ""
         assert len(each.differences) == 1
     assert [each.rank for each in row(found, "nppr", Metric.NPPR).standings] == [2, 1]
-    assert "B is ahead" in answer(found)
+    assert found.answer.startswith("B is more robust under the worst noise found (nppr")
+    assert EFFORT in found.notes
 
 
 @pytest.mark.parametrize("case", DIFFERENT)
@@ -202,8 +203,9 @@ def test_searches_of_other_settings_are_not_compared(case: str) -> None:
         assert [standing.rank for standing in each.standings] == [None, None]
         assert None not in [standing.value for standing in each.standings]
         assert expected in each.incomparable
-    assert answer(found) == rows(found, Metric.NPPR)[0].incomparable
-    assert "ahead" not in answer(found)
+    assert found.notes[0] == rows(found, Metric.NPPR)[0].incomparable
+    assert "NPPR" not in found.answer
+    assert found.answer.startswith("B is more robust under the noise uniform")
     noise = row(found, "uniform", Metric.PR)
     assert [standing.rank for standing in noise.standings] == [2, 1]
 
@@ -211,13 +213,12 @@ def test_searches_of_other_settings_are_not_compared(case: str) -> None:
 def test_every_rendering_states_it_once_and_ranks_nothing() -> None:
     weaker = replace(DEFAULTS, calls=512)
     found = compare([searched("a"), searched("b", settings=weaker)])
-    sentence = answer(found)
+    sentence = found.notes[0]
     assert sentence.startswith("Not compared: AR merged, NPPR nppr (lowest of the set), NPPR nppr.")
     for text in (summary(found), to_md(found), page_of(found)):
         assert text.count(sentence.partition(".")[0]) == 1
-        assert "is ahead" not in text
-        assert "guaranteed)" not in text
-    assert sentence in found.notes
+        assert text.index(found.answer[:20]) < text.index(sentence.partition(".")[0])
+        assert "B is more robust under the worst noise" not in text
     assert [each[0].text for each in differences_table(found).rows] == ["accuracy", "AR", "PR"]
     strong = {each[0].text for each in values_table(found).rows if any(c.strong for c in each)}
     assert strong == {"AR", "PR"}
@@ -238,7 +239,7 @@ def test_attacks_of_other_options_under_one_name_are_not_compared() -> None:
         each = row(found, source, Metric.AR)
         assert each.differences == ()
         assert "pgd steps: 10 in A, 1 in B" in each.incomparable
-    assert "B is ahead" in answer(found)  # of NPPR, whose searches were the same
+    assert found.answer.startswith("B is more robust under the worst noise")  # the same searches
 
 
 def test_an_attack_fitted_on_other_inputs_is_not_compared() -> None:
@@ -320,7 +321,16 @@ def test_a_weaker_search_is_named_by_the_command(
     assert run_command(["compare", "a", "b", "--out", "found", "--format", "md"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "different settings (search calls: 2048 in A, 1024 in B)" in shown
-    assert "ahead" not in shown
+    assert "more robust under the worst noise" not in shown
     found = row(read_comparison("found/compare.json"), "nppr:independent", Metric.NPPR)
     assert [standing.rank for standing in found.standings] == [None, None]
     assert found.differences == ()
+
+
+def test_hashes_are_the_last_settings() -> None:
+    runs = [a_run(name, ONES, {}, classifier=name, draws=at) for at, name in enumerate("ab", 4)]
+    found = compare(runs)
+    for each in found.entries:
+        assert list(each.differs) == ["classifier", "draws", "hash of the weights"]
+    text = found.to_json()
+    assert text.index('"answer"') < text.index('"results"') < text.index("hash of the weights")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special, stats
+from scipy import stats
 
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting
@@ -16,14 +16,14 @@ from nppr.statistics.paired import (
     Share,
     benjamini_hochberg,
     binomial_pvalues,
+    common_numbers,
     exceeds_approximately,
-    guaranteed_difference,
     holm,
-    joint_difference,
+    holm_pvalues,
     paired_difference,
-    unpaired_difference,
+    paired_pvalues,
 )
-from nppr.tally import BoolArray, FloatArray
+from nppr.tally import FloatArray
 
 REPEATS = 200
 
@@ -105,117 +105,56 @@ def test_different_inputs_are_named() -> None:
         exceeds_approximately(np.array([2.0]), np.array([0.0]))
 
 
-def classifiers(rng: np.random.Generator, n: int, draws: int = 4) -> tuple[Share, Share]:
-    """Two classifiers that find the same inputs hard, each clean-correct on inputs of its own."""
-    hard = rng.normal(size=n)
-    found = []
-    for shift in (0.0, 0.4):
-        z = hard + 0.5 * rng.normal(size=n) + shift
-        correct = (rng.random(n) < special.expit(2 * z + 2)).astype(np.float64)
-        found.append(Share(correct * rng.binomial(draws, special.expit(1.5 * z)) / draws, correct))
-    return found[0], found[1]
+def test_outcomes_are_decided_by_the_exact_sign_test() -> None:
+    a, b = np.repeat([1.0, 0.0, 1.0], [54, 7, 276]), np.repeat([0.0, 1.0, 1.0], [54, 7, 276])
+    above, below = paired_pvalues(a, b, 0.05, outcomes=True)
+    assert above == pytest.approx(stats.binomtest(54, 61, alternative="greater").pvalue)
+    assert below == pytest.approx(stats.binomtest(54, 61, alternative="less").pvalue)
+    assert above < 1e-9
+    assert paired_pvalues(b, a, 0.05, outcomes=True) == (below, above)
+    assert paired_pvalues(a, a, 0.05, outcomes=True) == (1.0, 1.0)
 
 
-@pytest.mark.slow
-def test_joint_intervals_cover_and_are_narrower_than_unpaired() -> None:
-    rng = np.random.default_rng(10)
-    a, b = classifiers(rng, 1_000_000)
-    truth = a.value - b.value
-    repeats = 300
-    held = {"normal": 0, "bootstrap": 0, "unpaired": 0, "guaranteed": 0}
-    widths = dict.fromkeys(held, 0.0)
-    for seed in range(repeats):
-        a, b = classifiers(rng, 400)
-        found = joint_difference(a, b, 0.95, seed)
-        intervals = {"normal": found.normal, "bootstrap": found.bootstrap}
-        intervals["unpaired"] = unpaired_difference(a, b, 0.95)
-        if seed < 50:
-            sure = guaranteed_difference(a, b, 0.95, seed)
-            assert sure is not None
-            intervals["guaranteed"] = sure
-        for name, interval in intervals.items():
-            held[name] += interval.low <= truth <= interval.high
-            widths[name] += interval.high - interval.low
-    for name in ("normal", "bootstrap"):
-        assert 0.93 <= held[name] / repeats <= 0.97
-        assert widths[name] < 0.85 * widths["unpaired"]
-    assert held["guaranteed"] >= 48
+def test_rates_are_decided_by_bets_that_agree_with_the_guaranteed_interval() -> None:
+    """At one level the interval excludes 0 exactly if a p-value is below it."""
+    rng = np.random.default_rng(9)
+    decided = []
+    for shift in (0.0, 0.03, 0.05, 0.08):
+        for seed in range(5):
+            a, b = rates(rng, 200, shift)
+            both = paired_pvalues(a, b, 0.025, seed)
+            interval = paired_difference(a, b, 0.95, seed).betting
+            decided.append(min(both) <= 0.025)
+            assert decided[-1] == (not interval.low <= 0 <= interval.high)
+    assert 5 <= sum(decided) <= 15
 
 
-def masked(rng: np.random.Generator, correct: BoolArray) -> Share:
-    return Share(correct * rng.random(len(correct)), correct.astype(np.float64))
+def test_pvalues_of_long_runs_and_of_one_input_are_numbers() -> None:
+    one = np.ones(1)
+    assert paired_pvalues(one, one, 0.05) == (1.0, 1.0)
+    above, below = paired_pvalues(np.ones(20_000), np.zeros(20_000), 0.05)
+    assert (above, below) == (0.0, 1.0)
+    above, below = paired_pvalues(np.ones(2_000), np.zeros(2_000), 0.05, outcomes=True)
+    assert (above, below) == (0.0, 1.0)
 
 
-def test_where_the_same_inputs_count_it_is_the_paired_interval() -> None:
-    rng = np.random.default_rng(11)
-    correct = rng.random(200) < 0.7
-    a, b = masked(rng, correct), masked(rng, correct)
-    joint = joint_difference(a, b, 0.9, 3)
-    paired = paired_difference(a.above[correct], b.above[correct], 0.9, 3)
-    assert joint.value == pytest.approx(paired.mean)
-    assert joint.normal.low == pytest.approx(paired.normal.low)
-    assert joint.normal.high == pytest.approx(paired.normal.high)
-    assert joint.bootstrap.low == pytest.approx(paired.bootstrap.low, abs=0.01)
-    assert guaranteed_difference(a, b, 0.9, 3) == paired.betting
-
-
-def test_the_difference_is_that_of_the_two_means() -> None:
-    a = Share(np.array([1.0, 0.5, 0.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0]))
-    b = Share(np.array([0.0, 0.5, 0.25, 0.0]), np.array([0.0, 1.0, 1.0, 0.0]))
-    found = joint_difference(a, b, 0.95)
-    assert found.value == pytest.approx(0.75 - 0.375)
-    influence = (a.above[:3] - 0.75 * a.below[:3]) / (2 / 3)
-    influence -= (b.above[:3] - 0.375 * b.below[:3]) / (2 / 3)
-    half = stats.t.ppf(0.975, 2) * influence.std(ddof=1) / math.sqrt(3)
-    assert found.normal.high == pytest.approx(min(1, 0.375 + half))
-
-
-def test_the_same_share_twice_differs_by_nothing() -> None:
-    a = masked(np.random.default_rng(12), np.arange(50) % 3 > 0)
-    found = joint_difference(a, a, 0.95)
-    assert (found.value, found.normal.low, found.normal.high) == (0, 0, 0)
-    assert (found.bootstrap.low, found.bootstrap.high) == (0, 0)
-
-
-def test_unpaired_is_the_interval_of_welch() -> None:
-    rng = np.random.default_rng(13)
-    a, b = rng.random(30), rng.random(80) ** 2
-    truth = stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
-    found = unpaired_difference(Share(a, np.ones(30)), Share(b, np.ones(80)), 0.95)
-    assert (found.low, found.high) == pytest.approx((truth.low, truth.high))
-
-
-def test_resampling_in_parts_is_resampling(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(14)
-    a, b = classifiers(rng, 300)
-    whole = joint_difference(a, b, 0.95, 5)
-    monkeypatch.setattr("nppr.statistics.paired.CELLS", 10_000)
-    assert joint_difference(a, b, 0.95, 5) == whole
-
-
-def test_one_input_says_nothing() -> None:
-    one = Share(np.ones(1), np.ones(1))
-    other = Share(np.zeros(1), np.ones(1))
-    assert joint_difference(one, other, 0.95).normal.low == -1
-    assert unpaired_difference(one, other, 0.95).low == -1
-    sure = guaranteed_difference(one, other, 0.95)
-    assert sure is not None
-    assert sure.low < 0
-
-
-def test_uneven_counts_have_no_guarantee() -> None:
-    uneven = Share(np.array([2.0, 0.5]), np.array([2.0, 1.0]))
-    assert not uneven.even
-    assert guaranteed_difference(uneven, uneven, 0.95) is None
+def test_only_inputs_that_count_for_both_are_compared() -> None:
+    a = Share(np.array([1.0, 0.5, 0.0, 3.0]), np.array([1.0, 1.0, 0.0, 4.0]))
+    b = Share(np.array([0.0, 0.5, 0.25, 1.0]), np.array([0.0, 1.0, 1.0, 2.0]))
+    ours, theirs = common_numbers(a, b)
+    assert ours.tolist() == [0.5, 0.75]
+    assert theirs.tolist() == [0.5, 0.5]
+    assert a.meets(b)
+    assert not a.meets(Share(np.eye(4)[2], np.eye(4)[2]))
 
 
 def test_shares_of_nothing_and_of_other_inputs_are_named() -> None:
     with pytest.raises(SpecError, match="`below`"):
         Share(np.zeros(3), np.zeros(3))
     with pytest.raises(SpecError, match="same inputs"):
-        joint_difference(Share(np.ones(3), np.ones(3)), Share(np.ones(4), np.ones(4)), 0.95)
-    with pytest.raises(SpecError, match="`confidence`"):
-        unpaired_difference(Share(np.ones(3), np.ones(3)), Share(np.ones(4), np.ones(4)), 1.0)
+        common_numbers(Share(np.ones(3), np.ones(3)), Share(np.ones(4), np.ones(4)))
+    with pytest.raises(SpecError, match="`x`"):
+        paired_pvalues(np.array([2.0]), np.array([0.0]), 0.05)
 
 
 probabilities = st.lists(st.floats(0, 1), min_size=1, max_size=30).map(np.array)
@@ -232,6 +171,8 @@ def test_holm_by_hand() -> None:
     assert holm(p, 0.05).tolist() == [True, False, False, True]
     assert holm(p, 0.07).tolist() == [True, True, True, True]
     assert holm(np.empty(0), 0.05).tolist() == []
+    assert holm_pvalues(p) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm_pvalues(np.array([0.4, 0.5])).tolist() == [0.8, 0.8]
 
 
 def test_benjamini_hochberg_agrees_with_scipy() -> None:
@@ -247,7 +188,7 @@ def test_benjamini_hochberg_agrees_with_scipy() -> None:
 def test_bonferroni_rejects_within_holm_within_benjamini_hochberg(
     p: FloatArray, alpha: float
 ) -> None:
-    bonferroni = p <= alpha / len(p)
+    bonferroni = p * len(p) <= alpha
     assert np.all(holm(p, alpha) >= bonferroni)
     assert np.all(benjamini_hochberg(p, alpha * (1 + 1e-12)) >= holm(p, alpha))
     assert np.all(benjamini_hochberg(p, alpha) <= (p <= alpha))

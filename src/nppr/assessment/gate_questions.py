@@ -12,6 +12,7 @@ from nppr.data import Slice
 from nppr.noise_sets import NoiseSet
 from nppr.report.gate_record import SliceDecision
 from nppr.statistics.intervals import Interval
+from nppr.statistics.paired import from_unit, to_unit
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict, one_sided_bound
 from nppr.tally import BoolArray, FloatArray
 
@@ -131,10 +132,10 @@ class PairedQuestion:
         """One difference for each input."""
         kept = self.counts[block.positions]
         rates = block.correct[kept] / self.draws
-        self.test.update((rates - self.rates[block.positions[kept]] + 1) / 2)
+        self.test.update(to_unit(rates, self.rates[block.positions[kept]]))
 
     def read(self) -> Reading:
         """The mean difference and its interval."""
-        seen, ends = self.test.seen, self.test.bounds()
+        seen = self.test.seen
         mean = 2 * float(seen.mean()) - 1 if len(seen) else None
-        return Reading(mean, Interval(2 * ends.low - 1, 2 * ends.high - 1), len(seen) * self.draws)
+        return Reading(mean, from_unit(self.test.bounds()), len(seen) * self.draws)

@@ -117,10 +117,10 @@ class CompareOptions(Options):
     formats: str = option(
         "html,md,csv,latex,json", "What to write beside compare.json.", flag="--format"
     )
-    confidence: float = option(0.95, "Confidence of the intervals.")
-    seed: int = option(0, "Seed of the resampling.")
+    confidence: float = option(0.95, "Confidence of all verdicts together.")
+    seed: int = option(0, "Seed of the order of the inputs in the guaranteed tests.")
     allow_different_data: bool = option(
-        False, "Compare runs on different inputs; nothing is paired then."
+        False, "Show runs on different inputs side by side; nothing is decided then."
     )
     overwrite: bool = option(False, "Replace another comparison in --out.")
     quiet: bool = QUIET_OPTION
@@ -128,10 +128,10 @@ class CompareOptions(Options):
 
 @command("""
     nppr compare runs/resnet20 runs/resnet32
-        two runs side by side: paired differences, ranks, a page and tables
+        which of two runs is more robust: the answer, paired differences, a page
 """)
 def compare(options: CompareOptions) -> None:
-    """Compare classifiers or settings side by side, with paired differences and ranks.
+    """Say which classifier is more robust, from runs on the same inputs.
 
     Runs that differ in the seed alone become one entry: mean and standard deviation over seeds.
     """
@@ -149,8 +149,8 @@ def compare(options: CompareOptions) -> None:
     folder = options.out or named_folder("compare", comparison.entries[0].data, settings)
     written = write_comparison(folder, comparison, formats, overwrite=options.overwrite)
     if not options.quiet:
+        console.out.print(summary(comparison), markup=False)
         for table in console_tables(comparison):
             console.out.print(table)
-        console.out.print(summary(comparison), markup=False)
     for path in written[:1] if options.quiet else written:
         console.print_line(str(path))

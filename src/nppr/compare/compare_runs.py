@@ -1,7 +1,7 @@
-"""Several runs side by side: values, paired differences with intervals, ranks.
+"""Several runs side by side: values, paired differences with verdicts, ranks.
 
-Runs that differ in the seed alone are one entry. A number is compared by its mean over inputs, paired
-where both runs are on the same inputs.
+Runs that differ in the seed alone are one entry. Numbers are means over inputs, and they are compared
+on the inputs that count for both runs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nppr.compare.compare_answer import answer_of, remarks_of
 from nppr.compare.compare_settings import (
     Group,
     differing_searches,
@@ -31,30 +32,15 @@ from nppr.compare.comparison import (
     RunEntry,
     Standing,
 )
+from nppr.compare.verdicts import decide, difference_of
 from nppr.errors import RunFolderError
 from nppr.report.findings import SHARES, Key, by_width, headlines, interval_of, lines_of, shares_of
 from nppr.report.model import ReportRecord, Result
 from nppr.report.run_files import RunFiles, read_run
 from nppr.statistics.betting import betting
-from nppr.statistics.estimates import APPROXIMATE, FEWEST_INPUTS, MOST_CONFIDENT
-from nppr.statistics.intervals import (
-    RESAMPLES,
-    Interval,
-    check_confidence,
-    clopper_pearson,
-    half_width,
-)
-from nppr.statistics.paired import (
-    Share,
-    guaranteed_difference,
-    joint_difference,
-    paired_difference,
-    unpaired_difference,
-)
+from nppr.statistics.intervals import Interval, check_confidence, clopper_pearson
+from nppr.statistics.paired import Share
 from nppr.tally import Metric
-
-NEAR = (0.1, 0.9)
-"""Means between which approximate intervals were tested."""
 
 
 def compare(
@@ -66,9 +52,11 @@ def compare(
 ) -> Comparison:
     """Compare runs by their folders; runs that differ in the seed alone become one entry.
 
-    Upper bounds (NPPR, AR) found by searches of different settings have no differences and no ranks:
-    `incomparable` of the result names the settings. `seed` is that of the resampling. On different
-    data nothing is paired, and only where `allow_different_data` permits it.
+    With probability at least `confidence` no verdict on robustness is wrong, and none on clean accuracy
+    with the same probability. Upper bounds
+    (NPPR, AR) found by searches of different settings have no differences and no ranks: `incomparable`
+    of the result names the settings. Runs on different data, which `allow_different_data` permits, have
+    none at all. `seed` chooses the order of the inputs in the guaranteed tests of rates.
     """
     check_confidence(confidence)
     groups = group_seeds(_read(runs))
@@ -76,20 +64,23 @@ def compare(
     shares = [_shares_of(group) for group in groups]
     keys = _keys(groups)
     reasons = _reasons(groups, keys)
+    differences = _differences(shares, keys, reasons, confidence, seed) if paired else {}
     results = tuple(
-        _compared(key, groups, shares, confidence, seed, paired, reasons.get(key, ""))
+        _compared(key, groups, shares, differences.get(key, ()), confidence, reasons.get(key, ""))
         for key in keys
     )
+    entries = _entries(groups)
+    remarks = remarks_of(results, entries, confidence)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         nppr_version=version("nppr"),
+        answer=answer_of(results, entries),
+        notes=(*remarks, *_notes(groups, results, paired=paired)),
         confidence=confidence,
         seed=seed,
-        resamples=RESAMPLES,
         paired=paired,
-        entries=_entries(groups),
         results=results,
-        notes=tuple(_notes(groups, results, paired=paired)),
+        entries=entries,
     )
 
 
@@ -153,7 +144,7 @@ def _same_data(groups: Sequence[Group], *, allow_different: bool) -> bool:
             f"`runs` must be on the same inputs, {str(first[0].path)!r} is on"
             f" {_described_inputs(first)} and {str(group[0].path)!r} on {_described_inputs(group)}."
             " Assess both on the same data, with the same --inputs and seeds, or add"
-            " --allow-different-data to compare without pairing."
+            " --allow-different-data to show their values without a verdict."
         )
     return True
 
@@ -186,7 +177,8 @@ def _described_inputs(group: Group) -> str:
 def _shares_of(group: Group) -> dict[Key, Share]:
     """The numbers that all runs of an entry have, as means over the inputs of all of them.
 
-    An input counts as often as it was measured, and its rates are added.
+    An input counts as often as it was measured, and its rates are added. The clean answers of one
+    classifier are still one outcome per input if all seeds agree on them.
     """
     lines = [lines_of(run.per_input, run.path) for run in group]
     shares = [shares_of(run.report, each, run.path) for run, each in zip(group, lines, strict=True)]
@@ -203,7 +195,8 @@ def _shares_of(group: Group) -> dict[Key, Share]:
             at = np.searchsorted(union, own)
             above[at] += each[key].above
             below[at] += each[key].below
-        joined[key] = Share(above, below)
+        same = key[0] is Metric.ACCURACY and bool(((above == 0) | (above == below)).all())
+        joined[key] = Share(above, below, outcomes=same)
     return joined
 
 
@@ -251,29 +244,49 @@ def _reasons(groups: Sequence[Group], keys: Sequence[Key]) -> dict[Key, str]:
     }
 
 
+def _differences(
+    shares: Sequence[Mapping[Key, Share]],
+    keys: Sequence[Key],
+    incomparable: Mapping[Key, str],
+    confidence: float,
+    seed: int,
+) -> dict[Key, tuple[Difference, ...]]:
+    """The differences of all rows and pairs of entries.
+
+    Those in robustness are decided together, and those in clean accuracy are.
+    """
+    found: dict[Key, tuple[Difference, ...]] = {}
+    for clean in (True, False):
+        asked = [
+            (key, (i, j), (shares[i][key], shares[j][key]))
+            for key in keys
+            if (key[0] is Metric.ACCURACY) == clean and key not in incomparable
+            for i, j in combinations(range(len(shares)), 2)
+            if key in shares[i] and key in shares[j] and shares[i][key].meets(shares[j][key])
+        ]
+        verdicts = decide([pair for _, _, pair in asked], confidence, seed)
+        for (key, entries, pair), verdict in zip(asked, verdicts, strict=True):
+            made = difference_of(entries, pair, verdict, confidence, seed)
+            found[key] = (*found.get(key, ()), made)
+    return found
+
+
 def _compared(
     key: Key,
     groups: Sequence[Group],
     shares: Sequence[Mapping[Key, Share]],
+    differences: tuple[Difference, ...],
     confidence: float,
-    seed: int,
-    paired: bool,
     incomparable: str,
 ) -> Compared:
-    known = {at: each[key] for at, each in enumerate(shares) if key in each}
-    pairs = [] if incomparable else list(combinations(sorted(known), 2))
-    differences = tuple(
-        _difference(pair, known, confidence, seed, paired=paired, pairs=len(pairs))
-        for pair in pairs
-    )
-    ranked = known if pairs else ()
+    ranked = {at for each in differences for at in (each.first, each.second)}
     return Compared(
         metric=key[0],
         source=key[1],
         incomparable=incomparable,
         standings=tuple(
             _standing(
-                at, group, key, known.get(at), confidence,
+                at, group, key, shares[at].get(key), confidence,
                 _rank(at, differences) if at in ranked else None,
             )
             for at, group in enumerate(groups)
@@ -284,76 +297,8 @@ def _compared(
 
 def _rank(entry: int, differences: Sequence[Difference]) -> int:
     """1 + the number of entries that are separated and better."""
-    worse = [
-        each.first if each.value < 0 else each.second for each in differences if each.separated
-    ]
-    return 1 + worse.count(entry)
-
-
-def _outside_regime(share: Share) -> bool:
-    """Whether an approximate interval of this mean is outside its tested regime."""
-    few = int(np.count_nonzero(share.below)) < FEWEST_INPUTS
-    return few or not NEAR[0] <= share.value <= NEAR[1]
-
-
-def _difference(
-    pair: tuple[int, int],
-    shares: Mapping[int, Share],
-    confidence: float,
-    seed: int,
-    *,
-    paired: bool,
-    pairs: int,
-) -> Difference:
-    a, b = (shares[each] for each in pair)
-    found, method = _difference_interval(a, b, confidence, seed, paired=paired)
-    sure = guaranteed_difference(a, b, confidence, seed, paired=paired)
-    apart = unpaired_difference(a, b, confidence)
-    doubtful = _outside_regime(a) or _outside_regime(b)
-    together = 1 - (1 - confidence) / pairs
-    return Difference(
-        first=pair[0],
-        second=pair[1],
-        value=a.value - b.value,
-        low=found.low,
-        high=found.high,
-        confidence=confidence,
-        method=method,
-        paired=paired,
-        guaranteed_low=sure.low if sure else None,
-        guaranteed_high=sure.high if sure else None,
-        unpaired_low=apart.low,
-        unpaired_high=apart.high,
-        separated=_separated(a, b, together, seed, paired=paired, doubtful=doubtful),
-        flags=(APPROXIMATE,) if doubtful or confidence > MOST_CONFIDENT else (),
-    )
-
-
-def _difference_interval(
-    a: Share, b: Share, confidence: float, seed: int, *, paired: bool
-) -> tuple[Interval, str]:
-    """Paired where the same inputs count for both, else a joint bootstrap, else unpaired."""
-    if not paired:
-        return unpaired_difference(a, b, confidence), "unpaired-normal"
-    if a.even and b.even and np.array_equal(a.below > 0, b.below > 0):
-        return paired_difference(a.counted, b.counted, confidence, seed).normal, "paired-normal"
-    return joint_difference(a, b, confidence, seed).bootstrap, "joint-bootstrap"
-
-
-def _separated(
-    a: Share, b: Share, confidence: float, seed: int, *, paired: bool, doubtful: bool
-) -> bool:
-    """Whether 0 lies outside the interval: the guaranteed one where the approximate is doubtful.
-
-    Percentiles of a bootstrap do not reach far into the tails, so that of the influences is used.
-    """
-    if doubtful:
-        found = guaranteed_difference(a, b, confidence, seed, paired=paired)
-    elif paired:
-        found = joint_difference(a, b, confidence, seed).normal
-    else:
-        found = unpaired_difference(a, b, confidence)
-    return found is not None and not found.low <= 0 <= found.high
+    lost = [{each.first, each.second} - {each.better} for each in differences if each.separated]
+    return 1 + lost.count({entry})
 
 
 def _standing(
@@ -395,26 +340,20 @@ def _standing(
 def _interval(
     rows: Sequence[Result], quoted: Result, share: Share | None, confidence: float
 ) -> tuple[Interval | None, float, str | None, tuple[str, ...]]:
-    """As one run quotes it; else exact for a share of inputs, else the value and t standard errors.
-
-    Where these are outside the regime they were tested in, the guaranteed interval takes their place.
-    """
+    """As one run quotes it; else a guaranteed one: exact for one outcome per input, or by betting."""
     if len(rows) == 1 and (quoted.confidence == confidence or share is None):
         assert quoted.low is not None
         assert quoted.high is not None
         return Interval(quoted.low, quoted.high), quoted.confidence, quoted.method, quoted.flags
     if share is None:
         return None, confidence, None, ()
-    if share.even and set(np.unique(share.counted)) <= {0.0, 1.0}:
+    if share.outcomes:
         successes = np.array(round(float(share.counted.sum())))
         low, high = clopper_pearson(successes, len(share.counted), confidence)
         return Interval(float(low), float(high)), confidence, "clopper-pearson", ()
-    flagged = _outside_regime(share) or confidence > MOST_CONFIDENT
-    if flagged and share.even and bool((share.counted <= 1).all()):
-        return betting(share.counted, confidence), confidence, "betting", ()
-    half = half_width(share.among(share.below > 0).influence, confidence)
-    interval = Interval(max(0.0, share.value - half), min(1.0, share.value + half))
-    return interval, confidence, "normal", (APPROXIMATE,) if flagged else ()
+    found = betting(share.counted, confidence)
+    ends = min(found.low, share.value), max(found.high, share.value)
+    return Interval(*ends), confidence, "betting", ()
 
 
 def _absence(group: Group, rows: Sequence[Result | None]) -> str:
@@ -459,17 +398,11 @@ def _notes(groups: Sequence[Group], results: Sequence[Compared], *, paired: bool
             yield f"{letter(at)} has grade {worst.letter}: {worst.reason}."
     if not paired:
         yield (
-            "The runs are on different data: nothing is paired, and a difference may come from the data"
-            " as well as from the classifiers."
+            "Nothing is decided: the runs are on different data, which may cause any difference."
+            " Assess both on the same inputs for a verdict."
         )
     if len({str(group[0].report.budget) for group in groups}) > 1:
         yield "The budgets differ: a difference between numbers is not one between classifiers alone."
-    yield from dict.fromkeys(result.incomparable for result in results if result.incomparable)
-    if any(r.metric in (Metric.AR, Metric.NPPR) and not r.incomparable for r in results):
-        yield (
-            "AR and NPPR are upper bounds: each is what a search found, and a longer search can lower"
-            " it. Their differences are between the noises found, not between the worst noises."
-        )
     for run in (run for group in groups for run in group if not run.per_input):
         yield f"{run.path} holds no per_input.csv: its differences are not known."
     common = {result.metric for result in results if result.differences or result.incomparable}

@@ -116,7 +116,6 @@ def _settings_of(group: Group, *, searched: bool) -> Settings:
     return {
         "classifier": report.classifier.name,
         "weights": report.classifier.weights or "default weights",
-        "hash of the weights": report.classifier.fingerprint[:8],
         "mean": _listed(report.classifier.mean or ()),
         "std": _listed(report.classifier.std or ()),
         "data": report.data.name,
@@ -130,6 +129,7 @@ def _settings_of(group: Group, *, searched: bool) -> Settings:
         "seed": _listed(run.report.seed for run in group),
         "nppr version": report.nppr_version,
         "device": report.environment.device,
+        "hash of the weights": report.classifier.fingerprint[:8],
     }
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from rich.table import Table as RichTable
 
+from nppr.compare.compare_answer import p_text
 from nppr.compare.compare_settings import letter
 from nppr.compare.comparison import Compared, Comparison, Difference, Standing
+from nppr.compare.verdicts import BETTING, SIGN_TEST
 from nppr.errors import RunFolderError
 from nppr.manifest import Manifest
 from nppr.records import write_whole
@@ -28,24 +30,7 @@ WHAT = {
     Metric.PR: "Correct draws under {source}",
     Metric.CORRUPTION: "Correct inputs under the corruption {source}",
 }
-WHERE = {
-    Metric.ACCURACY: "On clean inputs",
-    Metric.AR: "Under attack by {source}",
-    Metric.NPPR: "Under the worst distribution found ({source})",
-    Metric.PR: "Under {source}",
-    Metric.CORRUPTION: "Under the corruption {source}",
-}
-ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.CORRUPTION, Metric.ACCURACY)
-"""What the page opens with: the first that has a difference."""
-
-SEARCHED = (Metric.AR, Metric.NPPR)
-FOUND = "This compares what the searches found; nothing is guaranteed about the worst case."
-
-METHODS = {
-    "paired-normal": "paired",
-    "joint-bootstrap": "joint bootstrap",
-    "unpaired-normal": "unpaired",
-}
+METHODS = {SIGN_TEST: "sign test", BETTING: "betting"}
 
 
 def titled(comparison: Comparison, position: int) -> str:
@@ -80,73 +65,18 @@ def signed(value: float) -> str:
     return "0.0" if text in ("+0.0", "-0.0") else text
 
 
-def answer(comparison: Comparison) -> str:
-    """The comparison in one sentence: NPPR if it was measured, and whether entries separate.
-
-    Where different searches found that number, the sentence on that instead.
-    """
-    for metric in ANSWERS:
-        for result in comparison.results:
-            if result.metric is metric and (result.differences or result.incomparable):
-                return result.incomparable or _sentence(result)
-    counted = f"{len(comparison.entries[0].runs)} seeds of {comparison.entries[0].name}"
-    return f"{counted}: nothing to compare with."
-
-
-def notes(comparison: Comparison) -> list[str]:
-    """The notes below the answer, without the one that is the answer."""
-    return [note for note in comparison.notes if note != answer(comparison)]
-
-
 def rule(comparison: Comparison) -> str:
     """How ranks are given."""
     level = f"{100 * comparison.confidence:g} %"
     return (
-        "Rank = 1 + the number of runs that are separated and better. Two runs are separated if the"
-        " interval of their difference lies on one side of 0 at a confidence at which all pairs of the"
-        f" row hold together at {level} (Bonferroni: the error is divided by the number of pairs). Runs"
-        " that are not separated share a rank. Where the approximate interval is outside its tested"
-        " regime (marked *), the guaranteed one decides. Of AR and NPPR, guaranteed is the difference"
-        " between the noises found, not between the worst noises."
+        "Rank = 1 + the number of runs that are separated and better; runs that are not separated share"
+        " a rank. Two runs are compared on the inputs that both classify correctly without noise, in"
+        " clean accuracy on all inputs. If each input has one outcome (attacks, corruptions, accuracy,"
+        " one draw), the exact sign test decides (McNemar); otherwise a bet on the differences of the"
+        f" rates does. Holm's method corrects for the number of differences: with {level} confidence no"
+        " verdict on robustness is wrong, and with the same confidence none on clean accuracy."
+        " Approximate intervals decide nothing."
     )
-
-
-def _sentence(result: Compared) -> str:
-    where = _with_source(WHERE, result)
-    verb = "is correct" if result.metric is Metric.ACCURACY else "stays correct"
-    level = f"{100 * result.standings[0].confidence:g}\u00a0%"
-    ranked = [s for s in result.standings if s.rank is not None and s.value is not None]
-    ordered = sorted(ranked, key=lambda s: (s.rank or 0, -(s.value or 0)))
-    leaders = [letter(s.entry) for s in ordered if s.rank == 1]
-    values = [f"{letter(s.entry)} on {_amount(s)}" for s in ordered]
-    values[0] = values[0].replace(" on ", f" {verb} on ", 1)
-    counted = "the inputs" if verb == "is correct" else "its clean-correct inputs"
-    start = f"{where}, {_listed(values)} of {counted}, each with {level} confidence."
-    end = f" {FOUND}" if result.metric in SEARCHED else ""
-    if len(ordered) > 2:
-        if len(leaders) == len(ordered):
-            return f"{start} Their differences do not separate them.{end}"
-        if len(leaders) > 1:
-            return f"{start} {_listed(leaders)} share the first rank.{end}"
-        return f"{start} {leaders[0]} is ahead of all others.{end}"
-    size = _size(result.differences[0])
-    if len(leaders) > 1:
-        return f"{start} The difference of {size} does not separate them.{end}"
-    return f"{start} {leaders[0]} is ahead, by {size}.{end}"
-
-
-def _size(found: Difference) -> str:
-    """The difference without its sign; guaranteed ends where the approximate ones were not tested."""
-    low, high, which = found.low, found.high, ""
-    if found.flags and found.guaranteed_low is not None and found.guaranteed_high is not None:
-        low, high, which = found.guaranteed_low, found.guaranteed_high, ", guaranteed"
-    low, high = (low, high) if found.value > 0 else (-high, -low)
-    ends = " to ".join(signed(end).removeprefix("+") for end in (low, high))
-    return f"{100 * abs(found.value):.1f} percentage points ({ends}{which})"
-
-
-def _amount(standing: Standing) -> str:
-    return value_text(standing, cell=False).replace(" %", "\u00a0%")
 
 
 def _with_source(words: Mapping[Metric, str], result: Compared) -> str:
@@ -156,19 +86,16 @@ def _with_source(words: Mapping[Metric, str], result: Compared) -> str:
     )
 
 
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
 LONG = (
-    "kind", "metric", "source", "run", "against", "value", "low", "high", "method",
-    "direction", "guaranteed_low", "guaranteed_high", "unpaired_low", "unpaired_high", "separated",
+    "kind", "metric", "source", "run", "against", "value", "low", "high", "method", "direction",
+    "guaranteed_low", "guaranteed_high", "approximate_low", "approximate_high", "first_better",
+    "second_better", "p_value", "adjusted_p_value", "separated",
     "rank", "std", "seeds", "normalised", "normalised_std", "inputs", "draws", "flags", "error",
 )  # fmt: skip
 
 
 def settings_table(comparison: Comparison) -> Table:
-    """The settings in which the entries differ, one row each: what is read before any number."""
+    """The settings in which the entries differ, one row each."""
     entries = comparison.entries
     columns = [Column("setting", "setting")]
     columns += [Column(each.name, letter(at)) for at, each in enumerate(entries)]
@@ -240,36 +167,36 @@ def paper_table(comparison: Comparison, *, normalised: bool = False) -> Table:
 
 
 def differences_table(comparison: Comparison) -> Table:
-    """One row per pair of entries and metric, in percentage points."""
+    """One row per pair of entries and metric, in percentage points; two entries need no pair column."""
+    several = len(comparison.entries) > 2
     level = f"{100 * comparison.confidence:g} %"
     columns = (
         Column("metric", "metric"),
         Column("source", "source"),
-        Column("pair", "pair"),
-        Column("difference", "difference", number=True),
-        Column("interval", f"{level} interval", number=True, interval=True),
+        *([Column("pair", "pair")] if several else []),
+        Column("verdict", "verdict"),
+        Column("difference", "points", number=True),
         Column("guaranteed", "guaranteed", number=True, interval=True, terminal=None),
-        Column("unpaired", "if unpaired", number=True, interval=True, terminal=None),
-        Column("method", "method", terminal=None),
-        Column("separated", "separated"),
+        Column("better", "inputs better", number=True),
+        Column("p", "p", number=True, terminal=None),
+        Column("adjusted", "p corrected", number=True),
+        Column("method", "decided by", terminal=None),
+        Column("inputs", "common inputs", number=True, terminal=None, page=False),
+        Column("approximate", "approximate", number=True, interval=True, terminal=None),
     )
     rows = [
-        _difference_row(result, difference)
+        _difference_row(result, difference, paired=several)
         for result in comparison.results
         for difference in result.differences
     ]
     names = ", ".join(titled(comparison, at) for at in range(len(comparison.entries)))
     caption = (
-        f"Differences in percentage points ({level} intervals over inputs) of {names}. Separated: 0 is"
-        " outside the interval, or outside the guaranteed one where the interval is marked *, at the"
-        " confidence of all pairs of a metric and source together."
+        f"Differences in percentage points (first - second, {level} intervals) of {names}, on the"
+        " inputs that both classify correctly without noise (accuracy: on all inputs). A verdict needs"
+        f" a corrected p of at most {1 - comparison.confidence:.2g}: Holm's method for all differences"
+        " in robustness, and separately in accuracy. The guaranteed interval is for one difference"
+        " alone; it can be wider than an exact test needs."
     )
-    shown = {result.metric for result in comparison.results if result.differences}
-    if names := " and ".join(metric.value for metric in SEARCHED if metric in shown):
-        caption += (
-            f" Differences of {names}, also guaranteed ones, are between the noises found, not"
-        )
-        caption += " between the worst noises."
     return Table(caption, columns, tuple(rows))
 
 
@@ -285,12 +212,10 @@ def long_table(comparison: Comparison) -> Table:
             facts |= {"kind": "value", "run": names[standing.entry], "seeds": seeds}
             rows.append(facts | common | {"flags": " ".join(standing.flags)})
         for difference in result.differences:
-            facts = difference.model_dump(
-                exclude={"first", "second", "flags", "paired", "confidence"}
-            )
+            facts = difference.model_dump(exclude={"first", "second", "confidence"})
             pair = {"run": names[difference.first], "against": names[difference.second]}
             facts |= {"kind": "difference", **pair}
-            rows.append(facts | common | {"flags": " ".join(difference.flags)})
+            rows.append(facts | common)
     columns = tuple(Column(name, name) for name in LONG)
     cells = tuple(tuple(Cell.of(row.get(name)) for name in LONG) for row in rows)
     return Table("Values and differences, as fractions", columns, cells)
@@ -311,26 +236,29 @@ def _paper_cell(result: Compared, standing: Standing, *, normalised: bool) -> Ce
     return Cell(value, text, strong=not normalised and _leads(result, standing))
 
 
-def _difference_row(result: Compared, found: Difference) -> tuple[Cell, ...]:
+def _difference_row(result: Compared, found: Difference, *, paired: bool) -> tuple[Cell, ...]:
+    verdict = f"{letter(found.better)} better" if found.separated else "not shown"
+    counts = (found.first_better, found.second_better)
     return (
         Cell.of(result.metric.value),
         Cell.of(result.source),
-        Cell.of(f"{letter(found.first)} - {letter(found.second)}"),
-        Cell(found.value, signed(found.value), strong=found.separated),
-        _range_cell(found.low, found.high, "*" if found.flags else ""),
+        *([Cell.of(f"{letter(found.first)} - {letter(found.second)}")] if paired else []),
+        Cell(found.separated, verdict, strong=found.separated),
+        Cell(found.value, signed(found.value)),
         _range_cell(found.guaranteed_low, found.guaranteed_high),
-        _range_cell(found.unpaired_low, found.unpaired_high)
-        if found.paired
-        else Cell((found.unpaired_low, found.unpaired_high), ""),
-        Cell(found.method, METHODS.get(found.method, found.method)),
-        Cell(found.separated, "yes" if found.separated else "no"),
+        Cell(counts, f"{counts[0]:,} : {counts[1]:,}"),
+        Cell(found.p_value, p_text(found.p_value, "")),
+        Cell(found.adjusted_p_value, p_text(found.adjusted_p_value, "")),
+        Cell(found.method, METHODS[found.method]),
+        Cell.of(found.inputs),
+        _range_cell(found.approximate_low, found.approximate_high),
     )
 
 
-def _range_cell(low: float | None, high: float | None, mark: str = "") -> Cell:
-    if low is None or high is None:
-        return Cell(None, "")
-    return Cell((low, high), f"{signed(low)} to {signed(high)}{mark}")
+def _range_cell(low: float, high: float) -> Cell:
+    """An interval of a difference, rounded outwards."""
+    ends = math.floor(1000 * low + 1e-9) / 1000, math.ceil(1000 * high - 1e-9) / 1000
+    return Cell((low, high), f"{signed(ends[0])} to {signed(ends[1])}")
 
 
 def _leads(result: Compared, standing: Standing) -> bool:
@@ -339,17 +267,18 @@ def _leads(result: Compared, standing: Standing) -> bool:
 
 
 def console_tables(comparison: Comparison) -> list[RichTable]:
-    """The settings that differ first, then the values, and the differences if there are any."""
+    """The values, the differences if there are any, and then the settings that differ."""
     settings = settings_table(comparison)
-    tables = [*([settings] if settings.rows else []), values_table(comparison)]
+    tables = [values_table(comparison)]
     if any(result.differences for result in comparison.results):
         tables.append(differences_table(comparison))
-    return [table.to_rich() for table in tables]
+    return [table.to_rich() for table in [*tables, *([settings] if settings.rows else [])]]
 
 
 def summary(comparison: Comparison) -> str:
-    """The answer and the notes."""
-    return "\n".join([answer(comparison), *notes(comparison)])
+    """The answer, which entry is which, and the notes."""
+    names = [titled(comparison, at) for at in range(len(comparison.entries))]
+    return "\n".join([comparison.answer, *names, *comparison.notes])
 
 
 def write_comparison(
@@ -378,31 +307,34 @@ def write_comparison(
 
 
 def to_md(comparison: Comparison) -> str:
-    """The tables with the notes, as Markdown."""
-    settings = settings_table(comparison)
+    """The answer, the notes and the tables, as Markdown."""
+    names = [titled(comparison, at) for at in range(len(comparison.entries))]
+    values = values_table(comparison)
     parts = [
-        "# " + md_text(" and ".join(entry.name for entry in comparison.entries)),
-        *([md_text(settings.caption), settings.to_md().rstrip()] if settings.rows else []),
-        md_text(answer(comparison)),
-        values_table(comparison).to_md().rstrip(),
-        md_text(values_table(comparison).caption),
+        f"**{md_text(comparison.answer)}**",
+        "\n".join(f"- {md_text(text)}" for text in (*names, *comparison.notes)),
+        values.to_md().rstrip(),
+        md_text(values.caption),
     ]
     if any(result.differences for result in comparison.results):
         table = differences_table(comparison)
         parts += [table.to_md().rstrip(), md_text(table.caption), md_text(rule(comparison))]
-    parts += [f"- {md_text(note)}" for note in notes(comparison)]
+    settings = settings_table(comparison)
+    if settings.rows:
+        parts += [md_text(settings.caption), settings.to_md().rstrip()]
     return "\n\n".join(parts) + "\n"
 
 
 def to_latex(comparison: Comparison) -> str:
-    """The tables of a paper: settings that differ, values, clean-normalised values, differences."""
-    settings = settings_table(comparison)
-    tables = [*([settings] if settings.rows else []), paper_table(comparison)]
+    """The tables of a paper: values, clean-normalised values, differences, settings that differ."""
+    tables = [paper_table(comparison)]
     normalised = paper_table(comparison, normalised=True)
     if len(normalised.columns) > 1:
         tables.append(normalised)
     if any(result.differences for result in comparison.results):
         tables.append(differences_table(comparison))
+    settings = settings_table(comparison)
+    tables += [settings] if settings.rows else []
     head = "% Needs \\usepackage{booktabs} and UTF-8.\n"
     return head + "\n".join(table.to_latex() for table in tables)
 
@@ -429,11 +361,9 @@ def page_of(comparison: Comparison) -> str:
         package="nppr.compare",
         comparison=comparison,
         title=title,
-        answer=answer(comparison),
         settings=settings_table(comparison),
         values=values_table(comparison, short=True),
         differences=differences_table(comparison) if compared else None,
-        notes=notes(comparison),
         letter=letter,
         colours=COLOURS,
         counted=lambda result: _with_source(WHAT, result),

@@ -11,7 +11,7 @@ from nppr.report.run_files import read_model
 from nppr.search.search_record import Record
 from nppr.tally import Direction, Metric
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class RunEntry(Record):
@@ -56,32 +56,40 @@ class Standing(Record):
 
 
 class Difference(Record):
-    """The value of `first` minus that of `second`, in shares.
+    """The numbers of `first` minus those of `second`, on the inputs that count for both.
 
-    `separated`: 0 lies outside the interval at the confidence of all pairs together.
+    For accuracy these are all inputs, else those that both classify correctly without noise. `value` is
+    the mean difference, as a fraction. The p-values are two-sided; the adjusted one accounts for all
+    differences in robustness together (or all in accuracy), and it decides `separated`.
     """
 
     first: int
     second: int
+    inputs: int
     value: float
-    low: float
-    high: float
     confidence: float
+    guaranteed_low: float
+    guaranteed_high: float
+    approximate_low: float
+    approximate_high: float
+    first_better: int
+    second_better: int
     method: str
-    paired: bool
-    guaranteed_low: float | None
-    guaranteed_high: float | None
-    unpaired_low: float
-    unpaired_high: float
+    p_value: float
+    adjusted_p_value: float
     separated: bool
-    flags: tuple[str, ...] = ()
+
+    @property
+    def better(self) -> int:
+        """The entry with the higher mean."""
+        return self.first if self.value > 0 else self.second
 
 
 class Compared(Record):
     """One metric of one row over all entries.
 
-    `incomparable` is the sentence on why there are neither differences nor ranks, where the numbers
-    are upper bounds of searches with different settings; else empty.
+    `incomparable` states why there are neither differences nor ranks, if the numbers are upper bounds
+    of searches with different settings; else it is empty.
     """
 
     metric: Metric
@@ -92,17 +100,17 @@ class Compared(Record):
 
 
 class Comparison(Record):
-    """Several runs side by side."""
+    """Several runs side by side: the answer first, settings and hashes last."""
 
     schema_version: int
     nppr_version: str
+    answer: str
+    notes: tuple[str, ...]
     confidence: float
     seed: int
-    resamples: int
     paired: bool
-    entries: tuple[Entry, ...]
     results: tuple[Compared, ...]
-    notes: tuple[str, ...]
+    entries: tuple[Entry, ...]
 
     def of(self, source: str, metric: Metric) -> Compared | None:
         """The comparison of a metric and source."""

@@ -36,6 +36,9 @@ SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 CLEAN_CORRECT = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics over the clean-correct inputs: those classified correctly without noise."""
 
+ONE_OUTCOME = (Metric.AR, Metric.CORRUPTION)
+"""Metrics with one outcome per input: whether all draws of it are correct."""
+
 GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein", "exact")
 """Methods whose intervals hold at any sample size, the one to print first."""
 
@@ -268,11 +271,12 @@ def _share(report: ReportRecord, lines: dict[str, PerInput], row: Result) -> Sha
         return None
     correct: FloatArray = first["clean_correct"].astype(np.float64)
     if row.metric is Metric.ACCURACY:
-        return Share(correct, np.ones(len(correct)))
+        return Share(correct, np.ones(len(correct)), outcomes=True)
     rates = _merged(report, lines) if row.source == MERGED else _rates(lines, row)
     if rates is None or not correct.sum():
         return None
-    return Share(correct * rates, correct)
+    single = row.tally in lines and bool((lines[row.tally]["draws"] == 1).all())
+    return Share(correct * rates, correct, outcomes=single or row.metric in ONE_OUTCOME)
 
 
 def _rates(lines: dict[str, PerInput], row: Result) -> FloatArray | None:
@@ -280,7 +284,7 @@ def _rates(lines: dict[str, PerInput], row: Result) -> FloatArray | None:
     if row.tally not in lines:
         return None
     correct, draws = lines[row.tally]["correct"], lines[row.tally]["draws"]
-    every = row.metric in (Metric.AR, Metric.CORRUPTION)
+    every = row.metric in ONE_OUTCOME
     rates: FloatArray = (correct == draws).astype(np.float64) if every else correct / draws
     return rates
 

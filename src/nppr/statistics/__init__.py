@@ -18,13 +18,15 @@ from nppr.statistics.paired import (
     binomial_pvalues,
     exceeds_approximately,
     holm,
+    holm_pvalues,
     paired_difference,
+    paired_pvalues,
 )
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
 
 __all__ = [
     "BernoulliTest", "Interval", "Verdict", "benjamini_hochberg", "betting", "betting_sequence",
     "binomial_pvalues", "bootstrap", "clopper_pearson", "clopper_pearson_upper", "empirical_bernstein",
-    "exceeds_approximately", "hoeffding", "holm", "mixture_sequence", "normal", "paired_difference",
-    "per_input", "simultaneous_upper", "wilson",
+    "exceeds_approximately", "hoeffding", "holm", "holm_pvalues", "mixture_sequence", "normal",
+    "paired_difference", "paired_pvalues", "per_input", "simultaneous_upper", "wilson",
 ]  # fmt: skip

@@ -92,6 +92,20 @@ def betting_lower(x: FloatArray, confidence: float, seed: int = 0) -> float:
     return _lower(x, check_confidence(confidence), seed)
 
 
+def betting_pvalue(x: FloatArray, at_most: float, error: float, seed: int = 0) -> float:
+    """P-value of "the mean is at most `at_most`", for independent numbers in [0, 1].
+
+    Guaranteed, as `betting`: one over the final capital of the bets against that mean. The bets are
+    chosen for a decision at `error`; the p-value holds at every error.
+
+    >>> betting_pvalue(np.ones(50), 0.5, 0.05) < 1e-6
+    True
+    """
+    require_shares(x)
+    rows = in_orders(x, seed)
+    return math.exp(min(0.0, MARGIN - log_capital(rows, plug_in_bets(rows, error), at_most)))
+
+
 def plug_in_bets(x: FloatArray, error: float) -> FloatArray:
     """Bets `sqrt(2 log(1/a) / (v n))` on each number of the rows of x `(..., n)`, v as expected."""
     bets: FloatArray = np.sqrt(2 * math.log(1 / error) / (expected_variance(x) * x.shape[-1]))

@@ -1,8 +1,8 @@
 """Comparisons on the same inputs: differences with intervals, p-values, and many tests at once.
 
 `a` and `b` are rates in [0, 1] of two sources or two classifiers, one per input, in the same order.
-What they share cancels. To test whether one source is above another on the same inputs, use
-`exceeds_approximately` (Student's paired t-test).
+What they share cancels. `paired_pvalues` decides which mean is higher, at any number of inputs;
+`exceeds_approximately` (Student's paired t-test) is for many inputs.
 """
 
 from __future__ import annotations
@@ -14,20 +14,9 @@ import numpy as np
 import scipy
 
 from nppr.errors import SpecError
-from nppr.statistics.betting import betting, require_shares
-from nppr.statistics.intervals import (
-    RESAMPLES,
-    Interval,
-    bootstrap,
-    check_confidence,
-    half_width,
-    normal,
-    student_quantile,
-)
+from nppr.statistics.betting import betting, betting_pvalue, require_shares
+from nppr.statistics.intervals import Interval, bootstrap, check_confidence, normal
 from nppr.tally import BoolArray, FloatArray, IntArray
-
-CELLS = 4_000_000
-"""Numbers held at once while resampling."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +42,10 @@ def paired_difference(
     0.5
     """
     check_confidence(confidence)
-    x = _to_unit(a, b)
+    _require_pairs(a, b)
+    x = to_unit(a, b)
     found = (normal(x, confidence), bootstrap(x, confidence, seed), betting(x, confidence, seed))
-    return PairedDifference(float((a - b).mean()), *map(_from_unit, found))
+    return PairedDifference(float((a - b).mean()), *map(from_unit, found))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +54,12 @@ class Share:
 
     PR: `above` is the rate and `below` 1 where the input is clean-correct, both 0 elsewhere.
     Accuracy: `above` is 1 where the input is classified correctly, `below` is 1 everywhere.
+    `outcomes`: each number is one outcome, 0 or 1, whatever was observed.
     """
 
     above: FloatArray
     below: FloatArray
+    outcomes: bool = False
 
     def __post_init__(self) -> None:
         if self.above.shape != self.below.shape or not self.below.sum() > 0:
@@ -80,97 +72,46 @@ class Share:
 
     @property
     def counted(self) -> FloatArray:
-        """The numbers the mean is of, where every input that counts does so equally often."""
+        """Return one number for each input that counts, however often it counts."""
         counts = self.below > 0
         numbers: FloatArray = self.above[counts] / self.below[counts]
         return numbers
 
-    @property
-    def even(self) -> bool:
-        """Whether every input that counts does so equally often."""
-        return len(np.unique(self.below[self.below > 0])) == 1
-
-    @property
-    def influence(self) -> FloatArray:
-        """How much each input moves the mean, `(above - value below) / mean(below)`, `(N,)`."""
-        moved: FloatArray = (self.above - self.value * self.below) / self.below.mean()
-        return moved
-
-    def among(self, counts: BoolArray) -> Share:
-        """The mean over some of the inputs, all of those with `below > 0`."""
-        return Share(self.above[counts], self.below[counts])
+    def meets(self, other: Share) -> bool:
+        """Whether any input counts for both."""
+        return bool(((self.below > 0) & (other.below > 0)).any())
 
 
-@dataclass(frozen=True)
-class JointDifference:
-    """The mean of a minus the mean of b, in [-1, 1], with two approximate intervals."""
-
-    value: float
-    normal: Interval
-    bootstrap: Interval
-
-
-def joint_difference(a: Share, b: Share, confidence: float, seed: int = 0) -> JointDifference:
-    """Difference of two means over the same N inputs, each over the inputs that count for it.
-
-    Two classifiers are correct on different clean inputs, so there is no mean of differences. Inputs
-    are resampled once for both: `bootstrap` holds percentiles of
-    `sum(above_a) / sum(below_a) - sum(above_b) / sum(below_b)` over `RESAMPLES` resamples, without
-    those in which nothing counts for a or b. `normal` is the value plus and minus t standard errors of
-    the difference of influences, over the inputs that count for either; where the same inputs count
-    for both it is that of `paired_difference`. Both are approximate.
-
-    >>> correct = np.array([1.0, 1.0, 0.0])
-    >>> found = joint_difference(Share(correct / 2, correct), Share(correct, np.ones(3)), 0.95)
-    >>> round(found.value, 4)
-    -0.1667
-    """
-    check_confidence(confidence)
+def common_numbers(a: Share, b: Share) -> tuple[FloatArray, FloatArray]:
+    """Return the numbers of both on the inputs that count for both, in the same order."""
     if a.below.shape != b.below.shape:
         raise _different_inputs(a.below, b.below)
-    value = a.value - b.value
-    counts = (a.below > 0) | (b.below > 0)
-    half = half_width(a.among(counts).influence - b.among(counts).influence, confidence)
-    tail = (1 - confidence) / 2
-    spread = _resampled_differences(a, b, seed)
-    low, high = np.quantile(spread, [tail, 1 - tail]) if len(spread) else (-1.0, 1.0)
-    return JointDifference(value, _clip(value, half), Interval(float(low), float(high)))
+    both = (a.below > 0) & (b.below > 0)
+    return a.above[both] / a.below[both], b.above[both] / b.below[both]
 
 
-def unpaired_difference(a: Share, b: Share, confidence: float) -> Interval:
-    """Interval of the same difference as if a and b were of different, independent inputs.
+def paired_pvalues(
+    a: FloatArray, b: FloatArray, error: float, seed: int = 0, *, outcomes: bool = False
+) -> tuple[float, float]:
+    """P-values of "the mean of a is at most that of b" and of "the mean of a is at least that of b".
 
-    Approximate; Welch's degrees of freedom. Wider than the joint one where inputs that are hard for a
-    are hard for b.
+    Guaranteed for inputs drawn independently from one population, at any number of inputs. If each
+    number is one outcome, 0 or 1 (`outcomes`), this is the exact sign test, McNemar's test: if both
+    means are equal, each of the inputs on which a and b differ is equally likely to favour either.
+    Otherwise it is betting on the differences. `error` is the error that the bets are chosen for; the
+    p-values hold at every error.
+
+    >>> a, b = np.repeat([1.0, 0.0], [8, 2]), np.repeat([0.0, 1.0], [8, 2])
+    >>> [round(p, 3) for p in paired_pvalues(a, b, 0.05, outcomes=True)]
+    [0.055, 0.989]
     """
-    check_confidence(confidence)
-    moved = [share.among(share.below > 0).influence for share in (a, b)]
-    if min(map(len, moved)) < 2:
-        return Interval(-1.0, 1.0)
-    squares = [float(each.var(ddof=1)) / len(each) for each in moved]
-    total = sum(squares)
-    if total == 0:
-        return _clip(a.value - b.value, 0.0)
-    below = sum(square**2 / (len(each) - 1) for square, each in zip(squares, moved, strict=True))
-    t = student_quantile(confidence, total**2 / below)
-    return _clip(a.value - b.value, t * math.sqrt(total))
-
-
-def guaranteed_difference(
-    a: Share, b: Share, confidence: float, seed: int = 0, *, paired: bool = True
-) -> Interval | None:
-    """Interval that contains the difference with probability at least `confidence`, or None.
-
-    Betting on the differences where `paired` and the same inputs count for both; else two betting
-    intervals with half the error each, valid however a and b depend on each other. None where inputs
-    count unequally often, as those of overlapping subsets do.
-    """
-    if not (a.even and b.even):
-        return None
-    if paired and np.array_equal(a.below > 0, b.below > 0):
-        return _from_unit(betting(_to_unit(a.counted, b.counted), confidence, seed))
-    mine, other = (betting(share.counted, (1 + confidence) / 2, seed) for share in (a, b))
-    return Interval(mine.low - other.high, mine.high - other.low)
+    _require_pairs(a, b)
+    x = to_unit(a, b)
+    if outcomes:
+        wins, losses = int((a > b).sum()), int((a < b).sum())
+        return _sign_pvalue(wins, losses), _sign_pvalue(losses, wins)
+    above, below = (betting_pvalue(y, 0.5, error, seed) for y in (x, 1 - x))
+    return above, below
 
 
 def exceeds_approximately(a: FloatArray, b: FloatArray) -> float:
@@ -205,19 +146,29 @@ def binomial_pvalues(wrong: IntArray, draws: IntArray | int, gamma: float) -> Fl
     return np.asarray(binom.cdf(wrong, draws, gamma))
 
 
-def holm(pvalues: FloatArray, alpha: float) -> BoolArray:
-    """Which hypotheses to reject, `(N,) -> (N,)`.
+def holm_pvalues(pvalues: FloatArray) -> FloatArray:
+    """P-values adjusted for their number, `(N,) -> (N,)`: Holm rejects those that are at most alpha.
 
     Guaranteed, however the tests depend on each other: with probability at least `1 - alpha` no true
     hypothesis is rejected. Reference: Holm, Scandinavian Journal of Statistics, 1979.
 
+    >>> holm_pvalues(np.array([0.04, 0.01, 0.03])).tolist()
+    [0.06, 0.03, 0.06]
+    """
+    order = np.argsort(pvalues, kind="stable")
+    steps = np.maximum.accumulate(pvalues[order] * np.arange(len(pvalues), 0, -1))
+    adjusted = np.empty(len(pvalues))
+    adjusted[order] = np.minimum(steps, 1)
+    return adjusted
+
+
+def holm(pvalues: FloatArray, alpha: float) -> BoolArray:
+    """Which hypotheses to reject, `(N,) -> (N,)`, see `holm_pvalues`.
+
     >>> holm(np.array([0.04, 0.01, 0.03]), 0.05).tolist()
     [False, True, False]
     """
-    order = np.argsort(pvalues, kind="stable")
-    passed = pvalues[order] <= alpha / np.arange(len(pvalues), 0, -1)
-    rejected = np.zeros(len(pvalues), dtype=np.bool_)
-    rejected[order] = np.logical_and.accumulate(passed)
+    rejected: BoolArray = holm_pvalues(pvalues) <= alpha
     return rejected
 
 
@@ -238,6 +189,17 @@ def benjamini_hochberg(pvalues: FloatArray, alpha: float) -> BoolArray:
     return rejected
 
 
+def to_unit(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Return the differences a - b, in [-1, 1], as numbers in [0, 1]."""
+    halved: FloatArray = (a - b + 1) / 2
+    return halved
+
+
+def from_unit(interval: Interval) -> Interval:
+    """Return an interval for the mean of `to_unit` as one for the mean difference."""
+    return Interval(2 * interval.low - 1, 2 * interval.high - 1)
+
+
 def _require_pairs(a: FloatArray, b: FloatArray) -> None:
     if a.shape != b.shape:
         raise _different_inputs(a, b)
@@ -249,37 +211,6 @@ def _different_inputs(a: FloatArray, b: FloatArray) -> SpecError:
     return SpecError(f"`a` and `b` must be of the same inputs, got {len(a)} and {len(b)}.")
 
 
-def _to_unit(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Differences in [-1, 1] as numbers in [0, 1]."""
-    _require_pairs(a, b)
-    halved: FloatArray = (a - b + 1) / 2
-    return halved
-
-
-def _from_unit(interval: Interval) -> Interval:
-    return Interval(2 * interval.low - 1, 2 * interval.high - 1)
-
-
-def _clip(value: float, half: float) -> Interval:
-    return Interval(max(-1.0, value - half), min(1.0, value + half))
-
-
-def _resampled_differences(a: Share, b: Share, seed: int) -> FloatArray:
-    """The difference in every resample in which something counts for both, `(<= RESAMPLES,)`.
-
-    Drawing counts of the distinct rows is the same as drawing inputs, at a fraction of the cost.
-    """
-    rows, counts = np.unique(
-        np.stack([a.above, a.below, b.above, b.below], axis=1), axis=0, return_counts=True
-    )
-    random, n = np.random.default_rng(seed), len(a.above)
-    at_once = max(1, CELLS // len(rows))
-    sums = np.concatenate(
-        [
-            random.multinomial(n, counts / n, size=min(at_once, RESAMPLES - done)) @ rows
-            for done in range(0, RESAMPLES, at_once)
-        ]
-    )
-    sums = sums[(sums[:, 1] > 0) & (sums[:, 3] > 0)]
-    differences: FloatArray = sums[:, 0] / sums[:, 1] - sums[:, 2] / sums[:, 3]
-    return differences
+def _sign_pvalue(wins: int, losses: int) -> float:
+    """The probability of at least so many wins among so many fair coins."""
+    return float(scipy.special.betainc(wins, losses + 1, 0.5)) if wins else 1.0
