@@ -6,6 +6,7 @@ import logging
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -308,6 +309,7 @@ def _finish(
             images_per_second=round(classifier.eager_images_per_second, 1),
         ),
         environment=Environment(
+            date=datetime.now(UTC).date().isoformat(),
             python=platform.python_version(),
             torch=str(torch.__version__),
             numpy=np.__version__,

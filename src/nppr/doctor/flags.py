@@ -10,13 +10,13 @@ D  serious: some number does not mean what it states, or there is none
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from nppr.data import Data, overlaps
 from nppr.report.model import Flag, Grade, ReportRecord, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import Metric
+from nppr.tally import Direction, Metric
 
 
 class Severity(StrEnum):
@@ -134,6 +134,34 @@ NEAR_CHANCE = _declare("near-chance", _S,
     " and the order of the classes")
 # fmt: on
 
+_COMFORT = (Direction.ESTIMATE, Direction.LOWER_BOUND)
+_BY_SEVERITY: Mapping[Severity, tuple[Direction, ...]] = {
+    Severity.INFORMATION: (),
+    Severity.NOTE: (),
+    Severity.WARNING: _COMFORT,
+    Severity.SERIOUS: tuple(Direction),
+}
+LIMITS: Mapping[str, tuple[Direction, ...]] = {
+    **{name: _BY_SEVERITY[severity] for name, severity in SEVERITY.items()},
+    # A number of a search or an attack may be too high: an upper bound of it stays valid.
+    **dict.fromkeys(
+        (
+            NOT_LOGITS, ZERO_GRADIENTS, NAN_GRADIENTS, EXPLODING_GRADIENTS, ATTACK_FAILS,
+            GRADIENT_MASKING, ATTACK_TOO_WEAK, NPPR_ABOVE_PR, STARVED, STILL_FALLING, SEARCH_BEHIND,
+            SEEDS_APART, NPPR_ABOVE_PARENT, HEADLINE_MISSING,
+        ),
+        (),
+    ),
+    # A classifier that guesses loses little: what is unfavourable is still true of it.
+    NEAR_CHANCE: _COMFORT,
+}  # fmt: skip
+"""The claims that a flag takes away: whatever it may be wrong about, by the direction of a number.
+
+A flag that says that numbers may be too high takes away comfort (estimates, lower bounds) and never an
+upper bound: the truth is at most that, and may be lower still. Without an entry, a warning takes away
+comfort and a serious flag everything.
+"""
+
 GRADES = {
     Severity.SERIOUS: ("D", "a number does not mean what it states, or there is none"),
     Severity.WARNING: ("C", "a number may be off in a known direction or is missing"),
@@ -150,7 +178,9 @@ def flag(name: str, found: str | None = None, source: str | None = None) -> Flag
     """
     meaning = MEANING[name]
     message = f"{found}: {meaning}" if found else meaning
-    return Flag(id=name, source=source, message=message, severity=SEVERITY[name])
+    return Flag(
+        id=name, source=source, message=message, severity=SEVERITY[name], limits=LIMITS[name]
+    )
 
 
 def grade(flags: Sequence[Flag]) -> Grade:

@@ -147,6 +147,8 @@ class DataRecord(Record):
     """What a correct answer is, in words; None for the label."""
     task_fingerprint: str | None = None
     """A hash of what the task judges to be correct among fixed outputs."""
+    task_kind: str | None = None
+    """Such as `regression`; None for the label, and for a task that does not state it."""
 
     @property
     def kind(self) -> str:
@@ -231,6 +233,8 @@ class Flag(Record):
     message: str
     severity: str | None = None
     """`information`, `note`, `warning` or `serious`; None in reports of earlier versions."""
+    limits: tuple[Direction, ...] | None = None
+    """Directions of numbers that cannot be relied on because of it; None in earlier reports."""
 
 
 class Grade(Record):
@@ -326,8 +330,10 @@ class Timing(Record):
 
 
 class Environment(Record):
-    """Where it ran."""
+    """Where and when it ran."""
 
+    date: str | None = None
+    """The UTC date on which the run ended, such as 2026-01-31; None in earlier reports."""
     python: str
     torch: str
     numpy: str

@@ -276,7 +276,8 @@ def _report(
             seconds={"clean": 0.014, "a/b~c": 1.25}, total_seconds=1234.567, images_per_second=880.25
         ),
         environment=Environment(
-            python="3.11", torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
+            date="2026-01-31", python="3.11",
+            torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
             ranks=1, micro_batch=64, form=("folded", "channels_last"),
         ),
     )  # fmt: skip
