@@ -240,7 +240,8 @@ def test_files_state_what_may_be_claimed(report: Report) -> None:
         elif row.direction is Direction.LOWER_BOUND:
             claim = f"at least {percent(row.value, 'at-least')} % with 95 % confidence"
         else:
-            claim = f"{percent(row.value)} % ({percent(used.low or 0)}-{percent(used.high)} %"
+            ends = percent(used.low or 0, "at-least"), percent(used.high, "at-most")
+            claim = f"{percent(row.value)} % ({ends[0]}-{ends[1]} %"
             claim += " with 95 % confidence)"
         assert entry["statement"] == claim
         assert claim in table.to_md()
@@ -264,7 +265,8 @@ def test_latex_fits_a_paper_and_keeps_what_may_be_claimed(report: Report) -> Non
         elif row.direction is Direction.LOWER_BOUND:
             assert rf"$\geq$ {percent(row.value, 'at-least')}" in line
         else:
-            assert f"({percent(used.low or 0)}--{percent(used.high)})" in line
+            ends = percent(used.low or 0, "at-least"), percent(used.high, "at-most")
+            assert f"({ends[0]}--{ends[1]})" in line
 
 
 def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:

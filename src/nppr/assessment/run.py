@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nppr.assessment.collect_evidence import collect
 from nppr.assessment.ladder import describe_rungs, per_input_noise
+from nppr.assessment.lowest_rows import lowest_rows
 from nppr.assessment.precision import Growth, grow
 from nppr.assessment.prepare import Setup, fixed_form
 from nppr.assessment.session import Session, result_of
@@ -268,6 +269,7 @@ def _finish(
     noises: list[Source] = [*(each.source for each in run.learned), *run.own]
     sources = [*ready, *noises]
     run.merge()
+    run.results += lowest_rows(run.results, run.tallies, session.settings.seed, session.stopped)
     rare: dict[str, Followed] = {}
     if session.settings.rare_calls is not None:
         from nppr.assessment.rare_failures import follow_rare_failures  # few runs need it

@@ -54,7 +54,8 @@ _declare(UNRESOLVED, _I,
     " describes the draws, not the input")
 _declare(APPROXIMATE, _N,
     "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the approximate"
-    " interval is outside the regime it was tested in; quote a guaranteed one")
+    " interval is outside the regime it was tested in; quote a guaranteed one, or do not quote a number"
+    " that has none, such as the normalised accuracy")
 PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as shown")
 RARE_PARTLY = _declare("rare-partly", _N, "the others count as never failing; allow more --rare-calls")
 NO_GRADIENTS = _declare("no-gradients", _N,

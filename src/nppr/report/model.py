@@ -77,6 +77,8 @@ class Result(Record):
     draws: int = 0
     calls: int = 0
     tally: str | None = None
+    lowest_of: int | None = None
+    """Of the lowest of so many sources: the interval accounts for the choice."""
     flags: tuple[str, ...] = ()
     error: str | None = None
 

@@ -13,6 +13,7 @@ from nppr.budget import parse_radius
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import (
     CLEAN_CORRECT,
+    as_lowest,
     bounds_of,
     guaranteed,
     headline_of,
@@ -287,7 +288,7 @@ def summary_of(report: ReportRecord) -> str:
         f"grade {report.grade.letter}",
     ]
     if row is not None:
-        claim = Numbers(report).claim(row, kind=str)
+        claim = Numbers(report).claim(as_lowest(report, row), kind=str)
         parts.insert(1, f"{_NAMES[row.metric]} {row.name} {claim}")
     return "; ".join(parts)
 

@@ -90,7 +90,8 @@ def _table(report: ReportRecord, claims: Sequence[NumberClaim]) -> str:
 
 
 def _number(each: NumberClaim, value: float | None, form: str) -> Cell:
-    form = "loss" if each.metric in LOSSES else form
+    if each.metric in LOSSES:
+        form = "loss" if form == "percent" else f"loss-{form}"
     return Cell(value, "" if value is None else percent(value, form))
 
 
