@@ -192,9 +192,11 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     )
     changes = {"rare": (RARE,), "precision": precision}
     text = notes_of(with_rows(report, joined).model_copy(update=changes))
-    assert "0 found to fail, 1 too rarely to be found, 0 out of calls" in text
+    assert "failures found for 0, none found by following the margin for 1, 0 out of calls" in text
+    assert "an indication: largest estimate of those followed 4.4e-07" in text
+    assert "guaranteed: each of them fails with probability at most 7.5e-03" in text
     assert "the other 8 count as never failing" in text
-    claim = "at most 17.610 % with 95 % confidence (16.700 % observed)"
+    claim = "at most 17.610 % (16.700 % observed)"
     assert f"with splitting NPPR {claim}, the population" in text
     assert text.count(f"splitting: {RARE_ACCURACY}") == 1
     assert (

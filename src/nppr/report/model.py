@@ -247,7 +247,11 @@ class Grade(Record):
 
 
 class RareRecord(Record):
-    """What splitting found for one source among inputs without a failure."""
+    """What splitting found for one source among inputs without a failure.
+
+    With the confidence of the run, the failure probability of an input that was followed is at most
+    `limit`, from its `independent_draws` alone; None in earlier reports. The rest is an indication.
+    """
 
     source: str
     unbroken: int
@@ -261,6 +265,8 @@ class RareRecord(Record):
     largest: float
     median: float
     added: float
+    independent_draws: int | None = None
+    limit: float | None = None
 
 
 class Width(Record):

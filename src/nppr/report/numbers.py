@@ -39,11 +39,11 @@ def _percent(value: float) -> str:
     return next(shown, "99.9999" if value > 0.5 else "0.0001")
 
 
-def _loss(value: float, *, up: bool) -> str:
-    """An end of the interval of a loss, rounded outwards to three digits."""
+def _outwards(value: float, digits: int, *, up: bool) -> Decimal:
+    """An end of an interval with so many significant digits."""
     exact = Decimal(repr(value))
-    unit = Decimal(1).scaleb(exact.adjusted() - 2)
-    return f"{float(exact.quantize(unit, ROUND_CEILING if up else ROUND_FLOOR)):.3g}"
+    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return exact.quantize(unit, ROUND_CEILING if up else ROUND_FLOOR)
 
 
 _FORMS: Mapping[str, Callable[[float], str]] = {
@@ -53,11 +53,12 @@ _FORMS: Mapping[str, Callable[[float], str]] = {
     "level": lambda value: f"{100 * value:g}",
     "count": lambda value: f"{value:,}",
     "loss": lambda value: f"{value:.3g}",
-    "loss-at-least": lambda value: _loss(value, up=False),
-    "loss-at-most": lambda value: _loss(value, up=True),
+    "loss-at-least": lambda value: f"{float(_outwards(value, 3, up=False)):.3g}",
+    "loss-at-most": lambda value: f"{float(_outwards(value, 3, up=True)):.3g}",
     "decimal": lambda value: f"{value:.3f}",
     "seconds": lambda value: f"{value:,.1f}",
     "tiny": lambda value: f"{value:.1e}",
+    "tiny-at-most": lambda value: f"{float(_outwards(value, 2, up=True)):.1e}",
     "plain": lambda value: f"{value:g}",
 }
 """Ways to print a number: fractions as percent, counts with commas, losses to three digits.

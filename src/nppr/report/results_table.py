@@ -30,7 +30,7 @@ from nppr.report.ladder_tables import (
     threat_table,
 )
 from nppr.report.model import SPLITTING, ReportRecord, Result
-from nppr.report.numbers import Numbers, claim_text, percent
+from nppr.report.numbers import Numbers, claim_text, percent, rounded_out
 from nppr.report.slices_table import worst_words
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
@@ -449,20 +449,25 @@ def _rare_notes(report: ReportRecord) -> list[str]:
     for entry in report.rare:
         line = (
             f"{entry.source}: splitting followed {entry.followed:,} of {entry.unbroken:,} inputs"
-            f" without a failure: {entry.found:,} found to fail, {entry.below:,} too rarely to be"
-            f" found, {entry.out_of_calls:,} out of calls"
+            f" without a failure: failures found for {entry.found:,}, none found by following the"
+            f" margin for {entry.below:,}, {entry.out_of_calls:,} out of calls"
         )
         if entry.unbroken > entry.followed:
             line += f"; the other {entry.unbroken - entry.followed:,} count as never failing"
-        line += f"; largest estimate of those followed {entry.largest:.1e}"
+        line += f"; an indication: largest estimate of those followed {entry.largest:.1e}"
         for row in report.results:
             if row.method == SPLITTING and row.name == entry.source and row.value is not None:
-                ends = (
-                    None if x is None else f"{100 * x:.3f}" for x in (row.value, row.low, row.high)
-                )
-                level = f"{100 * row.confidence:g}"
-                claim = claim_text(row.direction, *ends, level=level)
-                line += f"; with splitting {row.metric.value} {claim}, {row.claim}"
+                low, high = 100 * (row.low or 0.0), 100 * (1.0 if row.high is None else row.high)
+                ends = rounded_out(low, 3, up=False), rounded_out(high, 3, up=True)
+                claim = claim_text(row.direction, f"{100 * row.value:.3f}", *ends)
+                line += f", with splitting {row.metric.value} {claim}, {row.claim}"
+        if entry.limit is not None:
+            most = percent(entry.limit, "tiny-at-most")
+            line += (
+                f"; guaranteed: each of them fails with probability at most {most}, by the"
+                f" {entry.independent_draws:,} or more independent draws of each, with"
+                f" {100 * report.settings.confidence:g} % confidence"
+            )
         lines.append(line)
     if lines:
         lines.append(f"splitting: {RARE_ACCURACY}")

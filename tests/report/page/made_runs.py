@@ -62,6 +62,7 @@ LEARNED = {0.0: 0.15, 0.5: 0.6}
 RARE = RareRecord(
     source="nppr:joint", unbroken=9, followed=1, found=0, below=1, out_of_calls=0, particles=100,
     replicates=4, calls=4000, largest=4.4e-7, median=1e-7, added=1e-8,
+    independent_draws=400, limit=0.00746,
 )  # fmt: skip
 
 
