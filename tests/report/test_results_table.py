@@ -18,10 +18,12 @@ from nppr.report.bounds_table import bounds_table
 from nppr.report.findings import guaranteed, interval_of, table_rows
 from nppr.report.model import PrecisionRecord, Width
 from nppr.report.numbers import percent
+from nppr.report.page import render
 from nppr.report.results_table import (
     RESULT_COLUMNS,
     as_text,
     notes_of,
+    records_of,
     spectrum_table,
     table_of,
     terminal_tables,
@@ -316,6 +318,31 @@ def test_a_frame_has_a_row_per_source_with_its_direction(report: Report) -> None
     others = {row.radius for row in report.other_radii}
     assert others
     assert others <= set(frame["radius"])
+
+
+def test_a_column_added_to_the_table_is_in_records_and_every_file(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Declared once: terminal, page, files and data frame."""
+    one = (Column("loudness", "loudness", number=True), lambda *_: Cell(0.5, "half"))
+    two = (Column("reach", "reach", interval=True), lambda *_: Cell((0.25, 0.75), "some"))
+    monkeypatch.setattr("nppr.report.results_table.RESULT_COLUMNS", (*RESULT_COLUMNS, one, two))
+    for record in records_of(report):
+        assert (record["loudness"], record["reach_low"], record["reach_high"]) == (0.5, 0.25, 0.75)
+    table = table_of(report)
+    assert json.loads(table.to_json())[0]["reach_high"] == 0.75
+    assert "loudness,reach_low,reach_high" in table.to_csv()
+    assert "half" in table.to_md()
+    assert "half" in table.to_latex()
+    assert "half" in render(report)
+
+
+def test_records_have_every_column_that_files_have(report: Report) -> None:
+    renamed = {
+        "value": "observed", "claim": "applies_to", "interval_low": "low", "interval_high": "high",
+    }  # fmt: skip
+    names = json.loads(table_of(report).to_json())[0]
+    assert {renamed.get(name, name) for name in names} <= set(records_of(report)[0])
 
 
 def test_without_pandas_the_extra_is_named(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

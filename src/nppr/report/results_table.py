@@ -232,35 +232,45 @@ DIRECTIONS = {
 """How a number is to be read, in words."""
 
 
+_RECORDED = {"value": "observed", "interval": "low", "claim": "applies_to"}
+"""Columns of the table that records have under another name."""
+
+
 def records_of(report: ReportRecord) -> list[dict[str, object]]:
-    """The rows of the table, and the first of every source at other radii, as plain values."""
+    """The rows of the table, and the first of every source at other radii, as plain values.
+
+    They have every column of the table that files have.
+    """
+    numbers = Numbers(report)
     others: dict[tuple[object, ...], Result] = {}
     for row in report.other_radii:
         others.setdefault((row.radius, row.metric, row.name), row)
     records: list[dict[str, object]] = []
     for row in (*table_rows(report), *others.values()):
         used = interval_of(report, row)
-        records.append(
-            {
-                "metric": row.metric.value,
-                "source": row.name,
-                "direction": DIRECTIONS[row.direction] if row.direction else None,
-                "observed": row.value,
-                "low": used.low,
-                "high": used.high,
-                "confidence": row.confidence,
-                "method": used.method,
-                "applies_to": row.claim.value if row.claim else None,
-                "radius": row.radius,
-                "dependency": row.dependency.value if row.dependency else None,
-                "floor": row.floor,
-                "inputs": row.inputs,
-                "draws": row.draws,
-                "calls": row.calls,
-                "flags": " ".join(_flags_on(report, row)),
-                "error": row.error,
-            }
-        )
+        record: dict[str, object] = {
+            "metric": row.metric.value,
+            "source": row.name,
+            "direction": DIRECTIONS[row.direction] if row.direction else None,
+            "observed": row.value,
+            "low": used.low,
+            "high": used.high,
+            "confidence": row.confidence,
+            "method": used.method,
+            "applies_to": row.claim.value if row.claim else None,
+            "radius": row.radius,
+            "dependency": row.dependency.value if row.dependency else None,
+            "floor": row.floor,
+            "inputs": row.inputs,
+            "draws": row.draws,
+            "calls": row.calls,
+            "flags": " ".join(_flags_on(report, row)),
+            "error": row.error,
+        }
+        for column, cell in RESULT_COLUMNS:
+            if column.files and _RECORDED.get(column.name, column.name) not in record:
+                record.update(zip(column.names, column.values(cell(numbers, row)), strict=True))
+        records.append(record)
     return records
 
 
