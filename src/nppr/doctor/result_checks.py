@@ -35,6 +35,7 @@ from nppr.doctor.flags import (
 )
 from nppr.noise.family import Dependency
 from nppr.report.model import CLEAN, Flag, Result, Rung
+from nppr.report.numbers import percent
 from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
@@ -90,8 +91,8 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
         return
     found, chance = accuracy(clean, confidence), 1 / classes
     if found.low <= chance or found.value < chance + min(0.5 * chance, 0.1):
-        sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"
-        share = f"accuracy {100 * found.value:.1f} % ({sure})"
+        sure = f"{percent(found.low, 'at-least')}-{percent(found.high, 'at-most')}"
+        share = f"accuracy {percent(found.value)} % ({sure})"
         yield flag(NEAR_CHANCE, f"{share}, where guessing gives {100 * chance:.3g} %")
 
 

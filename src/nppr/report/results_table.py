@@ -474,9 +474,9 @@ def _rare_notes(report: ReportRecord) -> list[str]:
         if entry.limit is not None:
             most = percent(entry.limit, "tiny-at-most")
             line += (
-                f"; guaranteed: each of them fails with probability at most {most}, by the"
-                f" {entry.independent_draws:,} or more independent draws of each, with"
-                f" {100 * report.settings.confidence:g} % confidence"
+                f"; guaranteed: each of them fails with probability at most {most}, with"
+                f" {100 * report.settings.confidence:g} % confidence for each alone, by its"
+                f" {entry.independent_draws:,} or more independent draws"
             )
         lines.append(line)
     if lines:
