@@ -2,12 +2,19 @@
 
     python benchmarks/rare_failures.py [CALLS]
     python benchmarks/rare_failures.py default
+    python benchmarks/rare_failures.py regions
 
 Each line is 50 estimates of the same probability, of a linear classifier, with at most CALLS calls each
 (100,000 by default): the share within a factor of 1.5, the spread of log p, the ratio of the mean
 estimate to the truth, the relative standard deviation, the share of 95 % intervals that hold the truth,
 and the calls an estimate took. `default` is 300 estimates with what `--rare` gives an input by default,
 5,500 calls down to 1e-6, and the share within a factor of 2.
+
+`regions` has failures to which the margin does not lead: regions that are entered abruptly or steeply,
+beside one that the margin climbs to, and two equal regions. Each line is 200 inputs: the median
+estimate, the share of splitting intervals that hold the truth, the share that lies below it, and the
+share of printed limits that hold it. These come from independent draws and must reach 95 %, up to two
+Monte Carlo errors.
 """
 
 from __future__ import annotations
@@ -26,7 +33,7 @@ from torch import Tensor, nn
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
 from nppr.data import Split, TensorImages
-from nppr.rare import rare_failures
+from nppr.rare import Rare, rare_failures
 from nppr.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Gaussian, Source, Uniform
 from nppr.tally import Evaluate
@@ -90,6 +97,88 @@ CASES = [
 ]  # fmt: skip
 
 
+SIDE = 4
+"""Pixels per side of the images of `regions`; each region is in four pixels of its own."""
+
+
+class Regions(nn.Module):
+    """Class 0 fails where the margin of a region is >= 0: the largest margin counts.
+
+    A region of probability p is `min(u_1..u_4) >= t` for four uniform numbers in [-1, 1]. The margin of
+    a `gentle` one is `min(u) - t`, a `steep` one has a hundred times that slope, an `abrupt` one jumps
+    from -10 to 1, and a `decoy` climbs as a gentle one does and never fails.
+    """
+
+    def __init__(self, radius: float, regions: tuple[tuple[str, float], ...]) -> None:
+        super().__init__()
+        self.radius = radius
+        self.regions = regions
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = (x.flatten(1) - GREY) / self.radius
+        margins = []
+        for number, (kind, p) in enumerate(self.regions):
+            above = u[:, 4 * number : 4 * number + 4].amin(1) - (1 - 2 * p**0.25)
+            forms = {
+                "gentle": above,
+                "steep": 100 * above,
+                "abrupt": 11.0 * (above >= 0) - 10,
+                "decoy": above - 1,
+            }
+            margins.append(forms[kind])
+        margin = torch.stack(margins, 1).amax(1)
+        return torch.stack([torch.zeros_like(margin), margin], 1)
+
+
+GEOMETRIES: tuple[tuple[tuple[str, float], ...], ...] = (
+    (("abrupt", 1e-4), ("decoy", 1e-6)),
+    (("abrupt", 1e-4), ("gentle", 1e-6)),
+    (("abrupt", 1e-3), ("gentle", 1e-3)),
+    (("abrupt", 6e-3), ("decoy", 1e-6)),
+    (("steep", 1e-4), ("gentle", 1e-6)),
+    (("steep", 1e-5), ("gentle", 1e-5)),
+    (("gentle", 1e-6), ("gentle", 1e-6)),
+)  # fmt: skip
+
+
+def truth_of(regions: tuple[tuple[str, float], ...]) -> float:
+    """The probability of a failure: regions are in different pixels."""
+    return 1 - math.prod(1 - p for kind, p in regions if kind != "decoy")
+
+
+def followed(regions: tuple[tuple[str, float], ...], inputs: int, calls: int) -> Rare:
+    """What `--rare` finds for so many alike inputs."""
+    radius = 0.25
+    images = torch.full((inputs, 1, SIDE, SIDE), GREY)
+    split = Split(Evaluate, TensorImages(images), np.arange(inputs), np.zeros(inputs, np.int64))
+    ready = prepare(Classifier(Regions(radius, regions)), images[:2], classes=2, micro_batch=1024)
+    source = Uniform(Budget.linf(radius))
+    return rare_failures(
+        source, ready, split, np.arange(inputs), calls=calls * inputs, seed=1, floor=RARE_FLOOR
+    )
+
+
+def measure_regions(inputs: int, calls: int) -> bool:
+    """Print a line for each geometry; whether the limits hold often enough."""
+    print(f"{inputs} inputs each, {calls:,} calls an input; nominal 95 %")
+    print(f"{'regions':34}  true p   median  interval holds  lies below  limit holds  median limit")
+    least = 0.95 - 2 * math.sqrt(0.95 * 0.05 / inputs)
+    good = True
+    for regions in GEOMETRIES:
+        p, found = truth_of(regions), followed(regions, inputs, calls)
+        held, below = (found.low <= p) & (p <= found.high), found.high < p
+        limited = float((found.limit >= p).mean())
+        good &= limited >= least
+        name = " + ".join(f"{kind} {share:.0e}" for kind, share in regions)
+        print(
+            f"{name:34}  {p:.1e}  {np.median(found.p):.1e}  {100 * held.mean():12.1f} %"
+            f"  {100 * below.mean():8.1f} %  {100 * limited:9.1f} %  {np.median(found.limit):12.1e}",
+            flush=True,
+        )
+    print(f"every limit holds for at least {100 * least:.1f} %: {'yes' if good else 'no'}")
+    return good
+
+
 def measured(case: Case, p: float, calls: int, estimates: int, floor: float, factor: float) -> bool:
     """Print a line; whether it is good enough."""
     began = time.perf_counter()
@@ -133,4 +222,6 @@ if __name__ == "__main__":
     given = sys.argv[1] if len(sys.argv) > 1 else "100000"
     if given == "default":
         main(RARE_CALLS_PER_INPUT, 300, RARE_FLOOR, 2.0, (1e-3, 1e-4, 1e-5, 1e-6))
+    if given == "regions":
+        sys.exit(not measure_regions(200, RARE_CALLS_PER_INPUT))
     main(int(given), 50, 1e-12, 1.5, (1e-3, 1e-6, 1e-9))

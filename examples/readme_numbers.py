@@ -24,19 +24,22 @@ that of the row above.
 - The top row is **an estimate**: under the worst of three known noises {known} % of the answers stay
   correct (probabilistic robustness, PR). It says nothing about other noise.
 - Numbers with ≤ are **at most**, with 95 % confidence, since a search may have missed worse noise:
-  noise that follows the input and its class by a rule (joint) leaves at most {joint} %, the worst for
-  each input on its own {own} %, all attacks together (adversarial robustness, AR) {attack} %.
+  noise that follows the input and its class by a rule (joint) leaves at most {joint} %, the worst noise
+  for each input on its own at most {own} %. Everything tried on an input together, attacks and all
+  noise, leaves at most {attack} % (adversarial robustness, AR).
 - The line below is **at least**: {least} % stay correct under all noise whose density is at most
   {ratio:g} times that of uniform noise. That set is small; noise outside it may be worse.
 - In the column rho 0.5 half of every perturbation must be uniform noise, and joint leaves at most
-  {random_joint} %. Which row is your threat is for you to say. The grade rates the measurement, not the
+  {random_joint} %. You decide which row matches your threat. The grade rates the measurement, not the
   classifier.
+- These numbers are from one machine with one thread. Yours may differ, see
+  [below](#what-you-can-rely-on).
 """
-"""How to read the ladder, in four sentences."""
+"""How to read the ladder."""
 
 
 def reading(report: Report) -> str:
-    """The four sentences with the numbers of a run."""
+    """The sentences with the numbers of a run."""
     rungs = {step.name: step.results for step in steps_of(report)}
     known = next(each for name, each in rungs.items() if name.startswith(Metric.PR.value))
     joint, own = rungs[Dependency.JOINT.value], rungs[Dependency.PER_INPUT.value]

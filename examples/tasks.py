@@ -47,6 +47,7 @@ def regression() -> Example:
     task = nppr.Task(
         score=lambda outputs, targets: 100 - (outputs[:, 0] - targets).abs(),
         meaning="the prediction is within 100 of the truth",
+        kind="regression",
     )
     # Every feature has a range of its own; the radius is a share of it.
     settings = {"task": task, "budget": nppr.Budget.linf(0.1), "input_range": (low, high)}
@@ -77,6 +78,7 @@ def segmentation() -> Example:
         correct=lambda outputs, masks: overlap(outputs, masks) >= 0.5,
         score=lambda outputs, masks: overlap(outputs, masks) - 0.5,
         meaning="the IoU of the mask is at least 0.5",
+        kind="segmentation",
     )
     return model, (blurred, masks), {"task": task, "budget": nppr.Budget.linf(0.1)}
 
@@ -108,6 +110,7 @@ def detection() -> Example:
     task = nppr.Task(
         score=lambda outputs, boxes: overlap(outputs, boxes) - 0.5,
         meaning="the object is found with an IoU above 0.5",
+        kind="detection",
     )
     return model, (canvas, boxes), {"task": task, "budget": nppr.Budget.linf(0.03)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import subprocess
@@ -127,6 +128,27 @@ def test_the_reference_has_every_public_name() -> None:
         re.findall(r"^::: nppr\.(\w+)$", (DOCS / "reference.md").read_text(), re.MULTILINE)
     )
     assert listed == set(nppr.__all__)
+
+
+def test_every_name_of_the_reference_exists() -> None:
+    text = (DOCS / "reference.md").read_text()
+    entries = re.findall(r"^::: ([\w.]+)\n((?:    .*\n)*)", text, re.MULTILINE)
+    assert len(entries) > 30
+    missing = []
+    for name, options in entries:
+        module, _, last = name.rpartition(".")
+        found = getattr(importlib.import_module(module), last, None)
+        members = re.search(r"\bmembers: \[(.*)\]", options)
+        wanted = members[1].split(", ") if members and members[1] else []
+        fields = getattr(found, "__dataclass_fields__", {})
+        missing += [name] * (found is None)
+        missing += [
+            f"{name}.{each}" for each in wanted if not hasattr(found, each) and each not in fields
+        ]
+    assert missing == []
+    listed = dict(entries)
+    assert "sample" in listed["nppr.Learned"]
+    assert "to_pandas" in listed["nppr.Report"]
 
 
 def test_nothing_says_to_install_another_project() -> None:

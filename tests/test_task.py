@@ -48,6 +48,13 @@ def test_an_answer_is_right_exactly_where_the_score_is_above_0(scores: list[floa
     assert margins.tolist() == pytest.approx(scores)
 
 
+def test_the_kind_is_that_stated_or_that_of_classes() -> None:
+    assert Task(score=near).kind == ""
+    assert Task(score=near, kind="regression").kind == "regression"
+    assert Task(score=near, classes=True).kind == "classification"
+    assert Task(score=near, classes=True, kind="top-2").kind == "top-2"
+
+
 def test_on_the_edge_the_predicate_decides() -> None:
     task = Task(
         correct=lambda outputs, _: outputs[:, 0] >= 0,

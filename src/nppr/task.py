@@ -34,7 +34,8 @@ class Task:
     exactly where the answer is correct: a search follows its gradient. One of the two is enough;
     without `score` the search sees right and wrong only, and takes no gradients. `meaning` says in
     words what a correct answer is. With `classes` the targets are class numbers `(N,)` from 0 on: noise
-    may differ by class, and so do the results.
+    may differ by class, and so do the results. `kind` names the task in exports, such as "regression",
+    "segmentation" or "detection"; with `classes` it is "classification" unless you state another.
 
     >>> import torch
     >>> close = Task(score=lambda outputs, targets: 0.5 - (outputs[:, 0] - targets).abs(),
@@ -48,8 +49,11 @@ class Task:
     score: Judgement | None = None
     meaning: str = ""
     classes: bool = False
+    kind: str = ""
 
     def __post_init__(self) -> None:
+        if self.classes and not self.kind:
+            object.__setattr__(self, "kind", "classification")
         given = [each for each in (self.correct, self.score) if each is not None]
         if not given or not all(callable(each) for each in given):
             raise TaskError(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import json
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,16 @@ def test_every_source_has_its_readings_and_ar_is_merged() -> None:
     rows = [(row.source, row.metric.value, row.method) for row in report.results]
     assert rows[0] == ("clean", "accuracy", "clopper-pearson")
     for noise in ("gaussian", "uniform", "laplace"):
-        methods = [row[2] for row in rows if row[:2] == (noise, "PR")]
+        methods = [
+            row.method
+            for row in report.results
+            if (row.source, row.metric) == (noise, Metric.PR) and row.lowest_of is None
+        ]
         assert methods == ["normal", "bootstrap", "empirical-bernstein", "betting", "hoeffding"]
         assert (noise, "normalised_accuracy", "paired-bootstrap") in rows
     assert ("pgd", "AR", "clopper-pearson") in rows
-    assert rows[-1] == ("merged", "AR", "clopper-pearson")
+    assert rows[-2] == ("merged", "AR", "clopper-pearson")
+    assert report.results[-1].lowest_of == 3
     ar = report.headline("merged", Metric.AR)
     assert ar is not None
     assert ar.value is not None
@@ -77,6 +83,17 @@ def test_every_source_has_its_readings_and_ar_is_merged() -> None:
         if row.metric in (Metric.AR, Metric.PR):
             assert row.value is not None
             assert ar.value <= row.value
+
+
+def test_a_report_carries_its_date_and_the_kind_of_its_task() -> None:
+    images, targets = torch.rand(40, 1, 4, 4), torch.rand(40)
+    near = nppr.Task(score=lambda outputs, _: 1 + outputs[:, 0].abs(), kind="regression")
+    before = datetime.now(UTC).date().isoformat()
+    report = nppr.assess(
+        half_classifier(), (images, targets), budget=BUDGET, draws=4, sources="uniform", task=near
+    )
+    assert before <= str(report.environment.date) <= datetime.now(UTC).date().isoformat()
+    assert report.data.task_kind == "regression"
 
 
 def test_explicit_sources_run_exactly_those() -> None:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nppr.cli import run
+from nppr.report.exports import EXPORTS
 from report.page.made_runs import made_report
 
 from .conftest import Refused
@@ -71,6 +72,26 @@ def test_an_export_prints_the_paths_it_wrote(
     written = [Path(line) for line in capsys.readouterr().out.split()]
     assert written == [out / "safety-case.json", out / "safety-case.mmd"]
     assert all(path.is_file() for path in written)
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_the_command_knows_every_registered_export(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "report.json").write_text(made_report()[0].to_json())
+    assert run(["export", str(tmp_path), "--to", kind]) == 0
+    written = [Path(line) for line in capsys.readouterr().out.split()]
+    assert written == [tmp_path / "exports" / (kind + suffix) for suffix in EXPORTS[kind]]
+    assert run(["export", "--help"]) == 0
+    assert kind in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_a_new_export_needs_no_other_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "report.json").write_text(made_report()[0].to_json())
+    made = {**EXPORTS, "plain": {".txt": lambda filed: filed.report.classifier.name}}
+    monkeypatch.setattr("nppr.report.exports.EXPORTS", made)
+    assert run(["export", str(tmp_path), "--to", "plain"]) == 0
+    assert (tmp_path / "exports" / "plain.txt").read_text() == "resnet20"
 
 
 @pytest.mark.parametrize(("words", "code"), [("--fail-below B", 1), ("--fail-below D", 0), ("", 0)])

@@ -16,6 +16,7 @@ from nppr.doctor.flags import (
     FEW_INPUTS,
     GRADIENT_MASKING,
     HEADLINE_MISSING,
+    LIMITS,
     MEANING,
     NEAR_CHANCE,
     NEARLY_DETERMINISTIC,
@@ -30,6 +31,7 @@ from nppr.doctor.flags import (
     STARVED,
     TRAIN_MODE,
     ZERO_GRADIENTS,
+    Severity,
     could_be_raised,
     flag,
     grade,
@@ -37,7 +39,7 @@ from nppr.doctor.flags import (
     result_flags,
 )
 from nppr.report.model import Grade, Result
-from nppr.tally import Metric
+from nppr.tally import Direction, Metric
 from report.page.made_runs import made_report
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "flags.md").read_text()
@@ -53,6 +55,24 @@ def test_a_message_is_what_was_found_and_what_it_means() -> None:
     assert found.message == "3 inputs are correct: " + MEANING[FEW_INPUTS]
     assert (found.id, found.source) == (FEW_INPUTS, "uniform")
     assert flag(FEW_INPUTS).message == MEANING[FEW_INPUTS]
+
+
+def test_a_flag_that_says_too_high_limits_no_upper_bound() -> None:
+    """Read off the meanings: every flag that names a direction, and the default of the others."""
+    too_high = [
+        name
+        for name, meaning in MEANING.items()
+        if re.search(r"too high|stopped early|cannot lose much|worse .* is not ruled out", meaning)
+    ]
+    assert {STARVED, ATTACK_TOO_WEAK, HEADLINE_MISSING, NEAR_CHANCE} < set(too_high)
+    for name in too_high:
+        assert Direction.UPPER_BOUND not in LIMITS[name], name
+    for name, severity in SEVERITY.items():
+        if severity in (Severity.NOTE, Severity.INFORMATION):
+            assert LIMITS[name] == (), name
+        elif severity is Severity.SERIOUS and name not in too_high:
+            assert set(LIMITS[name]) == set(Direction), name
+    assert flag(STARVED).limits == ()
 
 
 def test_a_flag_of_many_results_is_raised_once_per_source() -> None:

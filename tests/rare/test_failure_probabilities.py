@@ -37,6 +37,7 @@ from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST, calls_for
 from nppr.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
+from nppr.statistics.intervals import clopper_pearson_upper
 from nppr.tally import RARE_ACCURACY, Evaluate, FloatArray, Progress, Tally
 
 pytestmark = pytest.mark.slow
@@ -105,6 +106,47 @@ def test_the_accuracy_with_the_fewest_calls_is_the_one_that_is_quoted() -> None:
     assert f"{RARE_CALLS_PER_INPUT:,} calls" in RARE_ACCURACY
 
 
+class Abrupt(nn.Module):
+    """Fails with probability 1e-4 under Uniform noise of 1/4, while the margin climbs elsewhere."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        u = 4 * (x.flatten(1) - 0.5)
+        climbs = u[:, :4].amin(1) - 2
+        margin = torch.where(u[:, 4:8].amin(1) >= 0.8, 1.0, climbs)
+        return torch.stack([torch.zeros_like(margin), margin], 1)
+
+
+def test_the_limit_holds_where_splitting_misses_an_abrupt_region() -> None:
+    count, p = 60, 1e-4
+    part = evaluate_part(torch.full((count, 1, 4, 4), 0.5), [0] * count)
+    source = Uniform(Budget.linf(0.25))
+    calls = count * RARE_CALLS_PER_INPUT
+    found = rare_failures(
+        source, ready(Abrupt()), part, np.arange(count), calls=calls, floor=RARE_FLOOR
+    )
+    assert (found.high < p).mean() > 0.5
+    assert (found.limit >= p).all()
+    assert found.limit.min() == pytest.approx(1 - 0.05 ** (1 / (5 * found.particles)))
+
+
+@pytest.mark.parametrize("p", [0.0055, 0.02, 0.2])
+def test_the_limit_holds_in_95_percent_whatever_the_probability(p: float) -> None:
+    """Of inputs that are followed: 0 of 550 draws guarantee 0.0054."""
+    count = 400
+    calls = count * RARE_CALLS_PER_INPUT
+    part = bright(np.full(count, p))
+    found = rare_failures(SOURCE, ready(), part, np.arange(count), calls=calls, floor=RARE_FLOOR)
+    assert found.particles * found.replicates == 550
+    held = (found.limit >= p).mean()
+    assert held >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / count)
+    exact = clopper_pearson_upper(np.arange(551), 550, 0.95)
+    counts = np.searchsorted(exact, found.limit - 1e-12)
+    assert np.allclose(exact[counts], found.limit)
+    # The draws are independent ones: their failures are binomial, inputs and runs apart.
+    assert abs(counts.mean() / 550 - p) < 4 * math.sqrt(p / 550 / count)
+    assert counts.var(ddof=1) == pytest.approx(550 * p * (1 - p), rel=0.3)
+
+
 def test_all_calls_are_counted_and_bounded() -> None:
     model = Counting(torch.full((16,), -1 / 16), 0.5)
     classifier = ready(model)
@@ -123,7 +165,7 @@ def test_all_calls_are_counted_and_bounded() -> None:
 def test_too_few_calls_to_reach_failures() -> None:
     found = rare_failures(SOURCE, ready(), bright(P), [0, 3], calls=2 * 5 * 250)
     assert found.status == (Status.FOUND, Status.OUT_OF_CALLS)
-    # At most about p: the last level that was reached.
+    # The probability of the last level that was reached.
     assert found.p[1] > P[3]
     assert found.p[1] == pytest.approx(1 / 25, rel=0.2)
 
@@ -327,6 +369,7 @@ def rare(positions: list[int], p: list[float], spread: float = 0.2) -> Rare:
         log_p=log_p,
         log_low=log_p - 2 * spread,
         log_high=log_p + 2 * spread,
+        limit=np.full(len(p), 6e-3),
         spread=np.full(len(p), spread),
         calls=np.full(len(p), 1000),
         status=(Status.FOUND,) * len(p),
@@ -378,6 +421,7 @@ FOUND = Rare(
     log_p=np.log([1e-3, 1e-7]),
     log_low=np.log([5e-4, 1e-8]),
     log_high=np.log([2e-3, 1e-6]),
+    limit=np.array([0.02, 0.006]),
     spread=np.array([0.1, 0.5]),
     calls=np.array([400, 5000]),
     status=(Status.FOUND, Status.BELOW),
@@ -421,6 +465,6 @@ def test_groups_are_joined_in_order() -> None:
 
 def test_lines() -> None:
     lines = rare_csv({"uniform": FOUND}).splitlines()
-    assert lines[0] == "index,source,p,low,high,status,calls"
-    assert lines[1] == "12,uniform,0.001,0.0005,0.002,found,400"
-    assert lines[2] == "15,uniform,1e-07,1e-08,1e-06,below,5000"
+    assert lines[0] == "index,source,p,low,high,limit,status,calls"
+    assert lines[1] == "12,uniform,0.001,0.0005,0.002,0.02,found,400"
+    assert lines[2] == "15,uniform,1e-07,1e-08,1e-06,0.006,below,5000"

@@ -281,7 +281,9 @@ def test_closed_forms(source: Source, side: int, threshold, p: float) -> None:  
 
 def test_an_input_that_always_fails() -> None:
     (outcome,) = run(Gaussian(Budget.linf(0.1)), ready(-1.0, 2), 2, [Run(0)])
-    assert outcome == Levels(FLOOR, 50_000, 0.0, 0.0, 0.0, 500, 1, Status.FOUND)
+    assert outcome == Levels(
+        FLOOR, 50_000, 0.0, 0.0, 0.0, 500, failures=500, passed=1, status=Status.FOUND
+    )
 
 
 def test_an_input_that_never_fails() -> None:

@@ -18,10 +18,12 @@ from nppr.report.bounds_table import bounds_table
 from nppr.report.findings import guaranteed, interval_of, table_rows
 from nppr.report.model import PrecisionRecord, Width
 from nppr.report.numbers import percent
+from nppr.report.page import render
 from nppr.report.results_table import (
     RESULT_COLUMNS,
     as_text,
     notes_of,
+    records_of,
     spectrum_table,
     table_of,
     terminal_tables,
@@ -192,9 +194,11 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     )
     changes = {"rare": (RARE,), "precision": precision}
     text = notes_of(with_rows(report, joined).model_copy(update=changes))
-    assert "0 found to fail, 1 too rarely to be found, 0 out of calls" in text
+    assert "failures found for 0, none found by following the margin for 1, 0 out of calls" in text
+    assert "an indication: largest estimate of those followed 4.4e-07" in text
+    assert "guaranteed: each of them fails with probability at most 7.5e-03" in text
     assert "the other 8 count as never failing" in text
-    claim = "at most 17.610 % with 95 % confidence (16.700 % observed)"
+    claim = "at most 17.610 % (16.700 % observed)"
     assert f"with splitting NPPR {claim}, the population" in text
     assert text.count(f"splitting: {RARE_ACCURACY}") == 1
     assert (
@@ -240,7 +244,8 @@ def test_files_state_what_may_be_claimed(report: Report) -> None:
         elif row.direction is Direction.LOWER_BOUND:
             claim = f"at least {percent(row.value, 'at-least')} % with 95 % confidence"
         else:
-            claim = f"{percent(row.value)} % ({percent(used.low or 0)}-{percent(used.high)} %"
+            ends = percent(used.low or 0, "at-least"), percent(used.high, "at-most")
+            claim = f"{percent(row.value)} % ({ends[0]}-{ends[1]} %"
             claim += " with 95 % confidence)"
         assert entry["statement"] == claim
         assert claim in table.to_md()
@@ -264,7 +269,8 @@ def test_latex_fits_a_paper_and_keeps_what_may_be_claimed(report: Report) -> Non
         elif row.direction is Direction.LOWER_BOUND:
             assert rf"$\geq$ {percent(row.value, 'at-least')}" in line
         else:
-            assert f"({percent(used.low or 0)}--{percent(used.high)})" in line
+            ends = percent(used.low or 0, "at-least"), percent(used.high, "at-most")
+            assert f"({ends[0]}--{ends[1]})" in line
 
 
 def test_no_upper_bound_is_printed_without_its_interval(report: Report) -> None:
@@ -312,6 +318,31 @@ def test_a_frame_has_a_row_per_source_with_its_direction(report: Report) -> None
     others = {row.radius for row in report.other_radii}
     assert others
     assert others <= set(frame["radius"])
+
+
+def test_a_column_added_to_the_table_is_in_records_and_every_file(
+    report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Declared once: terminal, page, files and data frame."""
+    one = (Column("loudness", "loudness", number=True), lambda *_: Cell(0.5, "half"))
+    two = (Column("reach", "reach", interval=True), lambda *_: Cell((0.25, 0.75), "some"))
+    monkeypatch.setattr("nppr.report.results_table.RESULT_COLUMNS", (*RESULT_COLUMNS, one, two))
+    for record in records_of(report):
+        assert (record["loudness"], record["reach_low"], record["reach_high"]) == (0.5, 0.25, 0.75)
+    table = table_of(report)
+    assert json.loads(table.to_json())[0]["reach_high"] == 0.75
+    assert "loudness,reach_low,reach_high" in table.to_csv()
+    assert "half" in table.to_md()
+    assert "half" in table.to_latex()
+    assert "half" in render(report)
+
+
+def test_records_have_every_column_that_files_have(report: Report) -> None:
+    renamed = {
+        "value": "observed", "claim": "applies_to", "interval_low": "low", "interval_high": "high",
+    }  # fmt: skip
+    names = json.loads(table_of(report).to_json())[0]
+    assert {renamed.get(name, name) for name in names} <= set(records_of(report)[0])
 
 
 def test_without_pandas_the_extra_is_named(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
 from nppr.options import GRADES
 from nppr.report import Report, read_run
-from nppr.report.claims import forbidding_flags
+from nppr.report.claims import doubting_flags
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import CLEAN, Flag, ReportRecord
@@ -327,13 +327,14 @@ def _plan(
 
 
 def _doubts(test: _Test, flags: Sequence[Flag]) -> tuple[str, ...]:
-    """The flags for which "holds" would be false comfort: those that keep a number from evidence."""
+    """The flags for which "holds" would be false comfort: the number may be too high, or wrong."""
     asked, source = test.requirement, test.source
     if source is None or asked.kind is Kind.PAIRED:
         return ()
     searched = asked.metric in (Metric.NPPR, Metric.AR) and asked.noise_set is None
     direction = Direction.UPPER_BOUND if searched else Direction.ESTIMATE
-    return forbidding_flags(flags, (source.name,), asked.metric, direction)
+    doubting = doubting_flags(flags, (source.name,), asked.metric, direction)
+    return tuple(dict.fromkeys(flag.id for flag in doubting))
 
 
 def _source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | None:

@@ -88,12 +88,15 @@ class Look:
         """1 while inputs are added, and one more for every doubling of the draws."""
         return 1 + round(math.log2(self.rounds[-1].draws / self.rounds[0].draws))
 
-    def interval(self, tally: Tally[Evaluate]) -> Interval:
-        """The interval of PR over the clean-correct inputs that holds whenever the run stops."""
+    def interval(self, tally: Tally[Evaluate], candidates: int = 1) -> Interval:
+        """The interval of PR over the clean-correct inputs that holds whenever the run stops.
+
+        It has the share of the error that one of so many `candidates` has.
+        """
         x, came_in = tally.headline_rates, self.came_in[tally.clean_correct]
         growing = self.stage == 1
         parts = [x[came_in == k] for k in range(len(self.rounds))] if growing else [x]
-        confidence = 1 - self._error(self.stage)
+        confidence = 1 - self._error(self.stage) / candidates
         return betting_sequence(parts, confidence, self.precision, self.seed)
 
     def judge(self, tallies: Mapping[str, Tally[Evaluate]], limit: int) -> Need:

@@ -442,6 +442,7 @@ def _describe_data(data: Data, classifier: Classifier) -> DataRecord:
         layout=None if data.layout is None else LayoutRecord(**vars(data.layout)),
         task=None if data.task is None else data.task.words,
         task_fingerprint=_task_fingerprint(data, classifier),
+        task_kind=data.task.kind or None if data.task else None,
         inputs=SplitSizes(**{each.kind.name: len(each) for each in data.splits}),
         fingerprint=data.evaluate.fingerprint(),
         notes=data.notes,

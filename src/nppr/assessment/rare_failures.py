@@ -61,6 +61,8 @@ class Followed:
             particles=rare.particles,
             replicates=rare.replicates,
             calls=_spent(rare),
+            independent_draws=rare.particles * rare.replicates,
+            limit=float(rare.limit.max()),
             largest=float(rare.p.max()),
             median=float(np.median(rare.p)),
             added=self.combined.added(tally.clean_correct),
@@ -102,8 +104,8 @@ def _rows(
 ) -> list[Result]:
     """Draws and splitting together: inputs that failed in some draw keep their fraction of failures.
 
-    The intervals, `mean -+ z e` with the standard error e of draws and splitting, are approximate and
-    apply to this test set.
+    The intervals, `mean -+ z e` with the standard error e of draws and splitting, apply to this test
+    set. They are an indication: failures to which the margin does not lead are missing.
     """
     among = tally.clean_correct
     p, errors = seen.combined.failures[among], seen.combined.errors[among]

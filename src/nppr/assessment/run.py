@@ -6,6 +6,7 @@ import logging
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from nppr.assessment.collect_evidence import collect
 from nppr.assessment.ladder import describe_rungs, per_input_noise
+from nppr.assessment.lowest_rows import lowest_rows
 from nppr.assessment.precision import Growth, grow
 from nppr.assessment.prepare import Setup, fixed_form
 from nppr.assessment.session import Session, result_of
@@ -310,6 +312,7 @@ def _finish(
     noises: list[Source] = [*(each.source for each in run.learned), *run.own]
     sources = [*ready, *noises]
     run.merge()
+    run.results += lowest_rows(run.results, run.tallies, session.settings.seed, session.stopped)
     rare: dict[str, Followed] = {}
     if session.settings.rare_calls is not None:
         from nppr.assessment.rare_failures import follow_rare_failures  # few runs need it
@@ -353,6 +356,7 @@ def _finish(
             images_per_second=round(classifier.eager_images_per_second, 1),
         ),
         environment=Environment(
+            date=datetime.now(UTC).date().isoformat(),
             python=platform.python_version(),
             torch=str(torch.__version__),
             numpy=np.__version__,

@@ -45,7 +45,7 @@ class Session:
     folder: RunFolder | None = None
     progress: ProgressCallback | None = None
     store: Callable[[str], Store] | None = None
-    stopped: Callable[[Tally[Evaluate]], Interval] | None = None
+    stopped: Callable[[Tally[Evaluate], int], Interval] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def measure(
@@ -104,7 +104,7 @@ class Session:
         first = estimates[0]
         if self.stopped is None or first.metric not in (Metric.PR, Metric.NPPR):
             return list(estimates)
-        ends = vars(self.stopped(tally))
+        ends = vars(self.stopped(tally, 1))
         return [replace(first, method=SEQUENCE, flags=(), **ends), *estimates]
 
     @contextmanager

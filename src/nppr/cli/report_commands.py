@@ -77,14 +77,18 @@ def report(options: ReportOptions) -> None:
             console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
 
 
-KINDS = ("safety-case", "technical-documentation", "cyclonedx")
-
-
 class ExportOptions(Options):
     """Options of `nppr export`."""
 
     run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
-    to: str = option("safety-case", f"The document: {', '.join(KINDS)}.")
+    to: str = option(
+        "safety-case", "The document: safety-case, technical-documentation or cyclonedx."
+    )
+    gate: Path | None = option(
+        None,
+        "JSON of nppr gate --json for the same classifier, whose requirements the safety case argues"
+        " for.",
+    )
     out: Path | None = option(None, "Folder to write to. Default: exports in RUN.")
 
 
@@ -99,11 +103,10 @@ def export(options: ExportOptions) -> None:
 
     Reads report.json alone. Numbers that a flag makes unreliable are findings, not evidence.
     """
-    require_one_of("to", options.to, KINDS)
+    from nppr.report.exports import EXPORTS, write_exports
 
-    from nppr.report.exports import write_exports
-
-    for path in write_exports(options.run, options.to, options.out):
+    require_one_of("to", options.to, EXPORTS)
+    for path in write_exports(options.run, options.to, options.out, options.gate):
         console.print_line(str(path))
 
 

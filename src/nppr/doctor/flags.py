@@ -16,7 +16,7 @@ from enum import StrEnum
 from nppr.data import Data, overlaps
 from nppr.report.model import Flag, Grade, ReportRecord, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import Evaluate, Metric, Tally
+from nppr.tally import Direction, Evaluate, Metric, Tally
 
 
 class Severity(StrEnum):
@@ -54,7 +54,8 @@ _declare(UNRESOLVED, _I,
     " describes the draws, not the input")
 _declare(APPROXIMATE, _N,
     "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the approximate"
-    " interval is outside the regime it was tested in; quote a guaranteed one")
+    " interval is outside the regime it was tested in; quote a guaranteed one, or do not quote a number"
+    " that has none, such as the normalised accuracy")
 PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as shown")
 SCREENED = _declare("screened", _N,
     "16-bit floats took the clear decisions; intervals allow for the wrong ones that the audit may have"
@@ -146,6 +147,35 @@ NEAR_CHANCE = _declare("near-chance", _S,
     " and the order of the classes")
 # fmt: on
 
+_COMFORT = (Direction.ESTIMATE, Direction.LOWER_BOUND)
+_BY_SEVERITY: Mapping[Severity, tuple[Direction, ...]] = {
+    Severity.INFORMATION: (),
+    Severity.NOTE: (),
+    Severity.WARNING: _COMFORT,
+    Severity.SERIOUS: tuple(Direction),
+}
+LIMITS: Mapping[str, tuple[Direction, ...]] = {
+    **{name: _BY_SEVERITY[severity] for name, severity in SEVERITY.items()},
+    # A number of a search or an attack may be too high: an upper bound of it stays valid.
+    **dict.fromkeys(
+        (
+            NOT_LOGITS, ZERO_GRADIENTS, NAN_GRADIENTS, EXPLODING_GRADIENTS, ATTACK_FAILS,
+            GRADIENT_MASKING, ATTACK_TOO_WEAK, NPPR_ABOVE_PR, STARVED, STILL_FALLING, SEARCH_BEHIND,
+            SEEDS_APART, NPPR_ABOVE_PARENT, HEADLINE_MISSING, SINGLE_ATTACK,
+        ),
+        (),
+    ),
+    FEW_INPUTS: (),  # intervals are wide and hold
+    # A classifier that guesses loses little: what is unfavourable is still true of it.
+    NEAR_CHANCE: _COMFORT,
+}  # fmt: skip
+"""The claims that a flag takes away: whatever it may be wrong about, by the direction of a number.
+
+A flag that says that numbers may be too high takes away comfort (estimates, lower bounds) and never an
+upper bound: the truth is at most that, and may be lower still. Without an entry, a warning takes away
+comfort and a serious flag everything.
+"""
+
 GRADES = {
     Severity.SERIOUS: ("D", "a number does not mean what it states, or there is none"),
     Severity.WARNING: ("C", "a number may be off in a known direction or is missing"),
@@ -162,7 +192,9 @@ def flag(name: str, found: str | None = None, source: str | None = None) -> Flag
     """
     meaning = MEANING[name]
     message = f"{found}: {meaning}" if found else meaning
-    return Flag(id=name, source=source, message=message, severity=SEVERITY[name])
+    return Flag(
+        id=name, source=source, message=message, severity=SEVERITY[name], limits=LIMITS[name]
+    )
 
 
 def grade(flags: Sequence[Flag]) -> Grade:
@@ -187,6 +219,7 @@ _BY_RESULTS = {
     NPPR_ABOVE_PR: {Metric.NPPR, Metric.PR},
     ATTACK_TOO_WEAK: {Metric.NPPR, Metric.AR},
     GRADIENT_MASKING: {Metric.PR, Metric.AR},
+    SINGLE_ATTACK: {Metric.AR},
 }
 """Flags that only results of these metrics can raise."""
 
@@ -200,7 +233,11 @@ def could_be_raised(name: str, report: ReportRecord) -> bool:
         return False  # it is not looked for in the box of a transformation
     if name in _BY_GRADIENTS and any(flag.id == NO_GRADIENTS for flag in report.flags):
         return False
-    asked = {PRECISION: report.precision, RARE_PARTLY: report.settings.rare_calls}
+    screened = report.settings.engine != "eager"
+    asked = {
+        PRECISION: report.precision, RARE_PARTLY: report.settings.rare_calls,
+        SCREENED: screened, CONTRADICTED: screened,
+    }  # fmt: skip
     return bool(asked.get(name, True)) and _BY_RESULTS.get(name, set()) <= measured
 
 

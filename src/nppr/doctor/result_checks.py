@@ -36,6 +36,7 @@ from nppr.doctor.flags import (
 )
 from nppr.noise.family import Dependency
 from nppr.report.model import CLEAN, Flag, Result, Rung
+from nppr.report.numbers import percent
 from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
@@ -105,10 +106,8 @@ def is_guessing(clean: Tally[Evaluate], classes: int) -> bool:
 
 def accuracy_beside_chance(found: Estimate, classes: int) -> str:
     """An accuracy, its interval, and what a guess gives, in words."""
-    sure = f"{100 * found.low:.1f}-{100 * found.high:.1f}"
-    return (
-        f"accuracy {100 * found.value:.1f} % ({sure}), while guessing gives {100 / classes:.3g} %"
-    )
+    sure = f"{percent(found.low, 'at-least')}-{percent(found.high, 'at-most')}"
+    return f"accuracy {percent(found.value)} % ({sure}), while guessing gives {100 / classes:.3g} %"
 
 
 def _check_missing(results: Sequence[Result]) -> Iterator[Flag]:

@@ -7,7 +7,12 @@ p = 1e-6 (linear classifier) it is 3 % too high, the geometric mean 40 % too low
 
 The interval is `log p -+ t s / sqrt(R)` with the Student quantile t of R - 1 degrees of freedom and s
 the spread of log p over the runs, or that of independent points where this is larger. It is
-approximate: log p is nearly normal, and runs that all miss a small region of failures do not show it.
+approximate: log p is nearly normal, and runs that all miss a region of failures do not show it. So an
+estimate is an indication: it counts the failures to which the margin leads.
+
+The `limit` beside it is guaranteed. The first populations of the R runs are R N independent draws from
+the law of the noise, whatever the margin, and a Clopper-Pearson upper limit is made of the failures
+among them. The plain draws do not count: inputs are followed because these showed no failure.
 """
 
 from __future__ import annotations
@@ -32,7 +37,11 @@ from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, run_splitting
 from nppr.records import one_line, read_record, write_record
 from nppr.sources import Source
-from nppr.statistics.intervals import check_confidence, student_quantile
+from nppr.statistics.intervals import (
+    check_confidence,
+    clopper_pearson_upper,
+    student_quantile,
+)
 from nppr.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 
 REPLICATES = 5
@@ -40,7 +49,7 @@ FEWEST = 100
 MOST = 4000
 """Fewest and most particles of a run."""
 
-ARRAYS = ("positions", "indices", "log_p", "log_low", "log_high", "spread", "calls")
+ARRAYS = ("positions", "indices", "log_p", "log_low", "log_high", "limit", "spread", "calls")
 """The fields of `Rare` with one number per input."""
 
 
@@ -49,9 +58,10 @@ class Rare:
     """Failure probabilities of some inputs of a split, one entry each.
 
     `log_p`, `log_low` and `log_high` are natural logarithms, `spread` the standard error of log p,
-    `particles` the number in each of the `replicates` runs of an input. `status` is FOUND where all
-    runs reached failures; elsewhere the probability is at most about p, see `Status`. `calls` are
-    those of each input, features included.
+    `particles` the number in each of the `replicates` runs of an input. `status` is FOUND if all runs
+    reached failures. The estimates and intervals are an indication, see `Status`. With probability at
+    least `confidence` the failure probability of an input is at most its `limit`, from independent
+    draws alone. `calls` are those of each input, features included.
     """
 
     source: str
@@ -60,6 +70,7 @@ class Rare:
     log_p: FloatArray
     log_low: FloatArray
     log_high: FloatArray
+    limit: FloatArray
     spread: FloatArray
     calls: IntArray
     status: tuple[Status, ...]
@@ -130,6 +141,11 @@ def rare_failures(
         log_p=log_p,
         log_low=log_p - half,
         log_high=np.minimum(log_p + half, 0.0),
+        limit=clopper_pearson_upper(
+            np.array([sum(run.failures for run in row) for row in rows]),
+            particles * replicates,
+            confidence,
+        ),
         spread=spread,
         calls=own + np.array([sum(run.calls for run in row) for row in rows]),
         status=tuple(_worst(row) for row in rows),
@@ -260,14 +276,16 @@ def joined(parts: Sequence[Rare]) -> Rare:
 
 
 def rare_csv(found: Mapping[str, Rare]) -> str:
-    """One line per input that splitting was run on: its failure probability with an interval."""
+    """One line per input that splitting was run on: its estimate, and its guaranteed limit."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["index", "source", "p", "low", "high", "status", "calls"])
+    writer.writerow(["index", "source", "p", "low", "high", "limit", "status", "calls"])
     for source, rare in found.items():
-        columns = (rare.indices, rare.p, rare.low, rare.high, rare.status, rare.calls)
-        for index, p, low, high, status, calls in zip(*columns, strict=True):
-            shares = (f"{share:.6g}" for share in (p, low, high))
+        columns = (
+            rare.indices, rare.p, rare.low, rare.high, rare.limit, rare.status, rare.calls
+        )  # fmt: skip
+        for index, p, low, high, limit, status, calls in zip(*columns, strict=True):
+            shares = (f"{share:.6g}" for share in (p, low, high, limit))
             writer.writerow([index, source, *shares, status.value, calls])
     return text.getvalue()
 

@@ -71,8 +71,9 @@ NUMBERS_AT_ONCE = 2**20
 class Status(StrEnum):
     """How a search for failures ended.
 
-    With BELOW and OUT_OF_CALLS no level of failures was reached: p is then the probability of the
-    last level reached, so the probability of a failure is at most about p.
+    With BELOW and OUT_OF_CALLS no level of failures was reached by following the margin, and p is the
+    estimated probability of the last level reached. It bounds nothing: failures may lie where the
+    margin does not lead.
     """
 
     FOUND = "found"
@@ -93,7 +94,8 @@ class Levels:
     """The state of a run, and its result once it has a `status`.
 
     `log_p` is the logarithm of P(m > level), `passed` the number of levels. `floor` is the log p at
-    which the run gives up, `limit` the calls it may make. `variance` is that of log p if all points
+    which the run gives up, `limit` the calls it may make. `failures` are those of the first population,
+    which are independent draws. `variance` is that of log p if all points
     were independent, `sum (1 - share) / (share N)`: the true one is larger.
     """
 
@@ -103,6 +105,7 @@ class Levels:
     log_p: float = 0.0
     variance: float = 0.0
     calls: int = 0
+    failures: int = 0
     passed: int = 0
     status: Status | None = None
     _counted: int = 0
@@ -115,10 +118,12 @@ class Levels:
         there is no next level yet: all survive, and points are counted until one differs. If none
         does, the last share is taken as one in those counted.
         """
+        failing = int((margins >= 0).sum())
+        if not self.calls:
+            self.failures = failing
         self.calls += len(margins)
         self._counted += len(margins)
         keep = len(margins) // MOVES
-        failing = int((margins >= 0).sum())
         spent = self.calls + keep * MOVES > self.limit
         if failing >= keep or (failing and spent):
             self._pass(0.0, failing)

@@ -1,4 +1,7 @@
-"""The numbers of a report as claims to file: evidence, or findings where flags make them unreliable.
+"""The numbers of a report as claims to file: evidence, or findings if flags make them unreliable.
+
+A flag may take comfort away, never an unfavourable number that is valid: what may be too high is still
+at most its upper bound, with a remark that it may be lower still.
 
 A claim names its place in report.json (RFC 6901) and the SHA-256 of what is there, so that an assessor
 can look it up and check that it is unchanged.
@@ -13,26 +16,51 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nppr.errors import RunFolderError
 from nppr.report.findings import interval_of, population_bound, table_rows
+from nppr.report.gate_record import SCHEMA_VERSION as GATE_VERSION
+from nppr.report.gate_record import GateRecord
 from nppr.report.model import Flag, ReportRecord, Result, SliceResult
 from nppr.report.numbers import LOSSES, Numbers, percent
 from nppr.report.quotes import noise_of, sentence_of
-from nppr.report.run_files import read_report
+from nppr.report.run_files import read_model, read_report
 from nppr.tally import Claim, Direction, Metric
 
-FORBIDDING = ("warning", "serious")
-"""Severities of flags on a source that keep its numbers from being evidence."""
+LIMITING = {
+    "warning": (Direction.ESTIMATE, Direction.LOWER_BOUND),
+    "serious": tuple(Direction),
+}
+"""Severities that can keep numbers from being evidence, with the directions that a flag of an earlier
+version limits, which does not state them: a warning never limits an upper bound.
+"""
 
 WEAK_ATTACK = ("gradient-masking", "attack-too-weak")
 """Flags that name the source which exposed a weak attack: what they distort is AR."""
 
 
+class FiledGate(NamedTuple):
+    """What a gate decided of the same classifier, with the SHA-256 of its file."""
+
+    record: GateRecord
+    sha256: str
+    file: str
+
+
 class FiledReport(NamedTuple):
-    """A report with what its file holds: the SHA-256 of its bytes, and its content as it is there."""
+    """A report with what its file holds: the SHA-256 of its bytes, and its content as it is there.
+
+    `gate` is what `nppr gate` decided of the same classifier, if that is filed too.
+    """
 
     report: ReportRecord
     sha256: str
     content: Any
+    gate: FiledGate | None = None
+
+    @property
+    def date(self) -> str:
+        """The UTC date of the run."""
+        return self.report.environment.date or "unknown"
 
     def hash_at(self, pointer: str) -> str:
         """The SHA-256 of an entry as JSON with sorted keys and no spaces."""
@@ -43,16 +71,32 @@ class FiledReport(NamedTuple):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_filed(path: Path) -> FiledReport:
-    """A `report.json` and its hash."""
+def read_filed(path: Path, gate: Path | None = None) -> FiledReport:
+    """A `report.json` and its hash, with the JSON of a gate on the same classifier."""
     report, content = read_report(path), path.read_bytes()
-    return FiledReport(report, hashlib.sha256(content).hexdigest(), json.loads(content))
+    filed = FiledReport(report, hashlib.sha256(content).hexdigest(), json.loads(content))
+    return filed if gate is None else filed._replace(gate=_read_gate(gate, report))
+
+
+def _read_gate(path: Path, report: ReportRecord) -> FiledGate:
+    record = read_model(path, GateRecord, GATE_VERSION, "gate")
+    for name, same in (
+        ("classifier", record.classifier.fingerprint == report.classifier.fingerprint),
+        ("budget", str(record.budget) == str(report.budget)),
+    ):
+        if not same:
+            raise RunFolderError(
+                f"`gate` must be about the {name} of the run, {path} is about another one."
+                " Example: nppr gate POLICY --json > gate.json"
+            )
+    return FiledGate(record, hashlib.sha256(path.read_bytes()).hexdigest(), path.name)
 
 
 @dataclass(frozen=True)
 class NumberClaim:
-    """One number with its interval and scope; `because` are the flags that make it a finding.
+    """One number with its interval and scope.
 
+    `because` are the flags that make it a finding, `remarks` those for which it may be lower still.
     `low` is None where the number is an upper bound, `high` where it is a lower bound: that end of the
     interval does not apply to the worst noise.
     """
@@ -77,12 +121,22 @@ class NumberClaim:
     draws: int
     sentence: str
     because: tuple[str, ...]
+    remarks: tuple[str, ...]
 
     @property
     def facts(self) -> dict[str, Any]:
         """Its numbers and their scope as plain values."""
-        left_out = ("sentence", "because")
+        left_out = ("sentence", "because", "remarks")
         return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    @property
+    def text(self) -> str:
+        """Its sentence, with what its flags mean for it."""
+        if self.because:
+            return f"Not evidence ({', '.join(self.because)}): {self.sentence}"
+        if self.remarks:
+            return f"{self.sentence} The truth may be lower still ({', '.join(self.remarks)})."
+        return self.sentence
 
     @property
     def is_evidence(self) -> bool:
@@ -108,37 +162,51 @@ def missing_of(report: ReportRecord) -> list[str]:
     return [f"{row.metric} of {row.name}: {row.error or 'not measured'}" for row in failed]
 
 
-def forbidding_flags(
+def doubting_flags(
     flags: Sequence[Flag],
     names: tuple[str | None, ...],
     metric: Metric | None,
     direction: Direction,
     unknown: str = "note",
-) -> tuple[str, ...]:
-    """The flags because of which a number is not evidence.
+) -> list[Flag]:
+    """The flags that take comfort from a number: it may be too high, or not mean what it states.
 
-    A serious flag on the run rules out all numbers, a warning on it those that a search found, and
-    either on a source the numbers of that source; flags that expose a weak attack rule out AR. A flag
-    without a severity, of an earlier version, has the one that is stated for the `unknown`.
+    A serious flag on the run concerns all numbers, a warning on it those that a search found and those
+    of a direction that it limits, and either on a source the numbers of that source; flags that expose
+    a weak attack concern AR. A flag without a severity, of an earlier version, has the one that is
+    stated for the `unknown`.
     """
 
-    def forbids(flag: Flag) -> bool:
+    def doubts(flag: Flag) -> bool:
         severity = flag.severity or unknown
+        if severity not in LIMITING:
+            return False
         if flag.id in WEAK_ATTACK:
             return metric is Metric.AR
         if flag.source is not None:
-            return flag.source in names and severity in FORBIDDING
-        searched = direction is Direction.UPPER_BOUND and severity == "warning"
-        return severity == "serious" or searched
+            return flag.source in names
+        searched = direction is Direction.UPPER_BOUND
+        return severity == "serious" or searched or direction in (flag.limits or ())
 
-    return tuple(dict.fromkeys(flag.id for flag in flags if forbids(flag)))
+    return [flag for flag in flags if doubts(flag)]
 
 
-def _because(
+def _split_flags(
     report: ReportRecord, names: tuple[str | None, ...], metric: Metric, direction: Direction
-) -> tuple[str, ...]:
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The flags because of which a number is not evidence, and those that are remarks on it."""
     unknown = "warning" if report.grade.letter in "CD" else "note"
-    return forbidding_flags(report.flags, names, metric, direction, unknown)
+    doubting = doubting_flags(report.flags, names, metric, direction, unknown)
+
+    def forbids(flag: Flag) -> bool:
+        limits = LIMITING[flag.severity or unknown] if flag.limits is None else flag.limits
+        return direction in limits
+
+    because = tuple(dict.fromkeys(flag.id for flag in doubting if forbids(flag)))
+    if direction is not Direction.UPPER_BOUND:  # a lower bound is one whatever a search did
+        return because, ()
+    others = dict.fromkeys(flag.id for flag in doubting)
+    return because, tuple(each for each in others if each not in because)
 
 
 def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
@@ -147,6 +215,8 @@ def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
     assert row.value is not None
     assert row.claim is not None
     pointer = numbers.place(row)
+    names = (row.name, row.noise, row.source, row.tally, row.reference)
+    because, remarks = _split_flags(report, names, row.metric, direction)
     return NumberClaim(
         pointer=pointer,
         interval_pointer=numbers.place(used),
@@ -166,12 +236,8 @@ def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
         inputs=row.inputs,
         draws=row.draws,
         sentence=sentence_of(numbers, row),
-        because=_because(
-            report,
-            (row.name, row.noise, row.source, row.tally, row.reference),
-            row.metric,
-            direction,
-        ),
+        because=because,
+        remarks=remarks,
     )
 
 
@@ -179,6 +245,8 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
     report = filed.report
     row, pointer = report.slices[at], f"/slices/{at}"
     whole = report.headline(row.source, row.metric)
+    names = (row.source, row.tally)
+    because, remarks = _split_flags(report, names, row.metric, row.direction)
     return NumberClaim(
         pointer=pointer,
         interval_pointer=pointer,
@@ -198,7 +266,8 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
         inputs=row.inputs,
         draws=row.draws,
         sentence=slice_sentence(report, row),
-        because=_because(report, (row.source, row.tally), row.metric, row.direction),
+        because=because,
+        remarks=remarks,
     )
 
 

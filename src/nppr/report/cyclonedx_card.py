@@ -21,12 +21,9 @@ _METRIC = ("metric", "source", "slice", "value", "low", "high")
 def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
     """The document."""
     report, claims = filed.report, claims_of(filed)
+    task = report.data.task_kind or (None if report.data.task else "classification")
     evidence = [each for each in claims if each.is_evidence]
-    flagged = [
-        f"Not evidence ({', '.join(each.because)}): {each.sentence} [{each.pointer}]"
-        for each in claims
-        if not each.is_evidence
-    ]
+    flagged = [f"{each.text} [{each.pointer}]" for each in claims if each.because or each.remarks]
     limits = [
         *flagged,
         *(f"Not measured: {each}" for each in missing_of(report)),
@@ -34,7 +31,7 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
     ]
     card = {
         "modelParameters": {
-            "task": "classification",
+            **({"task": task} if task else {}),
             "datasets": [{"type": "dataset", "name": report.data.name}],
         },
         "quantitativeAnalysis": {"performanceMetrics": [_metric(each) for each in evidence]},
@@ -43,6 +40,7 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
             *_properties(
                 "run",
                 seed=report.seed,
+                date=filed.date,
                 grade=report.grade.letter,
                 budget=report.budget,
                 report_sha256=filed.sha256,

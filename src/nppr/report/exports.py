@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nppr.errors import without_controls
+from nppr.errors import SpecError, without_controls
 from nppr.manifest import Manifest
 from nppr.records import write_whole
 from nppr.report.claims import FiledReport, read_filed
@@ -18,18 +18,27 @@ from nppr.report.technical_documentation import technical_documentation
 
 Export = Callable[[FiledReport], str]
 
+SAFETY_CASE = "safety-case"
+
 EXPORTS: Mapping[str, Mapping[str, Export]] = {
-    "safety-case": {".json": safety_case_json, ".mmd": safety_case_mermaid},
+    SAFETY_CASE: {".json": safety_case_json, ".mmd": safety_case_mermaid},
     "technical-documentation": {".md": technical_documentation},
     "cyclonedx": {".cdx.json": cyclonedx_json},
 }
 """Files by kind of document: suffix, and what makes its text."""
 
 
-def write_exports(run: str | Path, kind: str, folder: Path | None = None) -> list[Path]:
-    """Write the documents of a kind into a folder, by default `exports` of the run; their paths."""
+def write_exports(
+    run: str | Path, kind: str, folder: Path | None = None, gate: Path | None = None
+) -> list[Path]:
+    """Write the documents of a kind into a folder, by default `exports` of the run; their paths.
+
+    `gate` is the JSON of a gate on the same classifier, whose requirements a safety case argues for.
+    """
+    if gate is not None and kind != SAFETY_CASE:
+        raise SpecError(f"`gate` must be given with {SAFETY_CASE}, got it with {kind}.")
     source = report_path(run)
-    filed = read_filed(source)
+    filed = read_filed(source, gate)
     lines = source.with_name(PER_INPUT)
     if lines.exists():  # a report that was edited does not agree with its inputs
         shares_of(filed.report, lines_of(read_per_input(lines), source.parent), source.parent)

@@ -88,7 +88,9 @@ def guaranteed(report: ReportRecord, row: Result) -> Result | None:
         return None
 
     def number(other: Result) -> tuple[object, ...]:
-        return (other.name, other.metric, other.claim, other.gamma, other.radius)
+        return (
+            other.name, other.metric, other.claim, other.gamma, other.radius, other.lowest_of
+        )  # fmt: skip
 
     same = {
         other.method: other
@@ -171,6 +173,16 @@ def headline_of(report: ReportRecord) -> Result | None:
     rows = [row for row in table_rows(report) if row.value is not None]
     found = ([row for row in rows if row.metric is metric] for metric in _ANSWERS)
     return next((min(each, key=by_width) for each in found if each), None)
+
+
+def as_lowest(report: ReportRecord, row: Result) -> Result:
+    """The same number with the interval to quote if it was chosen because it is the lowest."""
+    chosen = (
+        other
+        for other in report.results
+        if other.lowest_of and (other.metric, other.name) == (row.metric, row.name)
+    )
+    return next(chosen, row)
 
 
 def by_width(row: Result) -> tuple[float, ...]:

@@ -110,6 +110,12 @@ class GateRecord(Record):
             f" budget {self.budget}, seed {self.seed}"
         )
 
+    @property
+    def split(self) -> str:
+        """How the error is divided among the requirements; empty if draws decide none."""
+        level = 100 * self.confidence
+        return SPLIT.format(level=level, tested=self.tested) if self.tested else ""
+
     def table(self) -> Table:
         """A row for each requirement, in the order of the policy."""
         columns = (
@@ -137,7 +143,7 @@ class GateRecord(Record):
                 for each in self.decisions
                 if each.verdict is not Verdict.HOLDS
             ),
-            *([SPLIT.format(level=100 * self.confidence, tested=self.tested)] * bool(self.tested)),
+            *([self.split] if self.split else []),
             *([SEARCHED] * searched),
             *([COMPARED] * compared),
         ]

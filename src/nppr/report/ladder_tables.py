@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nppr.noise.family import BOX_WORDS, Dependency
 from nppr.report.at_least_line import at_least_line, stated_bound
-from nppr.report.findings import attacked, by_width, headline_of, is_fixed, table_rows
+from nppr.report.findings import as_lowest, attacked, by_width, headline_of, is_fixed, table_rows
 from nppr.report.model import ReportRecord, Result, Rung
 from nppr.report.numbers import Numbers
 from nppr.report.tables import Cell, Column, Table
@@ -21,13 +21,13 @@ _EMPTY = Cell(None, "")
 AT_LEAST = "at least"
 
 _ENDS = {
-    Metric.PR: "known noise: fixed beforehand, the worst of those measured",
+    Metric.PR: "known noise: fixed beforehand, the lowest of those observed",
     Metric.AR: "an attack: the worst perturbation found for each input",
 }
 """The words for both ends; those for the rungs between are `Dependency.threat`."""
 
 _BOX_ENDS = {
-    Metric.PR: "known conditions: a law fixed beforehand, the worst of those measured",
+    Metric.PR: "known conditions: a law fixed beforehand, the lowest of those observed",
     Metric.AR: "an attack: the worst parameters found for each input",
 }
 """The same where a transformation takes the place of added noise."""
@@ -57,7 +57,9 @@ def steps_of(report: ReportRecord) -> list[Step]:
     box = report.budget.is_box
     words = _BOX_ENDS if box else _ENDS
     top, bottom = (
-        [Step(f"{metric.value}, {row.name}", words[metric], {floors[0]: row})] if row else []
+        [Step(f"{metric.value}, {row.name}", words[metric], {floors[0]: as_lowest(report, row)})]
+        if row
+        else []
         for metric, row in ends.items()
     )
     steps = []
@@ -86,7 +88,7 @@ def ladder_table(report: ReportRecord) -> Table:
 
     return Table(
         f"The ladder: % correct, by what the {law} knows and how random it must be (rho);"
-        f" with {100 * report.settings.confidence:g} % confidence, observed under the {law} found",
+        f" each with {100 * report.settings.confidence:g} % confidence, observed under the {law} found",
         (
             Column("rung", f"the {law} knows"),
             *(Column(f"rho={floor:g}", f"rho {floor:g}", number=True) for floor in floors),

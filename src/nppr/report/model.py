@@ -77,6 +77,8 @@ class Result(Record):
     draws: int = 0
     calls: int = 0
     tally: str | None = None
+    lowest_of: int | None = None
+    """Of the lowest of so many sources: the interval accounts for the choice."""
     flags: tuple[str, ...] = ()
     error: str | None = None
 
@@ -147,6 +149,8 @@ class DataRecord(Record):
     """What a correct answer is, in words; None for the label."""
     task_fingerprint: str | None = None
     """A hash of what the task judges to be correct among fixed outputs."""
+    task_kind: str | None = None
+    """Such as `regression`; None for the label, and for a task that does not state it."""
 
     @property
     def kind(self) -> str:
@@ -232,6 +236,8 @@ class Flag(Record):
     message: str
     severity: str | None = None
     """`information`, `note`, `warning` or `serious`; None in reports of earlier versions."""
+    limits: tuple[Direction, ...] | None = None
+    """Directions of numbers that cannot be relied on because of it; None in earlier reports."""
 
 
 class Grade(Record):
@@ -242,7 +248,11 @@ class Grade(Record):
 
 
 class RareRecord(Record):
-    """What splitting found for one source among inputs without a failure."""
+    """What splitting found for one source among inputs without a failure.
+
+    With the confidence of the run, the failure probability of an input that was followed is at most
+    `limit`, from its `independent_draws` alone; None in earlier reports. The rest is an indication.
+    """
 
     source: str
     unbroken: int
@@ -256,6 +266,8 @@ class RareRecord(Record):
     largest: float
     median: float
     added: float
+    independent_draws: int | None = None
+    limit: float | None = None
 
 
 class Width(Record):
@@ -327,8 +339,10 @@ class Timing(Record):
 
 
 class Environment(Record):
-    """Where it ran."""
+    """Where and when it ran."""
 
+    date: str | None = None
+    """The UTC date on which the run ended, such as 2026-01-31; None in earlier reports."""
     python: str
     torch: str
     numpy: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
 from markupsafe import Markup
@@ -18,31 +19,58 @@ from nppr.report.findings import interval_of
 from nppr.report.model import ReportRecord, Result
 from nppr.tally import Direction, Metric
 
+
+def rounded_out(value: float, decimals: int, *, up: bool) -> str:
+    """An end of an interval, rounded away from what lies inside.
+
+    >>> rounded_out(12.341, 1, up=True), rounded_out(12.349, 1, up=False), rounded_out(80.1, 2, up=True)
+    ('12.4', '12.3', '80.10')
+    """
+    scale = 10**decimals
+    whole = math.ceil(value * scale - 1e-9) if up else math.floor(value * scale + 1e-9)
+    return f"{whole / scale:.{decimals}f}"
+
+
+def _percent(value: float) -> str:
+    """A share with one decimal; with more, where one would make it all or nothing."""
+    ends = [end for end, inside in (("100", value < 1), ("0", value > 0)) if inside]
+    texts = [f"{100 * value:.{decimals}f}" for decimals in (1, 2, 3, 4)]
+    shown = (text for text in texts if text.rstrip("0").rstrip(".") not in ends)
+    return next(shown, "99.9999" if value > 0.5 else "0.0001")
+
+
+def _outwards(value: float, digits: int, *, up: bool) -> Decimal:
+    """An end of an interval with so many significant digits."""
+    exact = Decimal(repr(value))
+    unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return exact.quantize(unit, ROUND_CEILING if up else ROUND_FLOOR)
+
+
 _FORMS: Mapping[str, Callable[[float], str]] = {
-    "percent": lambda value: f"{100 * value:.1f}",
-    "at-least": lambda value: f"{math.floor(1000 * value + 1e-9) / 10:.1f}",
-    "at-most": lambda value: f"{math.ceil(1000 * value - 1e-9) / 10:.1f}",
+    "percent": _percent,
+    "at-least": lambda value: rounded_out(100 * value, 1, up=False),
+    "at-most": lambda value: rounded_out(100 * value, 1, up=True),
     "level": lambda value: f"{100 * value:g}",
     "count": lambda value: f"{value:,}",
     "loss": lambda value: f"{value:.3g}",
+    "loss-at-least": lambda value: f"{float(_outwards(value, 3, up=False)):.3g}",
+    "loss-at-most": lambda value: f"{float(_outwards(value, 3, up=True)):.3g}",
     "decimal": lambda value: f"{value:.3f}",
     "seconds": lambda value: f"{value:,.1f}",
     "tiny": lambda value: f"{value:.1e}",
+    "tiny-at-most": lambda value: f"{float(_outwards(value, 2, up=True)):.1e}",
     "plain": lambda value: f"{value:g}",
 }
 """Ways to print a number: fractions as percent, counts with commas, losses to three digits.
 
-What holds at least is rounded down and what holds at most up: no bound looks better than it is.
+Ends of intervals are rounded outwards: what holds at least down, what holds at most up. Nothing looks
+better, or surer, than it is. 100.0 % means all and 0.0 % none.
 """
 
 LOSSES = (Metric.STRESS, Metric.NORMALISED_STRESS)
 """Metrics that are not fractions."""
 
-_BOUND_FORMS: Mapping[tuple[Direction | None, str], str] = {
-    (Direction.LOWER_BOUND, "value"): "at-least",
-    (Direction.LOWER_BOUND, "low"): "at-least",
-    (Direction.UPPER_BOUND, "high"): "at-most",
-}
+_END_FORMS = {"low": "at-least", "high": "at-most"}
 _FIELD_FORMS = {"confidence": "level", "inputs": "count", "draws": "count", "calls": "count"}
 
 
@@ -51,6 +79,8 @@ def percent(value: float, form: str = "percent") -> str:
 
     >>> percent(0.12449), percent(0.9996, "at-least"), percent(0.12441, "at-most")
     ('12.4', '99.9', '12.5')
+    >>> percent(0.99979), percent(1.0), percent(0.0002)
+    ('99.98', '100.0', '0.02')
     """
     return _FORMS[form](value)
 
@@ -144,8 +174,12 @@ class Numbers:
             "claim": row.claim.value if row.claim else "",
             "field": field,
         }
-        form = _BOUND_FORMS.get((row.direction, field), "percent")
-        form = _FIELD_FORMS.get(field, "loss" if row.metric in LOSSES else form)
+        bound = row.direction is Direction.LOWER_BOUND and field == "value"
+        end = "at-least" if bound else _END_FORMS.get(field, "")
+        form = end or "percent"
+        if row.metric in LOSSES:
+            form = f"loss-{end}" if end else "loss"
+        form = _FIELD_FORMS.get(field, form)
         return Number(value, form, f"{self.place(row)}/{field}", facts)
 
     def place(self, row: Result) -> str:

@@ -79,7 +79,9 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
         counted,
         kind(", {} draws each").format(numbers.of(row, "draws")) if row.draws > 1 else "",
         "the population they were drawn from" if row.claim is Claim.POPULATION else row.claim or "",
-        f"{used.method}{', outside its tested regime' if APPROXIMATE in used.flags else ''}",
+        f"{used.method}{', outside its tested regime' if APPROXIMATE in used.flags else ''}"
+        + (", an indication" if row.method == SPLITTING else "")
+        + (f", corrected for the choice of the lowest of {row.lowest_of}" if row.lowest_of else ""),
     )
 
 

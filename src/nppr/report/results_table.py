@@ -13,6 +13,7 @@ from nppr.budget import parse_radius
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import (
     CLEAN_CORRECT,
+    as_lowest,
     bounds_of,
     guaranteed,
     headline_of,
@@ -29,7 +30,7 @@ from nppr.report.ladder_tables import (
     threat_table,
 )
 from nppr.report.model import SPLITTING, ReportRecord, Result
-from nppr.report.numbers import Numbers, claim_text, percent
+from nppr.report.numbers import Numbers, claim_text, percent, rounded_out
 from nppr.report.slices_table import worst_words
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
@@ -231,35 +232,45 @@ DIRECTIONS = {
 """How a number is to be read, in words."""
 
 
+_RECORDED = {"value": "observed", "interval": "low", "claim": "applies_to"}
+"""Columns of the table that records have under another name."""
+
+
 def records_of(report: ReportRecord) -> list[dict[str, object]]:
-    """The rows of the table, and the first of every source at other radii, as plain values."""
+    """The rows of the table, and the first of every source at other radii, as plain values.
+
+    They have every column of the table that files have.
+    """
+    numbers = Numbers(report)
     others: dict[tuple[object, ...], Result] = {}
     for row in report.other_radii:
         others.setdefault((row.radius, row.metric, row.name), row)
     records: list[dict[str, object]] = []
     for row in (*table_rows(report), *others.values()):
         used = interval_of(report, row)
-        records.append(
-            {
-                "metric": row.metric.value,
-                "source": row.name,
-                "direction": DIRECTIONS[row.direction] if row.direction else None,
-                "observed": row.value,
-                "low": used.low,
-                "high": used.high,
-                "confidence": row.confidence,
-                "method": used.method,
-                "applies_to": row.claim.value if row.claim else None,
-                "radius": row.radius,
-                "dependency": row.dependency.value if row.dependency else None,
-                "floor": row.floor,
-                "inputs": row.inputs,
-                "draws": row.draws,
-                "calls": row.calls,
-                "flags": " ".join(_flags_on(report, row)),
-                "error": row.error,
-            }
-        )
+        record: dict[str, object] = {
+            "metric": row.metric.value,
+            "source": row.name,
+            "direction": DIRECTIONS[row.direction] if row.direction else None,
+            "observed": row.value,
+            "low": used.low,
+            "high": used.high,
+            "confidence": row.confidence,
+            "method": used.method,
+            "applies_to": row.claim.value if row.claim else None,
+            "radius": row.radius,
+            "dependency": row.dependency.value if row.dependency else None,
+            "floor": row.floor,
+            "inputs": row.inputs,
+            "draws": row.draws,
+            "calls": row.calls,
+            "flags": " ".join(_flags_on(report, row)),
+            "error": row.error,
+        }
+        for column, cell in RESULT_COLUMNS:
+            if column.files and _RECORDED.get(column.name, column.name) not in record:
+                record.update(zip(column.names, column.values(cell(numbers, row)), strict=True))
+        records.append(record)
     return records
 
 
@@ -287,7 +298,7 @@ def summary_of(report: ReportRecord) -> str:
         f"grade {report.grade.letter}",
     ]
     if row is not None:
-        claim = Numbers(report).claim(row, kind=str)
+        claim = Numbers(report).claim(as_lowest(report, row), kind=str)
         parts.insert(1, f"{_NAMES[row.metric]} {row.name} {claim}")
     return "; ".join(parts)
 
@@ -448,20 +459,25 @@ def _rare_notes(report: ReportRecord) -> list[str]:
     for entry in report.rare:
         line = (
             f"{entry.source}: splitting followed {entry.followed:,} of {entry.unbroken:,} inputs"
-            f" without a failure: {entry.found:,} found to fail, {entry.below:,} too rarely to be"
-            f" found, {entry.out_of_calls:,} out of calls"
+            f" without a failure: failures found for {entry.found:,}, none found by following the"
+            f" margin for {entry.below:,}, {entry.out_of_calls:,} out of calls"
         )
         if entry.unbroken > entry.followed:
             line += f"; the other {entry.unbroken - entry.followed:,} count as never failing"
-        line += f"; largest estimate of those followed {entry.largest:.1e}"
+        line += f"; an indication: largest estimate of those followed {entry.largest:.1e}"
         for row in report.results:
             if row.method == SPLITTING and row.name == entry.source and row.value is not None:
-                ends = (
-                    None if x is None else f"{100 * x:.3f}" for x in (row.value, row.low, row.high)
-                )
-                level = f"{100 * row.confidence:g}"
-                claim = claim_text(row.direction, *ends, level=level)
-                line += f"; with splitting {row.metric.value} {claim}, {row.claim}"
+                low, high = 100 * (row.low or 0.0), 100 * (1.0 if row.high is None else row.high)
+                ends = rounded_out(low, 3, up=False), rounded_out(high, 3, up=True)
+                claim = claim_text(row.direction, f"{100 * row.value:.3f}", *ends)
+                line += f", with splitting {row.metric.value} {claim}, {row.claim}"
+        if entry.limit is not None:
+            most = percent(entry.limit, "tiny-at-most")
+            line += (
+                f"; guaranteed: each of them fails with probability at most {most}, with"
+                f" {100 * report.settings.confidence:g} % confidence for each alone, by its"
+                f" {entry.independent_draws:,} or more independent draws"
+            )
         lines.append(line)
     if lines:
         lines.append(f"splitting: {RARE_ACCURACY}")

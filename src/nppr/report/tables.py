@@ -65,6 +65,19 @@ class Column:
     page: bool = True
     latex: bool | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its names for programs; the ends of an interval without a name are `low` and `high`."""
+        ends = tuple(f"{self.name}_{end}".lstrip("_") for end in ("low", "high"))
+        return ends if self.interval else (self.name,)
+
+    def values(self, cell: Cell) -> tuple[Value, ...]:
+        """What a cell holds under each of the names."""
+        if not self.interval:
+            return (cell.value,)
+        assert cell.value is None or isinstance(cell.value, tuple)
+        return cell.value or (None, None)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -228,26 +241,18 @@ class Table:
         return Markup('<tr class="{}">{}</tr>\n').format(" ".join(classes), cells)
 
     def _names(self) -> list[str]:
-        """The names for programs; the ends of an interval without a name are `low` and `high`."""
-        names = []
-        for column in self._in_files().columns:
-            ends = [f"{column.name}_{end}".lstrip("_") for end in ("low", "high")]
-            names += ends if column.interval else [column.name]
-        return names
+        return [name for column in self._in_files().columns for name in column.names]
 
     def _records(self) -> list[dict[str, Value]]:
         shown = self._in_files()
-        records = []
-        for row in shown.rows:
-            values: list[Value] = []
-            for column, cell in zip(shown.columns, row, strict=True):
-                if column.interval:
-                    assert cell.value is None or isinstance(cell.value, tuple)
-                    values += cell.value or (None, None)
-                else:
-                    values.append(cell.value)
-            records.append(dict(zip(self._names(), values, strict=True)))
-        return records
+        return [
+            {
+                name: value
+                for column, cell in zip(shown.columns, row, strict=True)
+                for name, value in zip(column.names, column.values(cell), strict=True)
+            }
+            for row in shown.rows
+        ]
 
 
 FORMATS: Mapping[str, Callable[[Table], str]] = {

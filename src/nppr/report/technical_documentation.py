@@ -17,13 +17,15 @@ from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.tally import Direction, Metric
 
 _STATISTICAL = "ISO/IEC TR 24029-1, statistical methods"
-_EMPIRICAL = "ISO/IEC TR 24029-1, empirical methods"
 _METHODS = {
-    Metric.AR: _EMPIRICAL,
-    Metric.NPPR: _EMPIRICAL,
-    Metric.CORRUPTION: _EMPIRICAL,
     Metric.BOUND: f"{_STATISTICAL}; not a formal proof as in ISO/IEC 24029-2: it holds at a confidence",
 }
+_STANDARDS = (
+    "All numbers are results of statistical methods in the sense of ISO/IEC TR 24029-1: they were"
+    " measured on a data set. None is a formal proof (ISO/IEC 24029-2) or a result of field trials, a"
+    " posteriori testing or benchmarking (empirical methods). ISO/IEC 24029-3 on statistical methods"
+    " is a draft."
+)
 _Made = Callable[[ReportRecord, NumberClaim], Cell]
 _SCOPE = (
     "This section reports robustness to perturbations of the input for the technical documentation of"
@@ -47,8 +49,9 @@ def technical_documentation(filed: FiledReport) -> str:
         "## Accuracy and robustness",
         _SCOPE,
         "### What was tested",
-        _bullets(_subject(report, filed.sha256)),
+        _bullets(_subject(filed)),
         "### Evidence",
+        _STANDARDS,
         _READING,
         _table(report, evidence)
         if evidence
@@ -62,14 +65,16 @@ def technical_documentation(filed: FiledReport) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def _subject(report: ReportRecord, digest: str) -> list[str]:
+def _subject(filed: FiledReport) -> list[str]:
+    report = filed.report
     classifier, worst = report.classifier, worst_slices(report)
     return [
         subject_of(report),
+        f"measured on {filed.date} (UTC)",
         f"weights file SHA-256: {classifier.weights_sha256 or 'none'}",
         f"classifier fingerprint: {classifier.fingerprint}",
         f"data fingerprint: {report.data.fingerprint}",
-        f"report.json SHA-256: {digest}, nppr {report.nppr_version}",
+        f"report.json SHA-256: {filed.sha256}, nppr {report.nppr_version}",
         f"grade {report.grade.letter}: {report.grade.reason}",
         *(
             f"worst {column}: {row.name}, {row.metric} of {row.source} {slice_claim(row)}"
@@ -85,7 +90,8 @@ def _table(report: ReportRecord, claims: Sequence[NumberClaim]) -> str:
 
 
 def _number(each: NumberClaim, value: float | None, form: str) -> Cell:
-    form = "loss" if each.metric in LOSSES else form
+    if each.metric in LOSSES:
+        form = "loss" if form == "percent" else f"loss-{form}"
     return Cell(value, "" if value is None else percent(value, form))
 
 
@@ -145,6 +151,10 @@ _COLUMNS: tuple[tuple[Column, _Made], ...] = (
     _of("method", "interval"),
     (Column("clause", "methods"), lambda _, each: Cell.of(_METHODS.get(each.metric, _STATISTICAL))),
     (Column("flags", "flags"), lambda _, each: Cell.of(", ".join(each.because))),
+    (
+        Column("remarks", "may be lower still"),
+        lambda _, each: Cell.of(", ".join(each.remarks)),
+    ),
     _of("pointer", "in report.json"),
     _of("sha256", "SHA-256"),
     _of("interval_pointer", "its interval"),

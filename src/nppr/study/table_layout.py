@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cache as remember
 
 from nppr.errors import SpecError, unknown
-from nppr.report.numbers import claim_text
+from nppr.report.numbers import claim_text, rounded_out
 from nppr.report.tables import Cell, Column, Table
 from nppr.study.graph import Cell as Measurement
 from nppr.study.graph import Graph
@@ -59,7 +59,10 @@ class Number:
             shown += f" ± {self.std:.{decimals}f}"
         if self.fit_seeds > 1:
             shown += f" [{self.lowest:.{decimals}f}, {self.highest:.{decimals}f}]"
-        ends = (None if end is None else f"{end:.{decimals}f}" for end in (self.low, self.high))
+        ends = (
+            None if end is None else rounded_out(end, decimals, up=up)
+            for end, up in ((self.low, False), (self.high, True))
+        )
         return claim_text(self.direction, shown, *ends, cell=True)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from nppr.noise import Dependency
+from nppr.report import numbers
 from nppr.report.evidence import Evidence
 from nppr.report.figures import figures_of
 from nppr.report.figures.figure_style import INK, headlines, looks_of, percent
@@ -80,7 +81,8 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
         assert row.value is not None
         assert row.low is not None
         assert row.high is not None
-        shown = f"{percent(row.value)} ({100 * row.low:.1f}-{percent(row.high)})"
+        ends = numbers.percent(row.low, "at-least"), numbers.percent(row.high, "at-most")
+        shown = f"{percent(row.value)} ({ends[0]}-{ends[1]} %)"
         assert f"{source}: {shown} at 2/255, {shown} at 8/255" in drawn["radii"].alt
         if row.dependency is Dependency.JOINT:
             assert f"NPPR {shown}" in drawn["floors"].alt

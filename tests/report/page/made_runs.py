@@ -62,6 +62,7 @@ LEARNED = {0.0: 0.15, 0.5: 0.6}
 RARE = RareRecord(
     source="nppr:joint", unbroken=9, followed=1, found=0, below=1, out_of_calls=0, particles=100,
     replicates=4, calls=4000, largest=4.4e-7, median=1e-7, added=1e-8,
+    independent_draws=400, limit=0.00746,
 )  # fmt: skip
 
 
@@ -276,7 +277,8 @@ def _report(
             seconds={"clean": 0.014, "a/b~c": 1.25}, total_seconds=1234.567, images_per_second=880.25
         ),
         environment=Environment(
-            python="3.11", torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
+            date="2026-01-31", python="3.11",
+            torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
             ranks=1, micro_batch=64, form=("folded", "channels_last"),
         ),
     )  # fmt: skip

@@ -77,6 +77,12 @@ def test_an_interval_within_its_regime_is_quoted() -> None:
     assert "Guaranteed with the same confidence: at most" in text
 
 
+def test_the_table_claims_no_joint_confidence() -> None:
+    text = words(made_report()[0])
+    assert "Each number holds with 95 % confidence on its own, not all of them together" in text
+    assert "each with 95 % confidence. Which rung" not in text
+
+
 def test_noise_that_came_out_lower_is_named() -> None:
     report, _ = made_report()
     assert "came out lower" not in words(report)
@@ -139,8 +145,8 @@ def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
     assert "under the worst fixed noise measured (" in words(report)
     line = words(more, "ladder")
     assert "weak-adversary, other noise" in line
-    assert "gaussian, the worst fixed noise" in line
-    assert "uniform, the mildest" in line
+    assert "gaussian, the lowest fixed noise observed" in line
+    assert "uniform, the highest observed" in line
 
 
 def test_a_narrower_set_is_named() -> None:

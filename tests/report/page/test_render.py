@@ -22,7 +22,7 @@ from nppr.report.page.render import SECTIONS
 from report.page.made_runs import MARKUP, made_evidence, made_report, with_ladder
 
 SCALES = {"percent": 100.0, "level": 100.0, "at-least": 100.0, "at-most": 100.0}
-ROUNDED = {"at-least": -1, "at-most": 1}
+ROUNDED = {"at-least": -1, "at-most": 1, "loss-at-least": -1, "loss-at-most": 1, "tiny-at-most": 1}
 """Bounds are rounded to the side on which they hold."""
 
 

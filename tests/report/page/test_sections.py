@@ -132,10 +132,14 @@ def test_rare_failures_are_reported_without_contradiction() -> None:
     report, _ = made_report()
     report = report.model_copy(update={"rare": (RARE,)})
     text = section("comparison", report)
-    assert "1 of the 9 inputs without a failing draw: 0 were found to fail" in text
-    assert "1 fail too rarely to be found, 0 ran out of calls" in text
+    assert "1 of the 9 inputs without a failing draw: failures were found for 0" in text
+    assert "none was found by following the margin for 1, 0 ran out of calls" in text
+    assert "rarely" not in text
+    assert "Estimates by splitting are an indication" in text
+    assert "fails with probability at most 7.5e-03, with 95 % confidence for each" in text
+    assert "by its 400 or more independent draws" in text
     assert "the other 8 count as never failing" in text
-    assert "no estimated failure probability is above 4.4e-07" in text
+    assert "The largest estimated failure probability of those followed is 4.4e-07" in text
     assert "no calls were left: gaussian, uniform, bound:ratio=1+10, nppr:joint:floor=0.5." in text
 
 

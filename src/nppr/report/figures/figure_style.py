@@ -26,6 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nppr.records import write_whole
+from nppr.report import numbers
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.findings import by_width
 from nppr.report.model import ReportRecord, Result
@@ -188,14 +189,15 @@ def percent(value: float) -> str:
     >>> percent(0.1234)
     '12.3 %'
     """
-    return f"{100 * value:.1f} %"
+    return f"{numbers.percent(value)} %"
 
 
 def interval(row: Result, used: Result | None = None) -> str:
     """A value with its interval, or another that is used instead, as text."""
     assert row.value is not None
     low, high = ends_of(used or row)
-    return f"{percent(row.value)} ({100 * low:.1f}-{percent(high)})"
+    ends = numbers.percent(low, "at-least"), numbers.percent(high, "at-most")
+    return f"{percent(row.value)} ({ends[0]}-{ends[1]} %)"
 
 
 def ends_of(row: Result) -> tuple[float, float]:

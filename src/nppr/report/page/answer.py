@@ -11,6 +11,7 @@ from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
 from nppr.report.findings import (
     GUARANTEED,
+    as_lowest,
     attacked,
     bounds_of,
     came_lower,
@@ -46,7 +47,8 @@ _KNOWING = {
 
 def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
-    row = headline_of(report)
+    first = headline_of(report)
+    row = as_lowest(report, first) if first else None
     metric = row.metric if row else None
     clean = report.headline(CLEAN, Metric.ACCURACY)
     used = interval_of(report, row) if row else None
@@ -150,8 +152,11 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
     attack = attacked(report)
     box = report.budget.is_box
     law, other = ("law", "another law") if box else ("noise", "other noise")
-    words = [("PR", f"{row.name}, the mildest", row) for row in fixed[1:][-1:]]
-    words += [("PR", f"{row.name}, the worst fixed {law}", row) for row in fixed[:1]]
+    words = [("PR", f"{row.name}, the highest observed", row) for row in fixed[1:][-1:]]
+    words += [
+        ("PR", f"{row.name}, the lowest fixed {law} observed", as_lowest(report, row))
+        for row in fixed[:1]
+    ]
     words += [("PR", f"{row.name}, {other}", row) for row in others[:1]]
     words += [("NPPR", _rung_words(row), row) for row in learned]
     if attack:
@@ -187,6 +192,7 @@ def citation(report: ReportRecord, numbers: Numbers) -> Markup:
 def run_text(report: ReportRecord) -> str:
     """What somebody needs to quote this run, as plain text."""
     row = headline_of(report)
+    row = as_lowest(report, row) if row else None
     lines = [
         f"{subject_of(report)}, {report.data.inputs.evaluate:,} inputs, nppr {report.nppr_version}",
         *([sentence_of(Numbers(report), row)] if row else []),
