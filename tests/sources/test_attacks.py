@@ -9,17 +9,18 @@ from torch import Tensor, nn
 
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.budget import Budget
-from nppr.classifiers import Classifier, frozen
+from nppr.classifiers import Classifier, frozen, load_classifier, prepare
+from nppr.data import load_data
 from nppr.errors import GradientError, SpecError
-from nppr.measurement import measure
+from nppr.measurement import measure, probe
 from nppr.random_draws import DrawBlock
-from nppr.sources import CW, PGD, Clean, Uniform, WeakAdversary
+from nppr.sources import CW, PGD, ClassicPGD, Clean, Uniform, WeakAdversary
 from nppr.sources.attacks import Climb
 from nppr.tally import Metric
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize("kind", [PGD, CW])
+@pytest.mark.parametrize("kind", [PGD, ClassicPGD, CW])
 def test_ar_of_a_linear_classifier_is_exact(kind: type[Climb], norm: str) -> None:
     """An input breaks iff its margin is at most r |w| in the dual norm."""
     torch.manual_seed(0)
@@ -60,9 +61,10 @@ def test_cw_breaks_a_saturated_classifier_that_pgd_cannot(norm: str) -> None:
     budget = Budget.parse(norm, 0.1)
     attempts = {"steps": 20, "restarts": 3}
     for kind, known, right in (
-        (PGD, Classifier(plain), 0),
-        (PGD, saturated, 1),
+        (ClassicPGD, Classifier(plain), 0),
+        (ClassicPGD, saturated, 1),
         (CW, saturated, 0),
+        (PGD, saturated, 0),
     ):
         source = kind(budget, **attempts)  # type: ignore[arg-type]
         tally = measure(source, known, part, classes=2)
@@ -82,11 +84,11 @@ def test_cw_climbs_to_the_nearest_class_and_pgd_away_from_its_own() -> None:
     budget, draws = Budget.linf(0.1), DrawBlock(0, "evaluate", (0,), 0, 1, torch.device("cpu"), 1)
     found = {}
     with frozen(Classifier(Three())) as model:
-        for kind in (PGD, CW):
+        for kind in (ClassicPGD, CW):
             source = kind(budget, steps=8, random_start=False)
             found[kind] = source.perturb(model, x, torch.tensor([0]), draws).flatten().tolist()
     assert found[CW] == pytest.approx([0.1, 0.0])
-    assert found[PGD] == pytest.approx([0.1, 0.1])
+    assert found[ClassicPGD] == pytest.approx([0.1, 0.1])
 
 
 def narrow(x: Tensor) -> Tensor:
@@ -101,12 +103,12 @@ def test_any_visited_point_counts_and_restarts_help() -> None:
     part = evaluate_part(images, [0] * 200)
     budget = Budget.linf(0.2)
     # Steps of 0.1 from 0.5 visit 0.6 and end at 0.7, where the answer is right again.
-    straight = PGD(budget, steps=5, step=0.5, random_start=False)
+    straight = ClassicPGD(budget, steps=5, step=0.5, random_start=False)
     assert measure(straight, Classifier(narrow), part, classes=2).correct.sum() == 0
     one, many = (
         int(
             measure(
-                PGD(budget, 1, 0.25, restarts), Classifier(narrow), part, classes=2
+                ClassicPGD(budget, 1, 0.25, restarts), Classifier(narrow), part, classes=2
             ).correct.sum()
         )
         for restarts in (1, 8)
@@ -147,7 +149,7 @@ def test_a_model_without_gradients_is_named() -> None:
         ({"restarts": 2, "random_start": False}, "restarts"),
     ],
 )
-@pytest.mark.parametrize("kind", [PGD, CW])
+@pytest.mark.parametrize("kind", [PGD, ClassicPGD, CW])
 def test_bad_options_are_named(kind: type[Climb], options: dict[str, int], name: str) -> None:
     with pytest.raises(SpecError, match=f"`{name}`"):
         kind(Budget.linf(0.1), **options)  # type: ignore[arg-type]
@@ -255,3 +257,16 @@ def test_the_weak_adversary_costs_one_gradient_per_block() -> None:
 def test_bad_options_of_the_weak_adversary_are_named(option: str, value: float) -> None:
     with pytest.raises(SpecError, match=f"`{option}` must be a number > 0"):
         WeakAdversary(Budget.linf(0.1), **{option: value})
+
+
+def test_losses_in_turn_and_a_falling_step_break_more_at_equal_cost() -> None:
+    data = load_data("digits").limit(inputs=150)
+    ready = prepare(load_classifier("digits-cnn", data=data), probe(data.evaluate), classes=10)
+    budget = Budget.linf(0.1)
+    for seed in (0, 1):
+        tallies = [
+            measure(kind(budget), ready, data.evaluate, seed=seed) for kind in (PGD, ClassicPGD)
+        ]
+        ours, classic = (int(each.unbroken[each.clean_correct].sum()) for each in tallies)
+        assert ours < 0.85 * classic
+        assert tallies[0].calls < tallies[1].calls

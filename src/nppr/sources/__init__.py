@@ -20,7 +20,7 @@ from nppr.sources.base import (
 )
 from nppr.sources.fixed import Clean, Gaussian, Laplace, Uniform  # isort: split
 
-from nppr.sources.attacks import CW, PGD, WeakAdversary
+from nppr.sources.attacks import CW, PGD, ClassicPGD, WeakAdversary
 from nppr.sources.autoattack import AutoAttack
 from nppr.sources.scan import Scan
 from nppr.sources.universal import Universal  # isort: split
@@ -31,7 +31,8 @@ from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
 from nppr.sources.stress import Stress
 
 __all__ = [
-    "ALL", "CW", "JPEG", "NPPR", "PGD", "SOURCES", "AutoAttack", "Bound", "Brightness", "Clean",
+    "ALL", "CW", "JPEG", "NPPR", "PGD", "SOURCES", "AutoAttack", "Bound", "Brightness", "ClassicPGD",
+    "Clean",
     "Gaussian", "Guidance", "Laplace", "MotionBlur", "SaltAndPepper", "Scan", "Source", "Stress",
     "Uniform", "Universal", "WeakAdversary", "check_unique", "default_sources", "option_defaults",
     "parse_sources", "references", "sources_in", "split_search",
