@@ -17,6 +17,7 @@ from nppr.compare.compare_runs import group_seeds
 from nppr.compare.comparison import Difference
 from nppr.errors import NpprError
 from nppr.report import PerInput, RunFiles
+from nppr.report.model import AuditRecord
 from nppr.statistics.betting import betting
 from nppr.tally import Metric
 from report.page.made_runs import failed
@@ -454,3 +455,21 @@ def test_runs_without_a_common_clean_correct_input_get_no_verdict_on_robustness(
     assert found.answer.startswith(
         "No robustness number of these runs can be compared. Clean accuracy"
     )
+
+
+@pytest.mark.parametrize("discarded", [False, True])
+def test_screened_counts_decide_nothing(discarded: bool) -> None:
+    first, second = pair(0.3)
+    audit = AuditRecord(
+        source="uniform",
+        share=0.02,
+        alone=9_000,
+        audited=180,
+        discarded=discarded,
+        widened_by=0.005,
+    )
+    found = compare([first, with_rows(second, audits=(audit,))])
+    row = found.of("uniform", Metric.PR)
+    assert row is not None
+    assert bool(row.differences) is discarded
+    assert ("needs exact counts" in row.incomparable) is not discarded

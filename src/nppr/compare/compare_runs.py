@@ -236,12 +236,25 @@ def _reasons(groups: Sequence[Group], keys: Sequence[Key]) -> dict[Key, str]:
     rows: dict[str, list[str]] = {}
     for (metric, source), found in differing.items():
         rows.setdefault(found, []).append(f"{metric.value} {source}")
-    return {
+    inexact = [key for key in keys if key not in differing and _is_screened(groups, key)]
+    screened = ", ".join(f"{metric.value} {source}" for metric, source in inexact)
+    return dict.fromkeys(inexact, f"Not compared: {screened}. 16-bit floats took part of their decisions, and a verdict needs" " exact counts. Repeat the runs without --engine.") | {
         key: f"Not compared: {', '.join(rows[found])}. These are upper bounds, which a weaker search"
         f" leaves higher, and the searches had different settings ({found}). Repeat the runs with the"
         " same settings."
         for key, found in differing.items()
     }
+
+
+def _is_screened(groups: Sequence[Group], key: Key) -> bool:
+    """Whether the counts of a row are not all the model's in some run."""
+    reports = [run.report for group in groups for run in group]
+    return any(
+        row.tally == audit.source and not audit.discarded
+        for report in reports
+        if (row := headlines(report).get(key)) is not None
+        for audit in report.audits
+    )
 
 
 def _differences(
