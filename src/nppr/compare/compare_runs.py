@@ -238,7 +238,11 @@ def _reasons(groups: Sequence[Group], keys: Sequence[Key]) -> dict[Key, str]:
         rows.setdefault(found, []).append(f"{metric.value} {source}")
     inexact = [key for key in keys if key not in differing and _is_screened(groups, key)]
     screened = ", ".join(f"{metric.value} {source}" for metric, source in inexact)
-    return dict.fromkeys(inexact, f"Not compared: {screened}. 16-bit floats took part of their decisions, and a verdict needs" " exact counts. Repeat the runs without --engine.") | {
+    why = (
+        f"Not compared: {screened}. 16-bit floats took part of their decisions, and a verdict needs exact"
+        " counts. Repeat the runs without --engine."
+    )
+    return dict.fromkeys(inexact, why) | {
         key: f"Not compared: {', '.join(rows[found])}. These are upper bounds, which a weaker search"
         f" leaves higher, and the searches had different settings ({found}). Repeat the runs with the"
         " same settings."
