@@ -239,8 +239,8 @@ def _reasons(groups: Sequence[Group], keys: Sequence[Key]) -> dict[Key, str]:
     inexact = [key for key in keys if key not in differing and _is_screened(groups, key)]
     screened = ", ".join(f"{metric.value} {source}" for metric, source in inexact)
     why = (
-        f"Not compared: {screened}. 16-bit floats took part of their decisions, and a verdict needs exact"
-        " counts. Repeat the runs without --engine."
+        f"Not compared: {screened}. 16-bit floats took part of their decisions, and a verdict needs"
+        " exact counts. Repeat the runs without --engine."
     )
     return dict.fromkeys(inexact, why) | {
         key: f"Not compared: {', '.join(rows[found])}. These are upper bounds, which a weaker search"
