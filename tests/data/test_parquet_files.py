@@ -1,0 +1,161 @@
+"""Parquet files: batches of rows within a bound, whatever a file announces or leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data import layouts
+from nppr import bounded
+from nppr.bounded import Limit, OversizeError
+from nppr.data import load_data, parquet_files
+from nppr.data.parquet_files import read_columns
+from nppr.errors import DataError
+
+pa = pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
+
+MIB = layouts.MIB
+KIND = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+SMALL = Limit(64 * MIB, "a test", "Shorten it.")
+
+
+def written(path: Path, values: list[bytes], groups: int = 1, **options: Any) -> Path:
+    """A file with these images in each of its row groups, and labels."""
+    column = pa.array([{"bytes": value, "path": None} for value in values], KIND)
+    table = pa.table({"image": column, "label": [n % 2 for n in range(len(values))]})
+    with pq.ParquetWriter(path, table.schema, **options) as writer:
+        for _ in range(groups):
+            writer.write_table(table)
+    return path
+
+
+@contextmanager
+def memory_of_arrow(most: int) -> Iterator[None]:
+    """Fails if Arrow takes more memory than that at any time in the block."""
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(pa.system_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < most
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "ENCODED", 16 * MIB)
+    monkeypatch.setattr(parquet_files, "BATCH", 4 * MIB)
+
+
+@pytest.mark.parametrize("repeated", [True, False], ids=["dictionary", "plain"])
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "none"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_headers_state_what_pages_take(
+    tmp_path: Path, repeated: bool, codec: str, version: str
+) -> None:
+    contents = [layouts.encode(image) for image in layouts.pixels(200, side=6)]
+    path = written(
+        tmp_path / "a.parquet", contents, groups=2, use_dictionary=repeated, compression=codec,
+        data_page_version=version, data_page_size=2000, write_batch_size=8,
+    )  # fmt: skip
+    with path.open("rb") as stream:
+        metadata = pq.ParquetFile(path).metadata
+        found = parquet_files._page_sizes(stream, metadata, ["image", "label"])
+    for number, pages in enumerate(found):
+        columns = [metadata.row_group(number).column(each) for each in range(3)]
+        headers = sum(each.total_uncompressed_size for each in columns) - sum(pages)
+        assert len(pages) > (3 if repeated else 12)
+        assert 0 < headers < 400 * len(pages)  # with the least and the largest value
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1024])
+def test_batches_give_what_a_whole_read_gives(
+    tmp_path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = [bytes([n]) * n for n in range(40)]
+    path = written(tmp_path / "a.parquet", contents, groups=3)
+    monkeypatch.setattr(parquet_files, "MOST_ROWS", rows)
+    found = read_columns(path, ["label", "image"], SMALL)
+    assert found["image"].num_chunks == max(120 // rows, 1)
+    assert found.select(["image", "label"]).equals(pq.read_table(path).combine_chunks())
+
+
+@pytest.mark.usefixtures("small_bounds")
+@pytest.mark.parametrize("repeated", [True, False], ids=["dictionary", "plain"])
+def test_a_file_that_swells_is_refused_before_memory_is_taken(
+    tmp_path: Path, repeated: bool
+) -> None:
+    values = [bytes(MIB)] * 20
+    path = written(tmp_path / "a.parquet", values, compression="zstd", use_dictionary=repeated)
+    assert path.stat().st_size < MIB // 16
+    message = (
+        r"refused: .*a.parquet: it takes more than 16 MiB, the limit for images in a file of"
+        r" \S+ KiB\. Encode them as JPEG or PNG, or store them as images in a folder\."
+    )
+    # a dictionary is only seen to repeat a value as the rows are read, so a batch is taken beyond
+    most = (16 + 12) * MIB if repeated else MIB
+    with memory_of_arrow(most), pytest.raises(DataError, match=message):
+        load_data(path)
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_a_footer_that_hides_what_a_page_takes_is_not_believed(tmp_path: Path) -> None:
+    values = [bytes(MIB)] * 20
+    path = written(tmp_path / "a.parquet", values, compression="zstd", use_dictionary=False)
+    total = thrift(pq.ParquetFile(path).metadata.row_group(0).column(0).total_uncompressed_size)
+    content = path.read_bytes()
+    assert content.count(total) == 1
+    path.write_bytes(content.replace(total, thrift(1000, len(total))))
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    assert column.total_uncompressed_size == 1000
+    with memory_of_arrow(MIB), pytest.raises(DataError, match="it takes more than 16 MiB"):
+        load_data(path)
+
+
+def thrift(number: int, length: int = 0) -> bytes:
+    """A whole number of the compact protocol, in `length` bytes at least."""
+    found, rest = list[int](), 2 * number
+    while rest or len(found) < length:
+        found.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*found[:-1], found[-1] & 127])
+
+
+def test_empty_rows_count(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"site": pa.nulls(2_000_000)}), path)
+    with pytest.raises(OversizeError, match="more than 64 MiB"):
+        read_columns(path, None, SMALL)
+
+
+def test_a_table_larger_than_arrow_can_hold_in_one_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch is small enough that images of more than 2 GiB are never in one array of Arrow."""
+    contents = [layouts.encode(image) for image in layouts.pixels(60, side=12)]
+    path = written(tmp_path / "a.parquet", contents, groups=2)
+    monkeypatch.setattr(parquet_files, "BATCH", 60_000)
+    monkeypatch.setattr(bounded, "ENCODED", 0)
+    data = load_data(path)
+    images = data.evaluate.images
+    largest = max(chunk.nbytes for chunk in images.column.chunks)  # type: ignore[attr-defined]
+    assert images.column.num_chunks > 20  # type: ignore[attr-defined]
+    assert largest < 60_000 < images.column.nbytes  # type: ignore[attr-defined]
+    x = layouts.whole(data)["evaluate"]
+    stored = layouts.pixels(60, side=12)[data.evaluate.indices % 60]
+    assert np.array_equal(layouts.eight_bit(x), stored)
+
+
+@pytest.mark.parametrize("cut", [b"", b"\x15", b"\x1d\x01", b"\x15" + b"\xff" * 20, b"\x18\x7f"])
+def test_a_damaged_header_is_an_error_of_ours(tmp_path: Path, cut: bytes) -> None:
+    path = tmp_path / "header"
+    path.write_bytes(cut)
+    with path.open("rb") as stream, pytest.raises(ValueError, match="page header"):
+        parquet_files._read_struct(stream)
