@@ -68,11 +68,11 @@ def test_headers_state_what_pages_take(
     with path.open("rb") as stream:
         metadata = pq.ParquetFile(path).metadata
         found = parquet_files._page_sizes(stream, metadata, ["image", "label"])
-    for number, pages in enumerate(found):
-        columns = [metadata.row_group(number).column(each) for each in range(3)]
-        headers = sum(each.total_uncompressed_size for each in columns) - sum(pages)
-        assert len(pages) > (3 if repeated else 12)
-        assert 0 < headers < 400 * len(pages)  # with the least and the largest value
+    groups = [metadata.row_group(number) for number in range(2)]
+    total = sum(group.column(each).total_uncompressed_size for group in groups for each in range(3))
+    assert len(found) > (6 if repeated else 24)
+    # headers have the least and the largest value of a page, and are not a part of what it unpacks to
+    assert 0 < total - sum(found) < 400 * len(found)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1024])
@@ -82,9 +82,10 @@ def test_batches_give_what_a_whole_read_gives(
     contents = [bytes([n]) * n for n in range(40)]
     path = written(tmp_path / "a.parquet", contents, groups=3)
     monkeypatch.setattr(parquet_files, "MOST_ROWS", rows)
-    found = read_columns(path, ["label", "image"], SMALL)
-    assert found["image"].num_chunks == max(120 // rows, 1)
-    assert found.select(["image", "label"]).equals(pq.read_table(path).combine_chunks())
+    found, taken = read_columns(path, ["label", "image"], SMALL)
+    assert taken > 3 * sum(map(len, contents))
+    assert [row["bytes"] for row in found["image"]] == contents * 3
+    assert found["label"] == [0, 1] * 60
 
 
 @pytest.mark.usefixtures("small_bounds")
@@ -103,6 +104,15 @@ def test_a_file_that_swells_is_refused_before_memory_is_taken(
     most = (16 + 12) * MIB if repeated else MIB
     with memory_of_arrow(most), pytest.raises(DataError, match=message):
         load_data(path)
+
+
+@pytest.mark.usefixtures("small_bounds")
+def test_all_files_of_a_split_have_one_limit(tmp_path: Path) -> None:
+    for number in range(4):
+        path = tmp_path / f"train-{number:05d}-of-00004.parquet"
+        written(path, [bytes(MIB)] * 6, compression="zstd")
+    with pytest.raises(DataError, match=r"00002-of-00004.parquet: it takes more than 16 MiB"):
+        load_data(tmp_path)
 
 
 @pytest.mark.usefixtures("small_bounds")
@@ -135,22 +145,21 @@ def test_empty_rows_count(tmp_path: Path) -> None:
         read_columns(path, None, SMALL)
 
 
-def test_a_table_larger_than_arrow_can_hold_in_one_piece(
+def test_more_than_arrow_can_hold_in_one_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch is small enough that images of more than 2 GiB are never in one array of Arrow."""
-    contents = [layouts.encode(image) for image in layouts.pixels(60, side=12)]
+    """Batches have at most a stated size, so that any number of gigabytes fits into them."""
+    stored = layouts.pixels(60, side=12)
+    contents = [layouts.encode(image) for image in stored]
     path = written(tmp_path / "a.parquet", contents, groups=2)
-    monkeypatch.setattr(parquet_files, "BATCH", 60_000)
-    monkeypatch.setattr(bounded, "ENCODED", 0)
+    monkeypatch.setattr(parquet_files, "BATCH", 30_000)
+    sizes: list[int] = []
+    monkeypatch.setattr(Limit, "require", lambda _, size, __="": sizes.append(size))
     data = load_data(path)
-    images = data.evaluate.images
-    largest = max(chunk.nbytes for chunk in images.column.chunks)  # type: ignore[attr-defined]
-    assert images.column.num_chunks > 20  # type: ignore[attr-defined]
-    assert largest < 60_000 < images.column.nbytes  # type: ignore[attr-defined]
+    batches = np.diff([0, *sizes[2:]])
+    assert 0 < batches.min() <= batches.max() < 30_000 < 2 * sum(map(len, contents))
     x = layouts.whole(data)["evaluate"]
-    stored = layouts.pixels(60, side=12)[data.evaluate.indices % 60]
-    assert np.array_equal(layouts.eight_bit(x), stored)
+    assert np.array_equal(layouts.eight_bit(x), stored[data.evaluate.indices % 60])
 
 
 @pytest.mark.parametrize("cut", [b"", b"\x15", b"\x1d\x01", b"\x15" + b"\xff" * 20, b"\x18\x7f"])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +58,7 @@ class ArrowImages(EncodedImages):
     The file must be in `folder`; without one, rows must hold their images.
     """
 
-    column: Any
+    column: Sequence[Any]
     origin: str
     folder: Path | None
 
@@ -67,7 +67,8 @@ class ArrowImages(EncodedImages):
 
     def read(self, position: int) -> bytes:
         with reading(self.where(position)):
-            row = self.column[position].as_py()
+            row = self.column[position]
+            row = row.as_py() if hasattr(row, "as_py") else row
             content = row["bytes"] if isinstance(row, dict) else row
             if content is None and isinstance(row, dict) and row.get("path"):
                 if self.folder is None:
@@ -126,7 +127,7 @@ def _check_complete(split: str, paths: list[Path]) -> None:
 
 def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
     """The two columns of all files of a split."""
-    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    parquet = require("pyarrow.parquet", "parquet")
     folder = root if root.is_dir() else root.parent
     for path in paths:
         if root.is_dir():
@@ -135,16 +136,16 @@ def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
     with reading(str(paths[0])):
         image, label, class_names = _find_columns(parquet.read_schema(paths[0]), str(root))
         limit = encoded_limit(sum(path.stat().st_size for path in paths))
-    tables: list[Any] = []
+    rows: list[Any] = []
+    labels: list[Any] = []
+    taken = 0
     for path in paths:
         with reading(str(path)):
-            taken = sum(table.nbytes for table in tables)
-            table = read_columns(path, [image, label], limit, taken)
-            tables.append(table.select([image, label]).replace_schema_metadata())
-    with reading(str(paths[0].parent)):
-        table = arrow.concat_tables(tables)
-    images = ArrowImages(table[image], f"{root.name}, {split} split", folder)
-    return _label(images, table[label], class_names)
+            found, taken = read_columns(path, [image, label], limit, taken)
+        rows += found[image]
+        labels += found[label]
+    images = ArrowImages(rows, f"{root.name}, {split} split", folder)
+    return _label(images, labels, class_names)
 
 
 FORMAT = Format(
@@ -178,7 +179,8 @@ def _read_hub(name: str, split: str, dataset: Any) -> Labelled:
     with reading(f"hf:{name}", ADVICE):
         table = dataset.with_format("arrow")[:]
     images = ArrowImages(table[image], f"hf:{name}, {split} split", _folder_of(name, dataset))
-    return _label(images, table[label], class_names)
+    with reading("the column of labels"):
+        return _label(images, table[label].to_pylist(), class_names)
 
 
 def _folder_of(name: str, dataset: Any) -> Path | None:
@@ -245,9 +247,7 @@ def _holds_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _label(images: ArrowImages, column: Any, class_names: tuple[str, ...] | None) -> Labelled:
-    with reading("the column of labels"):
-        labels = column.to_pylist()
+def _label(images: ArrowImages, labels: list[Any], class_names: tuple[str, ...] | None) -> Labelled:
     if labels and all(isinstance(label, str) for label in labels):
         return Labelled(images, labels)
     if not all(type(label) is int and abs(label) < 2**62 for label in labels):

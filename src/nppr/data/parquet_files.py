@@ -18,10 +18,10 @@ from nppr.bounded import CHUNK, MIB, Limit, open_regular
 from nppr.data.file_trees import require
 
 BATCH, MOST_ROWS = 256 * MIB, 1024
-"""Bytes and rows of a batch at most; Arrow cannot build a column of images with 2 GiB in one batch."""
+"""Bytes and rows of a batch at most; Arrow cannot build a batch with more than 2 GiB of images."""
 
-ROW = 64
-"""Bytes that a row counts for at least: empty values still become objects of Python."""
+ROW = 128
+"""Bytes that a row counts for beside its values, which become objects of Python."""
 
 BOOLS, BYTE, NUMBERS, DOUBLE, BINARY, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, 12
 """Types of the compact protocol."""
@@ -30,41 +30,42 @@ UNPACKED, PACKED = 2, 3
 """Fields of a page header: the sizes of the page in memory and in the file."""
 
 
-def read_columns(path: Path, names: Sequence[str] | None, limit: Limit, taken: int = 0) -> Any:
-    """The Arrow table of these columns, or of all; `taken` bytes of the limit are used already."""
-    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+def read_columns(
+    path: Path, names: Sequence[str] | None, limit: Limit, taken: int = 0
+) -> tuple[dict[str, list[Any]], int]:
+    """Values of these columns, or of all, as Python has them, and the bytes taken with these."""
+    parquet = require("pyarrow.parquet", "parquet")
     with (
         open_regular(path) as stream,
-        parquet.ParquetFile(path, page_checksum_verification=True, buffer_size=CHUNK) as file,
+        # a buffer would keep what is read of the file until its end
+        parquet.ParquetFile(
+            path, page_checksum_verification=True, buffer_size=CHUNK, pre_buffer=False
+        ) as file,
     ):
         names = file.schema_arrow.names if names is None else names
         limit.require(taken + ROW * file.metadata.num_rows)
         pages = _page_sizes(stream, file.metadata, names)
-        limit.require(taken + sum(map(sum, pages)))
-        largest = max((page for group in pages for page in group), default=0)
-        rows = min(max(BATCH // max(largest, 1), 1), MOST_ROWS)
-        batches = []
+        limit.require(taken + sum(pages))
+        rows = min(max(BATCH // max([1, *pages]), 1), MOST_ROWS)
+        values: dict[str, list[Any]] = {name: [] for name in names}
         for batch in file.iter_batches(rows, columns=list(names)):
-            taken += max(batch.nbytes, ROW * len(batch))
+            taken += batch.nbytes + ROW * len(batch)
             limit.require(taken)
             batch.validate(full=True)
-            batches.append(batch)
-        empty = file.schema_arrow.empty_table().select(names)
-        return arrow.Table.from_batches(batches) if batches else empty
+            for name, column in values.items():
+                column += batch.column(name).to_pylist()
+        return values, taken
 
 
-def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[list[int]]:
-    """Bytes that each page of these columns unpacks to, for every row group."""
+def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[int]:
+    """Bytes that each page of these columns unpacks to."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [
-        [
-            page
-            for number in range(group.num_columns)
-            if (column := group.column(number)).path_in_schema.partition(".")[0] in names
-            if column.num_values
-            for page in _pages(stream, column)
-        ]
-        for group in groups
+        page
+        for column in columns
+        if column.num_values and column.path_in_schema.partition(".")[0] in names
+        for page in _pages(stream, column)
     ]
 
 

@@ -103,8 +103,8 @@ def _csv(path: Path) -> dict[str, list[str]]:
 
 
 def _parquet(path: Path) -> dict[str, list[str]]:
-    table = read_columns(path, None, COLUMNS)
+    columns, _ = read_columns(path, None, COLUMNS)
     return {
-        name: [EMPTY if value is None else str(value) or EMPTY for value in table[name].to_pylist()]
-        for name in table.column_names
+        name: [EMPTY if value is None else str(value) or EMPTY for value in values]
+        for name, values in columns.items()
     }
