@@ -17,7 +17,7 @@ from typing import IO, Any
 from nppr.bounded import CHUNK, MIB, Limit, open_regular
 from nppr.data.file_trees import require
 
-BATCH, MOST_ROWS = 256 * MIB, 1024
+BATCH, MOST_ROWS = 64 * MIB, 1024
 """Bytes and rows of a batch at most; Arrow cannot build a batch with more than 2 GiB of images."""
 
 ROW = 128
