@@ -43,18 +43,43 @@ def read_columns(
         ) as file,
     ):
         names = file.schema_arrow.names if names is None else names
-        limit.require(taken + ROW * file.metadata.num_rows)
+        widths = _widths(file.schema, names)
+        limit.require(taken + (ROW + sum(widths)) * file.metadata.num_rows)
         pages = _page_sizes(stream, file.metadata, names)
         limit.require(taken + sum(pages))
-        rows = min(max(BATCH // max([1, *pages]), 1), MOST_ROWS)
+        rows = min(max(BATCH // max([1, *pages, *widths]), 1), MOST_ROWS)
         values: dict[str, list[Any]] = {name: [] for name in names}
         for batch in file.iter_batches(rows, columns=list(names)):
-            taken += batch.nbytes + ROW * len(batch)
-            limit.require(taken)
             batch.validate(full=True)
+            taken += ROW * len(batch)
             for name, column in values.items():
-                column += batch.column(name).to_pylist()
+                found = batch.column(name).to_pylist()
+                taken += sum(map(_size, found))
+                limit.require(taken)
+                column += found
         return values, taken
+
+
+def _widths(schema: Any, names: Sequence[str]) -> list[int]:
+    """Bytes of each value of a fixed width, which empty rows take too; lists are refused."""
+    columns = [schema.column(number) for number in range(len(schema.names))]
+    columns = [column for column in columns if _is_among(column.path, names)]
+    for column in columns:
+        if column.max_repetition_level:
+            raise ValueError(f"column {column.path} holds lists, one value per row is expected")
+    return [max(column.length or 0, 0) for column in columns]
+
+
+def _is_among(path: str, names: Sequence[str]) -> bool:
+    """Whether a column is one of these, or a field of one; names may contain dots."""
+    return any(path == name or path.startswith(f"{name}.") for name in names)
+
+
+def _size(value: Any) -> int:
+    """Bytes of a value beside those that every row counts for."""
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    return len(value) if isinstance(value, bytes | str) else 0
 
 
 def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[int]:
@@ -64,7 +89,7 @@ def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[
     return [
         page
         for column in columns
-        if column.num_values and column.path_in_schema.partition(".")[0] in names
+        if column.num_values and _is_among(column.path_in_schema, names)
         for page in _pages(stream, column)
     ]
 
