@@ -2,9 +2,9 @@
 
     python benchmarks/crafted_files.py
 
-Pickles that run code, archives that leave their folder or explode, ONNX models with data elsewhere,
-names that HTML, LaTeX, spreadsheets or terminals would obey, and links and foreign folders in the place
-of a run that is overwritten.
+Pickles that run code, archives and tables that leave their folder or explode, files that never end,
+ONNX models with data elsewhere, names that HTML, LaTeX, spreadsheets or terminals would obey, and links
+and foreign folders in the place of a run that is overwritten.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import os
 import pickle
 import resource
+import signal
 import sys
 import tarfile
 import tempfile
@@ -36,6 +37,9 @@ from nppr.cli import run
 
 MEMORY = 1 << 30
 """What a case may take above what the process has taken before."""
+
+PATIENCE = 120
+"""Seconds after which something that waits for a FIFO is ended by an alarm."""
 
 EVIL = "<script>alert(1)</script>\x1b[2J"
 FORMULA = "=cmd|' /C calc'!A0"
@@ -154,6 +158,94 @@ class _Zeros(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         return bytes(size)
+
+
+def _table(path: Path, rows: list[dict[str, Any]], groups: int = 1, **options: Any) -> Path:
+    """A parquet file with these images in each of its row groups."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    labels = [number % 2 for number in range(len(rows))]
+    table = pa.table({"image": pa.array(rows, kind), "label": labels})
+    path.parent.mkdir(exist_ok=True)
+    with pq.ParquetWriter(path, table.schema, compression="zstd", **options) as writer:
+        for _ in range(groups):
+            writer.write_table(table)
+    return path
+
+
+@case
+def _swelling_tables(place: Path) -> None:
+    for repeated in (True, False):
+        path = place / "a.parquet"
+        rows = [{"bytes": bytes(1 << 20), "path": None}] * 100
+        _table(path, rows, groups=30, use_dictionary=repeated)
+        assert path.stat().st_size < 200_000
+        text = refused("assess", "--data", path, "--eps", "0.1", *TINY, "--out", place / "out")
+        assert "takes more than 256 MiB" in text, text
+        text = refused("assess", *TINY, "--slices", path, "--out", place / "out")
+        assert "takes more than 256 MiB" in text, text
+
+
+@case
+def _rows_that_leave_their_folder(place: Path) -> None:
+    secret = place / "secret.png"
+    Image.new("L", (8, 8)).save(secret)
+    (place / "data").mkdir()
+    (place / "data" / "link.png").symlink_to(secret)
+    for name in (
+        str(secret),
+        "../secret.png",
+        "link.png",
+        "/dev/zero",
+        f"{place}/data/../secret.png",
+    ):
+        path = _table(place / "data" / "train.parquet", [{"bytes": None, "path": name}] * 40)
+        for data in (path, path.parent, f"hf:{path.parent}"):
+            text = refused("assess", "--data", data, "--eps", "0.1", *TINY, "--out", place / "out")
+            assert "must stay in its folder" in text, text
+    assert not list(place.rglob("evidence.safetensors"))
+
+
+@case
+def _links_out_of_a_folder(place: Path) -> None:
+    (place / "elsewhere").mkdir()
+    for name in ("a", "b"):
+        (place / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            Image.new("L", (8, 8)).save(place / "photos" / name / f"{number}.png")
+    (place / "photos" / "b" / "more").symlink_to(place / "elsewhere")
+    for data in (place / "photos", "/proc/self"):
+        text = refused("assess", "--data", data, "--eps", "0.1", *TINY, "--out", place / "out")
+        assert "must stay in its folder" in text, text
+
+
+@case
+def _files_that_never_end(place: Path) -> None:
+    for kind in ("npz", "zip", "tar.gz", "parquet", "csv", "txt", "toml", "safetensors"):
+        os.mkfifo(place / f"a.{kind}")
+    for folder in ("run", "out", "photos/a"):
+        (place / folder).mkdir(parents=True)
+    for fifo in ("run/report.json", "out/run.json", "photos/a/1.png"):
+        os.mkfifo(place / fifo)
+    for number in range(8):
+        (place / "photos" / "b").mkdir(exist_ok=True)
+        Image.new("L", (8, 8)).save(place / "photos" / "b" / f"{number}.png")
+    named = _table(place / "rows" / "a.parquet", [{"bytes": None, "path": "1.png"}] * 40)
+    os.mkfifo(named.with_name("1.png"))
+    again = ("assess", "--eps", "0.1", *TINY, "--out", place / "new")
+    signal.alarm(PATIENCE)
+    for data in ("a.npz", "a.zip", "a.tar.gz", "a.parquet", "photos", named):
+        refused(*again, "--data", place / data)
+    for option, name in (("slices", "a.csv"), ("slices", "a.parquet"), ("class-order", "a.txt")):
+        refused(*again, f"--{option}", place / name)
+    refused("gate", place / "a.toml")
+    refused("study", place / "a.toml", "--plan")
+    refused("evaluate", "--distribution", place / "a.safetensors", "--out", place / "new")
+    refused("report", place / "run")
+    refused("assess", *TINY, "--out", place / "out")
+    signal.alarm(0)
 
 
 @case

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -31,6 +34,26 @@ from nppr.tally import Evaluate, FrozenModel
 
 FAMILIES = tuple(WALKS)
 """The dependencies of families of mixtures: all but per-input."""
+
+
+class Hung(BaseException):
+    """Something has not ended in time; no handler of errors catches this."""
+
+
+@contextmanager
+def ends_within(seconds: float) -> Iterator[None]:
+    """Raise `Hung` when the block takes longer, also if it waits for a file."""
+
+    def stop(*_: object) -> NoReturn:
+        raise Hung(f"it has not ended within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Linear(nn.Module):

@@ -1,11 +1,24 @@
 import io
+import os
+import socket
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from helpers import ends_within
 from nppr import bounded
-from nppr.bounded import Limit, OversizeError, array_limit, open_member, read_bounded, read_up_to
+from nppr.bounded import (
+    Limit,
+    OversizeError,
+    array_limit,
+    encoded_limit,
+    open_member,
+    open_regular,
+    read_bounded,
+    read_up_to,
+    require_regular,
+)
 
 GIB = 1 << 30
 SMALL = Limit(10, "a test", "Shorten it.")
@@ -52,6 +65,9 @@ def test_arrays_are_bounded_by_amount_ratio_and_memory(
 ) -> None:
     monkeypatch.setattr(bounded, "_physical_memory", lambda: memory)
     assert array_limit(packed).size == most
+    monkeypatch.setattr(bounded, "ARRAYS", 0)
+    monkeypatch.setattr(bounded, "ENCODED", 2 * GIB)
+    assert encoded_limit(packed).size == most
 
 
 def test_memory_is_known_or_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +90,38 @@ def test_methods_that_cannot_be_bounded_are_refused(tmp_path: Path, method: int)
         pytest.raises(OversizeError, match="not compressed with deflate"),
     ):
         open_member(archive, "a")
+
+
+def test_a_regular_file_is_opened_also_behind_a_link(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    (tmp_path / "link").symlink_to(path)
+    for each in (path, str(path), tmp_path / "link"):
+        assert require_regular(each).st_size == 3
+        with open_regular(each) as file:
+            assert file.read() == b"abc"
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "none")
+    with pytest.raises(IsADirectoryError):
+        open_regular(tmp_path)
+
+
+def test_what_is_not_a_regular_file_is_named_and_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    os.mkfifo("fifo")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        for name, kind in (("fifo", "a FIFO"), ("socket", "a socket"), ("/dev/null", "a device")):
+            with ends_within(5), pytest.raises(OSError, match=f"it is {kind}, not a regular file"):
+                open_regular(name)
+
+
+def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setattr(bounded, "require_regular", lambda _: None)
+    with ends_within(5), open_regular(tmp_path / "fifo") as file:
+        assert not file.read()

@@ -35,6 +35,7 @@ READABLE = (
     "report", "compare", "search.search_record", "search.search_settings", "noise.family", "noise_sets",
     "tally",
     "statistics", "budget", "transformations", "records", "manifest", "errors",
+    "bounded",
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""
 

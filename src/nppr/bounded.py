@@ -1,4 +1,4 @@
-"""Reads that stop: a small archive can unpack to more than memory holds.
+"""Reads that stop: a small archive can unpack to more than memory holds, and a FIFO never ends.
 
 A directory or header may announce anything, so what it announces is checked first, and the read itself
 stops one byte past the limit. Arrays have both an amount and a ratio because neither is enough alone:
@@ -9,8 +9,10 @@ and state dicts are stored without compression by PyTorch, so theirs are small.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import stat
 import sys
 import zipfile
 from dataclasses import dataclass
@@ -21,11 +23,14 @@ if TYPE_CHECKING:
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHUNK = MIB
-ARRAYS, ARRAY_GROWTH = 2 * GIB, 32
-"""Bytes of the arrays of a file, or times its size where that is more; within 3/4 of the memory."""
+ARRAYS, ENCODED, GROWTH = 2 * GIB, 256 * MIB, 32
+"""Bytes of the arrays or the encoded images of a file, or GROWTH times its size if that is more; at
+most 3/4 of the memory."""
 
 PROGRAM, PROGRAM_GROWTH = 64 * MIB, 4
 """The same for the tensors of a program (.pt2) or state dict."""
+
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # not every system has it
 
 
 class OversizeError(Exception):
@@ -52,6 +57,7 @@ class Limit:
 FETCH = "Download the data again from its authors."
 TEXT = Limit(8 * MIB, "a text file", FETCH)  # words.txt of Tiny ImageNet has 2.6 MB
 STATED = Limit(8 * MIB, "a policy or study", "Give a smaller file.")
+CLASS_NAMES = Limit(16 * MIB, "class names", "Give a smaller file.")
 COLUMNS = Limit(256 * MIB, "columns beside the data", "Keep only those that are slices.")
 LABELS = Limit(64 * MIB, "labels", "Store one whole number per image.")
 ENCODED_IMAGE = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")
@@ -63,14 +69,20 @@ PROGRAM_JSON = Limit(16 * MIB, "a description", "Export the network again with t
 
 def array_limit(packed: int) -> Limit:
     """The limit for the arrays of a file that takes `packed` bytes on the disk."""
-    allowed, usable = max(ARRAYS, ARRAY_GROWTH * packed), _physical_memory() // 4 * 3
+    return _memory_limit(ARRAYS, packed, "arrays", "Store them without compression (numpy.savez)")
+
+
+def encoded_limit(packed: int) -> Limit:
+    """The limit for the rows of a table of encoded images that takes `packed` bytes on the disk."""
+    return _memory_limit(ENCODED, packed, "images", "Encode them as JPEG or PNG")
+
+
+def _memory_limit(least: int, packed: int, what: str, fix: str) -> Limit:
+    allowed, usable = max(least, GROWTH * packed), _physical_memory() // 4 * 3
     if usable < allowed:
-        return Limit(usable, "arrays in the memory of this machine", "Store images in a folder.")
-    return Limit(
-        allowed,
-        f"arrays in a file of {_readable(packed)}",
-        "Store them without compression (numpy.savez), or as images in a folder.",
-    )
+        return Limit(usable, f"{what} in the memory of this machine", "Store images in a folder.")
+    fix = f"{fix}, or store them as images in a folder."
+    return Limit(allowed, f"{what} in a file of {_readable(packed)}", fix)
 
 
 def program_limit(packed: int, fix: str) -> Limit:
@@ -94,10 +106,34 @@ def read_bounded(stream: SupportsRead[bytes], limit: Limit) -> bytes:
     return content
 
 
-def read_text(path: str | os.PathLike[str], limit: Limit, encoding: str = "utf-8") -> str:
-    """A text file; one that does not end, such as a device, is `OversizeError`."""
-    with open(path, "rb") as file:
-        return read_bounded(file, limit).decode(encoding)
+def require_regular(path: str | os.PathLike[str]) -> os.stat_result:
+    """Return the status of a regular file; anything else is an `OSError`.
+
+    A FIFO waits for a writer, for ever if none comes, and devices have no end.
+    """
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(status.st_mode):
+        fifo, socket = stat.S_ISFIFO(status.st_mode), stat.S_ISSOCK(status.st_mode)
+        kind = "a FIFO" if fifo else "a socket" if socket else "a device"
+        raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", os.fspath(path))
+    return status
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a regular file to read its bytes; anything else is an `OSError`, and nothing waits."""
+    require_regular(path)
+    # if a FIFO takes the place of the file just now, opening it does not wait either
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAITING))
+
+
+def read_text(
+    path: str | os.PathLike[str], limit: Limit | None = None, encoding: str = "utf-8"
+) -> str:
+    """Return the content of a text file that is a regular file and within the limit."""
+    with open_regular(path) as file:
+        return (file.read() if limit is None else read_bounded(file, limit)).decode(encoding)
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: Limit) -> bytes:

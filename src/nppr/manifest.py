@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from nppr.bounded import read_text
 from nppr.errors import RunFolderError, WriteError
 from nppr.ranks import world
 from nppr.records import leftovers, write_beside
@@ -144,7 +145,7 @@ class Manifest:
         try:
             if path.is_symlink():
                 return None
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(read_text(path))
             if content["nppr"] != self.kind or content["format"] != FORMAT:
                 return None
             names = content["files"]

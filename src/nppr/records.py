@@ -19,6 +19,7 @@ import torch
 from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
 
+from nppr.bounded import require_regular
 from nppr.errors import RecordError, VanishedError, WriteError
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and text by name, of any safetensors file."""
+    require_regular(path)
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return tensors, dict(file.metadata() or {})

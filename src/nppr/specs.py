@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from nppr.bounded import STATED, OversizeError, read_text
+from nppr.bounded import STATED, OversizeError, open_regular, read_text
 from nppr.errors import ClassifierError, SpecError, WeightsError, unknown
 
 NETWORKS = (
@@ -101,7 +101,8 @@ def _refuse_file(model: str, argument: str) -> None:
 def _defined_in(path: str) -> list[str]:
     """Functions and classes of a Python file, read without running it."""
     try:
-        tree = ast.parse(Path(path).read_bytes())
+        with open_regular(path) as file:
+            tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     kinds = (ast.FunctionDef, ast.ClassDef)
@@ -112,7 +113,7 @@ def _defined_in(path: str) -> list[str]:
 def _is_torchscript(path: str) -> bool:
     """Whether a file is an archive with the code of a TorchScript module in it."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             return any("/code/" in name for name in archive.namelist())
     except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from PIL import Image
 
+from helpers import ends_within
 from nppr.cli import COMMANDS, run
 from nppr.errors import VanishedError, WriteError
 from nppr.options import Panel
@@ -244,3 +247,54 @@ def test_a_machine_that_lacks_something_is_one_line(
 def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["assess", "--sources", "a\x1b[2Jb"]) == 2
     assert "\x1b[2J" not in capsys.readouterr().err
+
+
+RUN_ON = "assess --eps 0.1 --out o --data"
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("f.npz", f"{RUN_ON} f.npz"),
+        ("f.npz", f"{RUN_ON} f.npz --range 0,1"),
+        ("f.zip", f"{RUN_ON} f.zip"),
+        ("f.tar.gz", f"{RUN_ON} f.tar.gz"),
+        ("f.parquet", f"{RUN_ON} f.parquet"),
+        ("photos/a/1.png", f"{RUN_ON} photos"),
+        ("mnist/train-images-idx3-ubyte", f"{RUN_ON} mnist"),
+        ("f.csv", f"{RUN_ON} digits --slices f.csv"),
+        ("f.parquet", f"{RUN_ON} digits --slices f.parquet"),
+        ("f.txt", f"{RUN_ON} digits --class-order f.txt"),
+        ("f.toml", "gate f.toml"),
+        ("f.toml", "study f.toml --plan"),
+        ("f.py", "doctor --model f.py"),
+        ("f.pt", "doctor --model f.pt"),
+        ("f.safetensors", "evaluate --distribution f.safetensors --out o"),
+        ("r/report.json", "report r"),
+        ("o/run.json", f"{RUN_ON} digits"),
+    ],
+)
+def test_a_fifo_is_refused_and_not_waited_for(file: str, words: str, refused: Refused) -> None:
+    for folder in ("photos/a", "photos/b", "mnist", "r", "o"):
+        Path(folder).mkdir(parents=True)
+    for number in range(4):
+        for name in "ab":
+            Image.new("L", (8, 8)).save(f"photos/{name}/{number}.png")
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        Path("mnist", f"{name}-ubyte").touch()
+    Path(file).unlink(missing_ok=True)
+    os.mkfifo(file)
+    with ends_within(60):
+        message = refused(words.split())
+    assert Path(file).name in message
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless file here")
+@pytest.mark.parametrize(
+    "words",
+    [f"{RUN_ON} digits --slices /dev/zero", f"{RUN_ON} digits --class-order /dev/zero",
+     "gate /dev/zero", "study /dev/zero --plan"],
+)  # fmt: skip
+def test_a_device_is_refused_unread(words: str, refused: Refused) -> None:
+    assert "/dev/zero" in (message := refused(words.split()))
+    assert "a device, not a regular file" in message

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -5,10 +6,12 @@ import numpy as np
 import pytest
 
 from data import layouts
-from nppr.data import load_data
+from helpers import ends_within
+from nppr.data import arrow_tables, load_data
 from nppr.errors import DataError, SpecError
 
-pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+pa = pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")
 
 IMAGES = layouts.pixels(20, side=6)
 CONTENTS = [layouts.encode(image) for image in IMAGES]
@@ -60,9 +63,6 @@ def test_without_metadata(tmp_path: Path, classes: list[Any], names: tuple[str, 
 
 
 def test_plain_bytes_and_paths(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     for number, content in enumerate(CONTENTS):
         layouts.write(tmp_path / "files" / f"{number}.png", content)
     rows = [{"bytes": None, "path": f"files/{number}.png"} for number in range(20)]
@@ -73,6 +73,54 @@ def test_plain_bytes_and_paths(tmp_path: Path) -> None:
         data = load_data(tmp_path / f"{name}.parquet")
         found, _ = data.evaluate.batch(np.arange(6))
         assert np.array_equal(layouts.eight_bit(found), IMAGES[data.evaluate.indices])
+
+
+def with_paths(path: Path, files: list[str]) -> Path:
+    """A parquet file whose rows name files and hold no images."""
+    rows = [{"bytes": None, "path": file} for file in files]
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    pq.write_table(pa.table({"image": pa.array(rows, kind), "label": [0, 1] * 10}), path)
+    return path
+
+
+@pytest.mark.parametrize("place", ["absolute", "above", "link", "linked folder"])
+def test_a_row_that_names_a_file_outside_the_folder_is_refused(tmp_path: Path, place: str) -> None:
+    secret = layouts.write(tmp_path / "secret" / "1.png", CONTENTS[0])
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "link.png").symlink_to(secret)
+    (folder / "linked").symlink_to(secret.parent)
+    names = {"absolute": str(secret), "above": "../secret/1.png", "link": "link.png"}
+    path = with_paths(folder / "a.parquet", [names.get(place, "linked/1.png")] * 20)
+    message = r"must stay in its folder .*data, but .*row \d+ leads to .*secret/1.png"
+    with pytest.raises(DataError, match=message):
+        layouts.whole(load_data(path))
+
+
+def test_a_row_may_name_a_file_within_the_folder_in_any_way(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "data").symlink_to(tmp_path / "real")
+    for name in ("1.png", "sub/2.png"):
+        layouts.write(tmp_path / "real" / name, CONTENTS[0])
+    names = ["1.png", "sub/../1.png", str(tmp_path / "data" / "1.png"), "sub/2.png"]
+    data = load_data(with_paths(tmp_path / "data" / "a.parquet", names * 5))
+    assert np.array_equal(layouts.eight_bit(layouts.whole(data)["evaluate"])[0], IMAGES[0])
+
+
+def test_a_row_that_names_a_fifo_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "1.png")
+    path = with_paths(tmp_path / "a.parquet", ["1.png"] * 20)
+    with ends_within(5), pytest.raises(DataError, match=r"row \d+: it is a FIFO, not a regular"):
+        layouts.whole(load_data(path))
+
+
+def test_a_parquet_file_behind_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    layouts.parquet(tmp_path / "elsewhere.parquet", CONTENTS, LABELS)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    with pytest.raises(DataError, match="must stay in its folder"):
+        load_data(tmp_path / "data")
+    assert len(load_data(tmp_path / "data" / "train.parquet").evaluate) == 6
 
 
 @pytest.mark.parametrize(
@@ -186,3 +234,32 @@ def test_hub_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     ) as caught:
         load_data(f"hf:{tmp_path / 'nothing'}")
     assert "\n" not in str(caught.value)
+
+
+@hub
+@pytest.mark.usefixtures("datasets")
+@pytest.mark.parametrize("place", ["absolute", "above", "link"])
+def test_hub_rows_that_name_a_file_outside_the_folder_are_refused(
+    tmp_path: Path, place: str
+) -> None:
+    secret = layouts.write(tmp_path / "secret" / "1.png", CONTENTS[0])
+    root = tmp_path / "pets"
+    root.mkdir()
+    if place == "link":
+        layouts.image_folder(root / "train", IMAGES, ["cat", "dog"])
+        (root / "train" / "cat" / "link.png").symlink_to(secret)
+    else:
+        name = str(secret) if place == "absolute" else "../secret/1.png"
+        with_paths(root / "train.parquet", [name] * 20)
+    with pytest.raises(DataError, match=r"must stay in its folder .*pets"):
+        layouts.whole(load_data(f"hf:{root}"))
+
+
+@hub
+def test_hub_rows_of_data_without_a_folder_name_no_files(tmp_path: Path, datasets: Any) -> None:
+    layouts.write(tmp_path / "1.png", CONTENTS[0])
+    path = with_paths(tmp_path / "a.parquet", [str(tmp_path / "1.png")] * 20)
+    dataset = datasets.Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache"))
+    images = arrow_tables._read_hub("someone/pets", "train", dataset).images
+    with pytest.raises(DataError, match="row 0: this row names a file, but the data have no fold"):
+        images.load(np.arange(1))

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from data import layouts
+from helpers import ends_within
 from nppr.data import load_data
 from nppr.errors import DataError
 
@@ -52,16 +53,41 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     assert len(layouts.whole(load_data(tmp_path))["evaluate"]) == 3
 
 
-def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+def test_links_within_the_folder_are_followed_and_loops_are_not(tmp_path: Path) -> None:
     real = layouts.image_folder(tmp_path / "real", layouts.pixels(10, side=4), ["a", "b"])
-    root = tmp_path / "linked"
-    root.mkdir()
-    for name in ("a", "b"):
-        (root / name).symlink_to(real / name)
-    (real / "a" / "loop").symlink_to(root)
-    data = load_data(root)
+    (real / "b").rename(real / ".b")
+    (real / "b").symlink_to(real / ".b")
+    (real / "a" / "same.png").symlink_to("000.png")
+    (real / "a" / "loop").symlink_to(real)
+    (tmp_path / "linked").symlink_to(real)
+    data = load_data(tmp_path / "linked")
     assert data.class_names == ("a", "b")
-    assert sum(len(split) for split in data.splits) == 10
+    assert sum(len(split) for split in data.splits) == 11
+    layouts.whole(data)
+
+
+@pytest.mark.parametrize("link", ["a", "a/deeper", "a/1.png", "notes"])
+def test_links_that_lead_out_of_the_folder_are_refused(tmp_path: Path, link: str) -> None:
+    images = layouts.pixels(10, side=4)
+    root = layouts.image_folder(tmp_path / "data", images, ["b", "c"])
+    outside = layouts.image_folder(tmp_path / "outside", images, ["b", "c"])
+    (root / link).parent.mkdir(exist_ok=True)
+    is_file = link.endswith(".png")
+    (root / link).symlink_to(outside / "b" / "000.png" if is_file else outside / "b")
+    with pytest.raises(DataError, match=f"must stay in its folder .*/{link} leads to .*outside/b"):
+        layouts.whole(load_data(root))
+
+
+def test_hidden_links_are_left_alone(tmp_path: Path) -> None:
+    root = layouts.image_folder(tmp_path / "data", layouts.pixels(10, side=4), ["a", "b"])
+    (root / ".cache").symlink_to(tmp_path)
+    assert len(layouts.whole(load_data(root))["evaluate"]) == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no such folder here")
+def test_a_walk_does_not_leave_the_folder() -> None:
+    with ends_within(5), pytest.raises(DataError, match="must stay in its folder /proc/self"):
+        load_data("/proc/self")
 
 
 def test_grey_or_colour_is_as_the_first_image(tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def test_bad_arrays_are_named(tmp_path: Path, arrays: dict[str, Any], message: s
         load_data(save(tmp_path / "a.npz", **arrays))
 
 
+LONG = IMAGES.astype(np.longdouble) / 255
+
+
+@pytest.mark.skipif(LONG.dtype.itemsize <= 8, reason="long numbers have 64 bits here")
+@pytest.mark.parametrize("given", [None, "0,1"])
+def test_numbers_longer_than_64_bits_are_refused(tmp_path: Path, given: str | None) -> None:
+    path = save(tmp_path / "a.npz", x=LONG, y=LABELS)
+    with pytest.raises(DataError, match=rf"got {LONG.dtype}.* Convert them: x.astype"):
+        load_data(path, input_range=given)
+    with pytest.raises(DataError, match=r"array of numbers, got ndarray: .*longdouble"):
+        load_data((LONG, LABELS), input_range=given)
+
+
 def test_a_header_that_announces_too_much_takes_no_memory(tmp_path: Path) -> None:
     path = save(tmp_path / "a.npz", x=IMAGES, y=LABELS)
     with zipfile.ZipFile(path) as archive:

@@ -67,8 +67,22 @@ def test_a_missing_file_and_too_many_values_are_refused(tmp_path: Path) -> None:
         with_slices(load_data("digits"), written(tmp_path, text))
 
 
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no endless file here")
-def test_a_file_that_does_not_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nppr.data.slices.COLUMNS", Limit(1000, "columns", "Drop some."))
-    with pytest.raises(DataError, match="it takes more than"):
-        with_slices(two_class_data(), "/dev/zero")
+    path = written(tmp_path, "site\n" + "1\n" * 500)
+    with pytest.raises(DataError, match=r"it takes more than 0.977 KiB.*Drop some\."):
+        with_slices(two_class_data(), path)
+
+
+def test_a_parquet_file_that_swells_is_refused(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="needs the package pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the package pyarrow")
+    path = tmp_path / "slices.parquet"
+    rows = [b"x" * (1 << 20)] * 400
+    for value in (rows, [None] * 5_000_000):
+        parquet.write_table(arrow.table({"site": value}), path)
+        assert path.stat().st_size < 1 << 21
+        with pytest.raises(DataError, match="takes more than 256 MiB, the limit for columns"):
+            with_slices(two_class_data(), path)

@@ -26,6 +26,7 @@ from typing import Any
 
 from nppr import locks
 from nppr.blocks import FileStore
+from nppr.bounded import read_text
 from nppr.errors import RunFolderError, VanishedError
 from nppr.manifest import MANIFEST, Manifest
 from nppr.ranks import first, world
@@ -285,7 +286,7 @@ def _held(folder: Path) -> dict[str, Any] | None:
     try:
         if path.is_symlink():
             raise ValueError("it is a link")
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = json.loads(read_text(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:

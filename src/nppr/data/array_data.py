@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from nppr.data.convert_arrays import convert_arrays
+from nppr.data.convert_arrays import convert_arrays, to_tensor
 from nppr.data.data_set import Data, Images, check_range, numbered_classes
 from nppr.data.file_trees import reading
 from nppr.data.image_sets import TensorImages, laid_out
@@ -54,7 +54,7 @@ def from_arrays(
         x, y, notes = made.images, made.labels, made.notes
         class_names = class_names or made.class_names
     else:
-        x = torch.as_tensor(images).detach()
+        x = to_tensor(images)
         y = np.asarray(labels.detach().cpu() if isinstance(labels, Tensor) else labels)
     if input_range is None and not x.is_floating_point():
         raise DataError(f"`images` must be floats in [0, 1], got {x.dtype}. Divide by 255.")

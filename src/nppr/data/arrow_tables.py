@@ -6,7 +6,8 @@
 
 A table has a column of images, encoded as `{bytes, path}` or as plain bytes, and a column of labels.
 The schema's metadata name these columns and the classes; without them, the column types decide. Encoded
-images of Parquet files stay in memory; the Arrow files of `datasets` are mapped, not read.
+images of Parquet files stay in memory; the Arrow files of `datasets` are mapped, not read. A row may
+name a file instead, which must be in the folder of the data.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,19 @@ from typing import Any
 
 import numpy as np
 
-from nppr.bounded import ENCODED_IMAGE, read_bounded
+from nppr.bounded import ENCODED_IMAGE, encoded_limit, open_regular, read_bounded
 from nppr.data.data_formats import Format, SplitReaders
-from nppr.data.file_trees import Files, FolderFiles, check_magic, one_line, reading, require
+from nppr.data.file_trees import (
+    Files,
+    FolderFiles,
+    check_magic,
+    one_line,
+    place_inside,
+    reading,
+    require,
+)
 from nppr.data.image_sets import EncodedImages
+from nppr.data.parquet_files import read_columns
 from nppr.data.splits import TRAIN, Labelled
 from nppr.errors import DataError
 
@@ -43,21 +53,28 @@ ADVICE = (
 
 @dataclass(frozen=True, eq=False)
 class ArrowImages(EncodedImages):
-    """Encoded images of a column; where a row has a path only, the file is read."""
+    """Encoded images of a column; if a row has a path only, the file of that name is read.
 
-    column: Any
+    The file must be in `folder`; without one, rows must hold their images.
+    """
+
+    column: Sequence[Any]
     origin: str
-    folder: Path
+    folder: Path | None
 
     def __len__(self) -> int:
         return len(self.column)
 
     def read(self, position: int) -> bytes:
         with reading(self.where(position)):
-            row = self.column[position].as_py()
+            row = self.column[position]
+            row = row.as_py() if hasattr(row, "as_py") else row
             content = row["bytes"] if isinstance(row, dict) else row
             if content is None and isinstance(row, dict) and row.get("path"):
-                with (self.folder / row["path"]).open("rb") as file:
+                if self.folder is None:
+                    raise ValueError("this row names a file, but the data have no folder")
+                place = place_inside(self.folder, row["path"], self.where(position))
+                with open_regular(place) as file:
                     content = read_bounded(file, ENCODED_IMAGE)
             if content is None:
                 raise ValueError("there is no image in this row")
@@ -72,7 +89,7 @@ def open_parquet(files: Files) -> SplitReaders:
     require("pyarrow", "parquet")
     root = files.path
     shards: dict[str, list[Path]] = {}
-    for path in [root] if root.is_file() else map(root.joinpath, _parquets(files)):
+    for path in map(root.joinpath, _parquets(files)) if root.is_dir() else [root]:
         shards.setdefault(_split_of(path), []).append(path)
     if root.is_dir():
         for split, paths in shards.items():
@@ -110,22 +127,25 @@ def _check_complete(split: str, paths: list[Path]) -> None:
 
 def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
     """The two columns of all files of a split."""
-    arrow, parquet = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    parquet = require("pyarrow.parquet", "parquet")
+    folder = root if root.is_dir() else root.parent
     for path in paths:
+        if root.is_dir():
+            place_inside(root, str(path.relative_to(root)), str(path))
         check_magic(path, b"PAR1", "a parquet file")
     with reading(str(paths[0])):
         image, label, class_names = _find_columns(parquet.read_schema(paths[0]), str(root))
-    tables = []
+        limit = encoded_limit(sum(path.stat().st_size for path in paths))
+    rows: list[Any] = []
+    labels: list[Any] = []
+    taken = 0
     for path in paths:
-        with reading(str(path)), parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read(columns=[image, label])
-            table.validate(full=True)
-            tables.append(table.select([image, label]).replace_schema_metadata())
-    with reading(str(paths[0].parent)):
-        table = arrow.concat_tables(tables)
-    folder = root if root.is_dir() else root.parent
-    images = ArrowImages(table[image], f"{root.name}, {split} split", folder)
-    return _label(images, table[label], class_names)
+        with reading(str(path)):
+            found, taken = read_columns(path, [image, label], limit, taken)
+        rows += found[image]
+        labels += found[label]
+    images = ArrowImages(rows, f"{root.name}, {split} split", folder)
+    return _label(images, labels, class_names)
 
 
 FORMAT = Format(
@@ -141,6 +161,10 @@ def open_hub(name: str) -> SplitReaders:
     """A data set of the Hugging Face hub, of its cache, or of a local folder, through `datasets`."""
     library = require("datasets", "hf")
     saved = any((Path(name) / file).is_file() for file in SAVED)
+    if Path(name).is_dir():
+        files = FolderFiles.of(Path(name))
+        for each in files.names:
+            files.place(each)
     with reading(f"hf:{name}", ADVICE), _without_progress_bars(library):
         try:
             found = (library.load_from_disk if saved else library.load_dataset)(name)
@@ -154,8 +178,18 @@ def _read_hub(name: str, split: str, dataset: Any) -> Labelled:
     image, label, class_names = _find_columns(dataset.features.arrow_schema, f"hf:{name}")
     with reading(f"hf:{name}", ADVICE):
         table = dataset.with_format("arrow")[:]
-    images = ArrowImages(table[image], f"hf:{name}, {split} split", Path())
-    return _label(images, table[label], class_names)
+    images = ArrowImages(table[image], f"hf:{name}, {split} split", _folder_of(name, dataset))
+    with reading("the column of labels"):
+        return _label(images, table[label].to_pylist(), class_names)
+
+
+def _folder_of(name: str, dataset: Any) -> Path | None:
+    """Where the files are that rows name: the local folder, or the cache that images came to."""
+    if Path(name).is_dir():
+        return Path(name)
+    if dataset.info.builder_name == "imagefolder":
+        return Path(require("datasets", "hf").config.HF_CACHE_HOME)
+    return None
 
 
 @contextmanager
@@ -213,9 +247,7 @@ def _holds_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _label(images: ArrowImages, column: Any, class_names: tuple[str, ...] | None) -> Labelled:
-    with reading("the column of labels"):
-        labels = column.to_pylist()
+def _label(images: ArrowImages, labels: list[Any], class_names: tuple[str, ...] | None) -> Labelled:
     if labels and all(isinstance(label, str) for label in labels):
         return Labelled(images, labels)
     if not all(type(label) is int and abs(label) < 2**62 for label in labels):

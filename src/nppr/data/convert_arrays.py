@@ -16,6 +16,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from nppr.bounded import CLASS_NAMES, OversizeError, read_text
 from nppr.data.data_set import Data, Split
 from nppr.errors import DataError, SpecError
 from nppr.specs import MOST_CLASSES
@@ -30,8 +31,6 @@ COLOURS = (1, 3)
 """Channels that an image may have in its last axis without a doubt; an axis of 2 or 4 is one."""
 
 SHOWN_CLASSES = 5
-LONGEST_ORDER = 1 << 24
-"""Bytes of a file of class names."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def convert_arrays(images: Tensor | ArrayLike, labels: Tensor | ArrayLike) -> Co
     >>> tuple(made.images.shape), made.labels.tolist(), made.class_names
     ((2, 3, 8, 8), [1, 0], ('cat', 'dog'))
     """
-    x, notes = _to_tensor(images), list[str]()
+    x, notes = to_tensor(images), list[str]()
     if x.dtype == torch.uint8:
         notes.append("images: 8-bit, divided by 255")
         if x.ndim == 3 and x.shape[1] == x.shape[2]:
@@ -84,7 +83,8 @@ def _numbered(names: Sequence[str]) -> str:
     return ", ".join([*shown, *(["..."] if len(names) > SHOWN_CLASSES else [])])
 
 
-def _to_tensor(images: Tensor | ArrayLike) -> Tensor:
+def to_tensor(images: Tensor | ArrayLike) -> Tensor:
+    """A tensor of the numbers, or `DataError` if PyTorch does not have their type."""
     try:
         return torch.as_tensor(images).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -167,10 +167,10 @@ def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
 def read_class_order(path: str | Path) -> ClassOrder:
     """Class names of a text file, a line for each output, or of JSON: a list, or name to number."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(LONGEST_ORDER)
-    except (OSError, ValueError) as error:  # also of a path that no file can have
-        reason = getattr(error, "strerror", None) or "it is not text"
+        text = read_text(path, CLASS_NAMES)
+    except (OSError, ValueError, OversizeError) as error:  # also of a path that no file can have
+        oversize = str(error).rstrip(".") if isinstance(error, OversizeError) else "it is not text"
+        reason = getattr(error, "strerror", None) or oversize
         raise SpecError(
             f"`class-order` must be a readable text file, got {str(path)!r}: {reason}."
         ) from error

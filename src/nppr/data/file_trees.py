@@ -2,7 +2,8 @@
 
 Names are relative, with forward slashes, and sorted, so that a layout is recognised and read in the
 same way wherever it is stored. Hidden files and what macOS adds to archives are left out. Every read
-is bounded, and whatever a decoder raises becomes a `DataError` of one line.
+is bounded, takes regular files only and stays within the folder, and whatever a decoder raises becomes
+a `DataError` of one line.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from nppr.bounded import (
     CIFAR_PICKLE,
     Limit,
     OversizeError,
+    open_regular,
     read_bounded,
     read_member,
+    require_regular,
 )
 from nppr.errors import DataError, NpprError
 
@@ -36,6 +39,7 @@ DAMAGED = "It is incomplete or damaged: download it again."
 REASON_LENGTH = 200
 GZIP_MAGIC = b"\x1f\x8b"
 OPEN_ZIPS = 4
+HIDDEN = re.compile(r"(^|/)(\.|__MACOSX)")
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and bytes of a name that are not text."""
 
@@ -80,28 +84,28 @@ class FolderFiles(Files):
 
     @classmethod
     def of(cls, path: Path) -> FolderFiles:
-        """All files of a folder, symbolic links followed, each folder entered once."""
+        """All files of a folder; links to folders are followed within it, each folder entered once."""
         found: list[str] = []
-        entered: set[str] = set()
+        entered = {Path(os.path.realpath(path))}
         with reading(str(path)):
             for folder, children, files in os.walk(path, followlinks=True):
-                real = os.path.realpath(folder)
-                if real in entered:
-                    children.clear()
-                    continue
-                entered.add(real)
                 inner = Path(folder).relative_to(path)
                 found += [f"{(inner / child).as_posix()}/" for child in children]
                 found += [(inner / file).as_posix() for file in files]
+                children[:] = _to_enter(path, inner, children, entered)
         return cls(path, _visible(found))
 
     def read(self, name: str, limit: Limit) -> bytes:
-        with reading(self.where(name)), Path(self.where(name)).open("rb") as file:
+        with reading(self.where(name)), open_regular(self.place(name)) as file:
             return read_bounded(file, limit)
 
     def stored_size(self, name: str) -> int:
         with reading(self.where(name)):
-            return Path(self.where(name)).stat().st_size
+            return require_regular(self.place(name)).st_size
+
+    def place(self, name: str) -> Path:
+        """The path of a file, links followed; `DataError` if they lead out of the folder."""
+        return place_inside(self.path, self.prefix + name, self.where(name))
 
     def where(self, name: str) -> str:
         return str(self.path / self.prefix / name)
@@ -205,8 +209,37 @@ def _visible(names: Iterable[str]) -> tuple[str, ...]:
     names = sorted(names)
     for name in filter(UNPRINTABLE.search, names):
         raise DataError(f"`data` has a file whose name cannot be shown: {name!r}. Rename it.")
-    hidden = re.compile(r"(^|/)(\.|__MACOSX)")
-    return tuple(name for name in names if not hidden.search(name))
+    return tuple(name for name in names if not HIDDEN.search(name))
+
+
+def _to_enter(root: Path, inner: Path, children: list[str], entered: set[Path]) -> list[str]:
+    """The folders that are neither hidden nor entered yet, and enter them; links come last."""
+    found = []
+    for child in sorted(children, key=lambda child: os.path.islink(root / inner / child)):
+        name = (inner / child).as_posix()
+        if HIDDEN.search(name):
+            continue
+        place = place_inside(root, name, str(root / name))
+        if place not in entered:
+            entered.add(place)
+            found.append(child)
+    return found
+
+
+def place_inside(folder: Path, name: str, where: str) -> Path:
+    """The path of a file that data name, links followed; `DataError` if it is outside their folder.
+
+    Whoever made the data could otherwise have any image of this machine copied into a report.
+    """
+    root = os.path.realpath(folder)
+    place = Path(os.path.realpath(os.path.join(root, name)))
+    if not place.is_relative_to(root):
+        raise DataError(
+            f"`data` must stay in its folder {folder}, but {where} leads to"
+            f" {one_line([str(place)])}. Copy the file into that folder, or give a folder that"
+            " contains both."
+        )
+    return place
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
@@ -214,7 +247,8 @@ def _open_zip(path: Path) -> zipfile.ZipFile:
 
     A forked process must not share the file's position with its parent, hence the process number.
     """
-    return _kept_zip(path, path.stat().st_mtime_ns, path.stat().st_size, os.getpid())
+    status = require_regular(path)
+    return _kept_zip(path, status.st_mtime_ns, status.st_size, os.getpid())
 
 
 @functools.lru_cache(maxsize=OPEN_ZIPS)
@@ -250,7 +284,7 @@ def reading(where: str, advice: str = DAMAGED) -> Iterator[None]:
 
 def check_magic(path: Path, magic: bytes, kind: str) -> None:
     """Raise `DataError` unless the file starts with the bytes that identify its kind."""
-    with reading(str(path)), path.open("rb") as file:
+    with reading(str(path)), open_regular(path) as file:
         start = file.read(len(magic))
     if start != magic:
         raise DataError(

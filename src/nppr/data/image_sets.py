@@ -37,6 +37,8 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MOST_PIXELS = 1 << 26
 """8192 x 8192. A few kilobytes can announce any number, and a pixel takes 20 bytes while decoded."""
 
+_TOO_LONG = " Convert them: x.astype(numpy.float32)."
+
 GREY = ("1", "L")
 WIDE = ("F", "I")
 """First letters of pillow's modes with more than 8 bits per channel, which it would truncate."""
@@ -237,9 +239,10 @@ def channels_first(pixels: NDArray[Any], where: str) -> NDArray[Any]:
 
     Channels are fewer than rows and columns, so they are the smaller of the second and the last axis.
     """
-    if pixels.dtype != np.uint8 and pixels.dtype.kind != "f":
+    if pixels.dtype != np.uint8 and (pixels.dtype.kind != "f" or _is_long(pixels)):
         raise DataError(
             f"`images` must be 8-bit (uint8) or floats in [0, 1], got {pixels.dtype} in {where}."
+            f"{_TOO_LONG * _is_long(pixels)}"
         )
     if pixels.ndim == 3:
         pixels = pixels[:, None]
@@ -249,6 +252,11 @@ def channels_first(pixels: NDArray[Any], where: str) -> NDArray[Any]:
             f" got {pixels.shape} in {where}. For other inputs state their range: --range -1,1."
         )
     return np.moveaxis(pixels, -1, 1) if pixels.shape[3] < pixels.shape[1] else pixels
+
+
+def _is_long(array: NDArray[Any]) -> bool:
+    """Whether the numbers are longer than 64 bits, which PyTorch does not have."""
+    return array.dtype.itemsize > np.dtype(np.float64).itemsize
 
 
 def _to_unit(x: Tensor) -> Tensor:
@@ -315,10 +323,10 @@ file lacks. Bytes after the end are not damage: cameras and editors store their 
 
 def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> ArrayInputs:
     """Inputs `(N, *shape)` with a stated range, checked."""
-    if array.dtype.kind not in "fiub" or array.ndim < 2 or 0 in array.shape[1:]:
+    if array.dtype.kind not in "fiub" or _is_long(array) or array.ndim < 2 or 0 in array.shape[1:]:
         raise DataError(
             "`data` must be numbers of shape (N, F), (N, C, L) or (N, C, H, W),"
-            f" got {array.dtype} {array.shape} in {where}."
+            f" got {array.dtype} {array.shape} in {where}.{_TOO_LONG * _is_long(array)}"
         )
     layout = Layout(tuple(array.shape[1:]), *parse_range(given))
     layout.check(array, where)

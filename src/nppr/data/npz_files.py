@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from nppr.bounded import LABELS, array_limit, open_member, read_up_to
+from nppr.bounded import LABELS, array_limit, open_member, open_regular, read_up_to
 from nppr.data.data_formats import Format, SplitReaders
 from nppr.data.file_trees import Files, ZipFiles, one_line, reading
 from nppr.data.image_sets import PixelImages, channels_first
@@ -113,7 +113,7 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
 def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
     """A member from its start, with its header."""
     where, member = f"{path}: member {name}.npy", f"{name}.npy"
-    with reading(where), zipfile.ZipFile(path) as archive:
+    with reading(where), open_regular(path) as stored, zipfile.ZipFile(stored) as archive:
         if member not in archive.namelist():
             raise FileNotFoundError
         with open_member(archive, member) as file:

@@ -16,7 +16,8 @@ import numpy as np
 
 from nppr.bounded import COLUMNS, OversizeError, read_text
 from nppr.data.data_set import Data
-from nppr.data.file_trees import one_line, require
+from nppr.data.file_trees import one_line
+from nppr.data.parquet_files import read_columns
 from nppr.errors import DataError
 from nppr.tally import BoolArray, IntArray
 
@@ -102,8 +103,8 @@ def _csv(path: Path) -> dict[str, list[str]]:
 
 
 def _parquet(path: Path) -> dict[str, list[str]]:
-    table = require("pyarrow.parquet", "parquet").read_table(path)
+    columns, _ = read_columns(path, None, COLUMNS)
     return {
-        name: [EMPTY if value is None else str(value) or EMPTY for value in table[name].to_pylist()]
-        for name in table.column_names
+        name: [EMPTY if value is None else str(value) or EMPTY for value in values]
+        for name, values in columns.items()
     }

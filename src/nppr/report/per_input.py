@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nppr.bounded import open_regular
 from nppr.errors import DataError, RunFolderError
 from nppr.records import write_whole
 from nppr.statistics import per_input as intervals
@@ -132,8 +133,8 @@ def read_per_input(path: str | Path) -> PerInput:
     """Read a `per_input.csv`; a file that is not one gives one clear line with its number."""
     path = Path(path)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.reader(file)
+        with open_regular(path) as file:
+            reader = csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
             head = next(reader, [])
             if tuple(head) != COLUMNS:
                 raise ValueError(

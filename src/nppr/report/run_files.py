@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nppr.bounded import read_text
 from nppr.errors import RunFolderError, SpecError
 from nppr.manifest import Manifest
 from nppr.records import write_whole
@@ -79,7 +80,7 @@ def read_model(path: str | Path, model: type[_Model], version: int, name: str) -
     """The record in a JSON file that nppr wrote, of this schema version; errors call it `name`."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         _check_version(text, version, name, path)
         return model.model_validate_json(text, strict=True)
     except ValidationError as error:

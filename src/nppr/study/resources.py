@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nppr.assessment.load import load_models
 from nppr.assessment.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
+from nppr.bounded import open_regular
 from nppr.classifiers import FORMS, Classifier, Prepared, prepare
 from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import Data, load_data
@@ -45,7 +46,7 @@ def file_digest(path: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _digest_bytes(path: Path, size: int, changed: int) -> str:  # noqa: ARG001
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
