@@ -355,6 +355,8 @@ def _tear_writes(
                 if found:
                     raise OSError(found, os.strerror(found))
 
+            flush, fileno = file.flush, file.fileno
+
         return Torn()
 
     Path.open = open_  # type: ignore[method-assign]

@@ -42,6 +42,19 @@ class Manifest:
         """Whether the folder has a manifest of this kind."""
         return self._read(self.path) is not None
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the manifest holds no JSON at all, as after a loss of power."""
+        try:
+            if not stat.S_ISREG(self.path.lstat().st_mode):
+                return False
+            json.loads(self.path.read_text(encoding="utf-8"))
+        except OSError:
+            return False
+        except (ValueError, RecursionError):
+            return True
+        return False
+
     def begin(self, *paths: Path) -> None:
         """Start the list anew, with files that are about to be written."""
         self._make_folder()
