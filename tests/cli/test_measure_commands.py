@@ -454,6 +454,28 @@ def test_an_interrupted_run_is_resumed_to_the_same_report(
     assert Path("cut/per_input.csv").read_bytes() == Path("whole/per_input.csv").read_bytes()
 
 
+def test_sigterm_ends_a_background_job_which_ignores_ctrl_c() -> None:
+    """A shell starts a job that way: `nppr ... &` in a script."""
+    words = ["assess", "--no-page", "--sources", "gaussian,pgd:steps=2", "--draws", "4000"]
+    words += ["--inputs", "60", "--batch-size", "4", "--quiet", "--out", "cut"]
+    script = 'trap "" INT; exec "$0" -m nppr "$@"'
+    with subprocess.Popen(
+        ["sh", "-c", script, sys.executable, *words], stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not list(Path("cut/blocks").glob("gaussian*")):
+            assert process.poll() is None, "the run ended before it could be interrupted"
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.1)
+        assert process.poll() is None, "the shell did not let the job ignore Ctrl-C"
+        os.kill(process.pid, signal.SIGTERM)
+        _, err = process.communicate(timeout=200)
+    assert process.returncode == 143
+    assert err == "error: interrupted; what is finished is kept: add --resume to continue\n"
+    assert not Path("cut/report.json").exists()
+    assert not list(Path("cut").rglob("*.partial"))
+
+
 def test_a_killed_search_resumes_to_the_same_bytes() -> None:
     words = ["fit", "--quiet", *FIT, "--fit-calls", "9000", "--floor", "0", "--out"]
     done = Path("killed/fit/0-independent.done.safetensors")
