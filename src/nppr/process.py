@@ -1,8 +1,11 @@
-"""The process: Ctrl-C and SIGTERM wait for the end of a step, freed memory stays with the process."""
+"""The process: signals that wait for the end of a step, memory that stays, streams that never fail."""
 
 from __future__ import annotations
 
+import codecs
 import ctypes
+import io
+import os
 import signal
 import sys
 import threading
@@ -16,6 +19,9 @@ MMAP_THRESHOLD = -3
 """Numbers of the parameters in malloc.h."""
 
 LARGEST = 2**30
+
+ASCII = {"≤": "<=", "≥": ">=", "±": "+-", "→": "->", "…": "..."}
+"""Substitutes for characters that an encoding may lack; others become escapes such as \\u4e2d."""
 
 
 @dataclass
@@ -85,6 +91,54 @@ def terminate_like_ctrl_c() -> Callable[[], bool]:
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, termination)
     return lambda: termination.came
+
+
+class _BestEffort(io.TextIOWrapper):
+    """Standard error that goes silent when its device takes nothing more, such as a full disk."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            self._silence()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            self._silence()
+
+    def _silence(self) -> None:
+        """Send what is buffered, and all that follows, to nowhere."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+def make_streams_robust() -> None:
+    """Let no character and no full device behind standard error end the program.
+
+    Characters that an encoding lacks are spelled out. Messages on standard error may be lost; results
+    on standard output may not.
+    """
+    codecs.register_error("nppr.ascii", _spelled_out)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="nppr.ascii")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        file = io.FileIO(sys.stderr.fileno(), "w", closefd=False)
+        sys.stderr = _BestEffort(
+            io.BufferedWriter(file), sys.stderr.encoding, "nppr.ascii", line_buffering=True
+        )
+
+
+def _spelled_out(error: UnicodeError) -> tuple[str, int]:
+    """Substitutes for the characters that could not be encoded, and where to go on."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    escaped = (each.encode("ascii", "backslashreplace").decode() for each in lacking)
+    return "".join(map(ASCII.get, lacking, escaped)), error.end
 
 
 def keep_freed_memory() -> bool:

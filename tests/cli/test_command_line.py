@@ -244,3 +244,27 @@ def test_a_machine_that_lacks_something_is_one_line(
 def test_control_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["assess", "--sources", "a\x1b[2Jb"]) == 2
     assert "\x1b[2J" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [
+        ("assess --inputs 20 --draws 4 --sources uniform --no-page", 0, "report.json"),
+        ("assess --draws -1", 2, ""),
+    ],
+    ids=["run", "mistake"],
+)
+def test_messages_that_nobody_can_take_do_not_end_a_command(
+    words: str, code: int, printed: str
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nppr", *words.split()],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            check=False,
+        )
+    assert done.returncode == code
+    assert printed in done.stdout.decode()

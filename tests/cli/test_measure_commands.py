@@ -110,10 +110,11 @@ class TestAssess:
         assert run(words) == 0
         Path("a/figures").write_text("in the way")
         capsys.readouterr()
-        assert run([*words, "--figures", "svg"]) == 0
+        assert run([*words, "--figures", "svg"]) == 1
         printed = capsys.readouterr()
         assert printed.out == "a/report.json\n"
         assert "the page could not be rendered" in printed.err
+        assert printed.err.endswith(": File exists. Try: nppr report a\n")
         assert Path("a/report.json").exists()
 
     def test_a_failed_source_gives_exit_code_1(
