@@ -17,6 +17,7 @@ import json
 import os
 import pickle
 import resource
+import signal
 import sys
 import tarfile
 import tempfile
@@ -36,6 +37,12 @@ from nppr.cli import run
 
 MEMORY = 1 << 30
 """What a case may take above what the process has taken before."""
+
+SECONDS = 200
+"""Of the processor, after which a case hangs: a busy machine makes no fault."""
+
+WAIT_SECONDS = 1200
+"""Of the clock, for what waits and takes no processor time."""
 
 EVIL = "<script>alert(1)</script>\x1b[2J"
 FORMULA = "=cmd|' /C calc'!A0"
@@ -384,6 +391,8 @@ def run_case(name: str) -> str | None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        signal.alarm(WAIT_SECONDS)
         problem = ""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
             try:

@@ -85,7 +85,8 @@ def test_the_checksum_covers_names_types_shapes_numbers_and_the_record() -> None
 
 
 @settings(
-    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path, place: float, bit: int) -> None:
