@@ -63,10 +63,11 @@ class Manifest:
     def add(self, *paths: Path) -> None:
         """List files that are about to be written.
 
-        A file that lies outside of the folder, be it behind a link, is not listed.
+        A file that lies outside of the folder, be it behind a link, is not listed. A damaged list is
+        started anew.
         """
         known = self._read(self.path)
-        if known is None and os.path.lexists(self.path):
+        if known is None and os.path.lexists(self.path) and not self.is_damaged:
             raise self._unreadable()
         names = self._inside(paths)
         if known is None or not names <= known:

@@ -186,6 +186,17 @@ def test_every_rank_lists_its_own_files(tmp_path: Path, monkeypatch: pytest.Monk
     }  # fmt: skip
 
 
+def test_a_damaged_manifest_of_another_rank_is_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = begin(tmp_path)
+    (tmp_path / "manifest.rank1.json").write_text("")
+    with monkeypatch.context() as patch:
+        patch.setattr(ranks._state, "world", World(1, 2))
+        name = folder.store("a").own.relative_to(tmp_path).as_posix()
+    assert json.loads((tmp_path / "manifest.rank1.json").read_text())["files"] == [name]
+
+
 def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
