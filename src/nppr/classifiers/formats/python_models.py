@@ -122,7 +122,8 @@ def files_beside(model: Path) -> list[Path]:
     """
     folder = Path(_folder_of(str(model)))
     files = (getattr(each, "__file__", None) for each in list(sys.modules.values()))
-    paths = {Path(os.path.realpath(file)) for file in files if isinstance(file, str)}
+    real = (file for file in files if isinstance(file, str) and os.path.isabs(file))
+    paths = {Path(os.path.realpath(file)) for file in real if os.path.isfile(file)}
     return sorted(
         path
         for path in paths - {Path(os.path.realpath(model))}
