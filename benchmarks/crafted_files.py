@@ -41,6 +41,12 @@ MEMORY = 1 << 30
 PATIENCE = 120
 """Seconds after which something that waits for a FIFO is ended by an alarm."""
 
+SECONDS = 200
+"""Of the processor, after which a case hangs: a busy machine makes no fault."""
+
+WAIT_SECONDS = 1200
+"""Of the clock, for what waits and takes no processor time."""
+
 EVIL = "<script>alert(1)</script>\x1b[2J"
 FORMULA = "=cmd|' /C calc'!A0"
 CASES: dict[str, Callable[[Path], None]] = {}
@@ -476,6 +482,8 @@ def run_case(name: str) -> str | None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        signal.alarm(WAIT_SECONDS)
         problem = ""
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
             try:

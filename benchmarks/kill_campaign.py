@@ -12,6 +12,8 @@ Then other faults: the disk becomes full or read-only at the n-th write, the fol
 the n-th operation, SIGTERM comes after a random time, two processes begin at once in one folder. Each
 must end with one line and exit code 2 (143 after SIGTERM), and a resume must give the same results.
 
+A process that takes 10 minutes of processor time, or an hour of the clock, hangs, which is a fault.
+
 A parent that has loaded PyTorch forks the processes, so a kill takes less than a second. Block and
 state files are written at every opportunity, not on a timer.
 """
@@ -27,6 +29,7 @@ import itertools
 import json
 import os
 import random
+import resource
 import shlex
 import shutil
 import signal
@@ -52,6 +55,9 @@ import nppr.study.node_work
 import nppr.study.run_study
 from nppr.cli import INTERRUPTED, TERMINATED, run
 from nppr.process import terminate_like_ctrl_c
+
+SECONDS, WAIT_SECONDS = 600, 3600
+"""Of the processor and of the clock, after which a process hangs: a busy machine makes no fault."""
 
 TIMINGS = {"timing", "environment", "seconds", "machine", "nodes", "time"}
 """Entries of reports and records that a clock or a machine decides."""
@@ -220,20 +226,23 @@ def begin(
     arguments = [*work.arguments(folder), *(work.again if again else ())]
     journal = folder.with_name(f"{folder.name}{name}.journal")
     journal.unlink(missing_ok=True)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until the child can take it
     child = os.fork()
     if child == 0:
         _run_child(arguments, folder, journal, kill)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     return child, journal
 
 
 def end(child: int, journal: Path, began: float) -> Seen:
     """Wait for the process of a work, and read its journal."""
     _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - began
     lines = journal.read_text().splitlines() if journal.exists() else []
     kinds = Counter(line.split(" ", 1)[0] for line in lines)
     return Seen(
-        code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
+        code=None if code == -signal.SIGKILL else code,
         output="\n".join(line[4:] for line in lines if line.startswith("out ")),
         seconds=seconds,
         operations=kinds["op"],
@@ -271,6 +280,8 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
 
     _journal_steps(note)
     _tear_writes(note, lambda: _fault_of(kill, counts["write"]), die)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 60))
+    signal.alarm(WAIT_SECONDS)
     terminated = terminate_like_ctrl_c()
     _save_always()
     sys.addaudithook(watch)
@@ -280,8 +291,11 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
             from nppr import console
 
             console.out.file = console.err.file = text
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             code = run(arguments)
             code = TERMINATED if code == INTERRUPTED and terminated() else code
+    except KeyboardInterrupt:  # before the command began
+        code = TERMINATED
     except BaseException as error:
         text.write(f"Traceback {type(error).__name__}: {error}")
     for line in text.getvalue().splitlines():
@@ -354,6 +368,8 @@ def _tear_writes(
                     die()
                 if found:
                     raise OSError(found, os.strerror(found))
+
+            flush, fileno = file.flush, file.fileno
 
         return Torn()
 

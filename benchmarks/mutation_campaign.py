@@ -4,10 +4,10 @@
 
 Options, specs of sources, studies, policies, runs (reports, lines, evidence), distributions, weights
 and every format of data are mutated: values that are too large, of another kind or not there, bytes
-that are changed, cut or repeated. A run that was admitted and is still at work after 20 seconds is
-stopped and counted apart. A fault is an exception that is not nppr's own (a traceback for the
-user), an answer of several lines or with control characters, 20 seconds of anything but measuring and
-fitting, or more than 2 GB.
+that are changed, cut or repeated. A run that was admitted and is still at work after 20 seconds of
+processor time is stopped and counted apart. A fault is an exception that is not nppr's own (a traceback
+for the user), an answer of several lines or with control characters, 20 seconds of processor time for
+anything but measuring and fitting, 10 minutes of waiting, or more than 2 GB.
 
 Batches of mutations run in forked processes that have a limit of memory; the parent has loaded PyTorch.
 """
@@ -59,6 +59,11 @@ from nppr.study.plan import plan
 from nppr.study.study_file import read_study
 
 SECONDS = 20
+"""Of the processor: a busy machine makes no fault."""
+
+WAIT_SECONDS = 600
+"""Of the clock, for what waits and takes no processor time."""
+
 MEMORY = 2 << 30
 BATCH = 40
 NOT_CHANGED = {
@@ -474,7 +479,8 @@ def attempt(family: str, number: int, seed: int, made: Materials) -> Outcome:
     """One mutation, which depends on its family, its number and the seed alone."""
     draw = random.Random(f"{seed} {family} {number}")
     with tempfile.TemporaryDirectory(dir=made.place, ignore_cleanup_errors=True) as place:
-        signal.alarm(SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.alarm(WAIT_SECONDS)
         try:
             FAMILIES[family][1](draw, made, Path(place))
         except NpprError as error:
@@ -503,6 +509,7 @@ def attempt(family: str, number: int, seed: int, made: Materials) -> Outcome:
                 family, "traceback", f"{_latest if family == 'options' else ''} {_trace()}"
             )
         finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.alarm(0)
     return Outcome(family, "ok")
 
@@ -535,7 +542,7 @@ def run_batch(cases: Sequence[tuple[str, int]], seed: int, made: Materials) -> l
 
 
 def _limit() -> None:
-    """Give this process some memory above what it has, and an alarm."""
+    """Give this process some memory above what it has, and alarms."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -543,7 +550,8 @@ def _limit() -> None:
     def stop(*_: object) -> None:
         raise Hang
 
-    signal.signal(signal.SIGALRM, stop)
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, stop)
 
 
 def run_campaign(

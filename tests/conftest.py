@@ -4,6 +4,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("nppr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("nppr")
+"""A busy machine is no fault: no test by Hypothesis has a limit of time."""
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -51,7 +51,8 @@ from nppr.tally import FrozenModel
 LOST = 77
 """Exit code of a rank that has noticed that another one ended."""
 
-SECONDS = 60.0
+SECONDS = 200.0
+"""Until a rank that has not ended counts as stuck: less than ranks wait for each other."""
 
 Work = Callable[..., Any]
 

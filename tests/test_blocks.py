@@ -65,18 +65,40 @@ def test_saves_now_and_then(tmp_path: Path) -> None:
     assert quick.path.exists()
 
 
-def test_damage_and_other_sizes_are_named(tmp_path: Path) -> None:
+def test_blocks_of_other_sizes_and_settings_are_named(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "blocks")
     store.save(Blocks.none(3), now=True)
     with pytest.raises(RunFolderError, match="of another one"):
         store.load(4)
     with pytest.raises(RunFolderError, match="of another one"):
         FileStore(store.path, identity="other settings").load(3)
+
+
+def test_a_damaged_file_is_measured_again_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = FileStore(tmp_path / "blocks")
+    store.save(Blocks.none(3), now=True)
     whole = store.path.read_bytes()
-    for length in (0, 5, len(whole) // 2, len(whole) - 1):
-        store.path.write_bytes(whole[:length])
-        with pytest.raises(RunFolderError, match="cannot be read"):
-            store.load(3)
+    zeros, other = bytes(len(whole)), whole[:-1] + b"\1"
+    cut = [whole[:length] for length in (0, 5, len(whole) // 2, len(whole) - 1)]
+    for number, content in enumerate([*cut, zeros, other], 1):
+        store.path.write_bytes(content)
+        assert store.load(3) is None
+        assert len(caplog.messages) == number
+        assert f"{store.path} is damaged" in caplog.messages[-1]
+        assert "\n" not in caplog.messages[-1]
+    store.save(Blocks(*np.ones((3, 3), np.int64)), now=True)
+    again = store.load(3)
+    assert again is not None
+    assert again.finished.tolist() == [1, 1, 1]
+
+
+def test_a_file_that_may_not_be_read_is_not_taken_for_damage(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "blocks")
+    store.path.mkdir()
+    with pytest.raises(RunFolderError, match="files that can be read"):
+        store.load(3)
 
 
 def test_of_every_input_the_furthest_is_taken() -> None:
@@ -112,8 +134,11 @@ def test_files_of_ranks_are_found_by_one_process_and_go_when_it_is_done(
     assert kept is not None
     assert kept.calls.tolist() == [1, 2, 3]
     (store.path.parent / "pgd.rank1.safetensors").write_bytes(b"")
-    with pytest.raises(RunFolderError, match=r"rank1.*cannot be read"):
-        store.load(3)
+    damaged = store.load(3)
+    assert damaged is not None
+    assert damaged.calls.tolist() == [1, 2, 3]
+    store.discard()
+    assert [path.name for path in store.path.parent.iterdir()] == ["pgd.rank1.safetensors"]
 
 
 ZEROS = torch.zeros(3, dtype=torch.int64)

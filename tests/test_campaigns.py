@@ -25,7 +25,10 @@ SCRIPTS = Path(__file__).parent.parent / "benchmarks"
 def test_nothing_goes_wrong(arguments: str) -> None:
     name, *options = arguments.split()
     done = subprocess.run(
-        [sys.executable, str(SCRIPTS / name), *options], capture_output=True, text=True, timeout=600
+        [sys.executable, str(SCRIPTS / name), *options],
+        capture_output=True,
+        text=True,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "FAULT" not in done.stdout

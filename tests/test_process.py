@@ -4,11 +4,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 
-from nppr.process import held_back, keep_freed_memory
+from nppr.process import held_back, keep_freed_memory, terminate_like_ctrl_c
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,52 @@ def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert keep_freed_memory() is False
 
 
+@pytest.fixture
+def terminated() -> Iterator[Callable[[], bool]]:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield terminate_like_ctrl_c()
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("ctrl_c", [signal.default_int_handler, signal.SIG_IGN], ids=["on", "off"])
+def test_sigterm_interrupts_also_where_ctrl_c_is_ignored(
+    terminated: Callable[[], bool], ctrl_c: Callable[[int, FrameType | None], None]
+) -> None:
+    signal.signal(signal.SIGINT, ctrl_c)
+    assert not terminated()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    assert terminated()
+
+
+@pytest.mark.parametrize("ctrl_c", [signal.default_int_handler, signal.SIG_IGN], ids=["on", "off"])
+def test_the_first_sigterm_waits_and_the_second_does_not(
+    terminated: Callable[[], bool], ctrl_c: Callable[[int, FrameType | None], None]
+) -> None:
+    signal.signal(signal.SIGINT, ctrl_c)
+    before = signal.getsignal(signal.SIGTERM)
+    with held_back() as interrupt:
+        signal.raise_signal(signal.SIGTERM)
+        assert terminated()
+        assert interrupt.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(signal.SIGINT) is ctrl_c
+
+
+def test_a_program_that_ignores_sigterm_goes_on_ignoring_it() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        terminated = terminate_like_ctrl_c()
+        with held_back():
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        assert not terminated()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 STOPPED = """
 import signal, sys, time
 from nppr.cli import main
@@ -115,7 +162,7 @@ import nppr.cli
 def run():
     try:
         print("ready", flush=True)
-        time.sleep(20)
+        time.sleep(200)
     except KeyboardInterrupt:
         return 130
 nppr.cli.run = run
@@ -132,4 +179,4 @@ def test_sigterm_ends_a_command_like_ctrl_c(number: signal.Signals, code: int) -
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        assert process.wait(20) == code
+        assert process.wait(200) == code

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +182,7 @@ def test_ranks_with_different_data_end_at_once_with_one_line(tmp_path: Path) -> 
         ["assess", "--sources", "unifrom"],
         ["train", "digits-cnn"],
     ]
-    start = time.monotonic()
     ended = run_ranks(2, tmp_path, commands, lines)
-    assert time.monotonic() - start < 30
     assert ended.results == [[2, 2, 2], [2, 2, 2]], ended.err
     errors = ended.err[0].splitlines()
     assert len(errors) == 3, errors

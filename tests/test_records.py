@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from nppr.records import (
     read_record,
     restore_optimiser,
     take_prefix,
+    write_beside,
     write_record,
     write_tensors,
     write_whole,
@@ -81,7 +85,8 @@ def test_the_checksum_covers_names_types_shapes_numbers_and_the_record() -> None
 
 
 @settings(
-    deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path, place: float, bit: int) -> None:
@@ -123,6 +128,33 @@ def test_crafted_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
         write_record(tmp_path / "file", {}, {})
         with pytest.raises(RecordError):
             read_record(tmp_path / "file")
+
+
+@pytest.mark.parametrize("write", [write_whole, write_beside, lambda p, _: write_record(p, {}, {})])
+def test_content_and_name_reach_the_disk_in_this_order(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Path, str], None],
+) -> None:
+    steps: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def watched_sync(file: int) -> None:
+        state = os.fstat(file)
+        steps.append(
+            "sync folder" if stat.S_ISDIR(state.st_mode) else f"sync {state.st_size} bytes"
+        )
+        sync(file)
+
+    def watched_replace(old: Path, new: Path) -> None:
+        steps.append("rename")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", watched_sync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    path = tmp_path / "file.json"
+    write(path, "whole")
+    assert steps == [f"sync {path.stat().st_size} bytes", "rename", "sync folder"]
 
 
 def test_a_failed_write_leaves_what_was_there(

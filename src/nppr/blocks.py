@@ -14,7 +14,7 @@ import torch
 
 from nppr.errors import RecordError, RunFolderError
 from nppr.ranks import first, world
-from nppr.records import one_line, read_record, write_record
+from nppr.records import one_line, read_record, read_undamaged, write_record
 from nppr.tally import ByteArray, FloatArray, IntArray
 
 SUFFIX = ".safetensors"
@@ -134,7 +134,8 @@ class FileStore:
 
     def load(self, inputs: int) -> Blocks | None:
         paths = [path for path in (self.path, *self._beside()) if path.exists()]
-        return Blocks.merged([self._read(path, inputs) for path in paths]) if paths else None
+        found = [blocks for path in paths if (blocks := self._read(path, inputs)) is not None]
+        return Blocks.merged(found) if found else None
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
@@ -153,13 +154,20 @@ class FileStore:
             beside = self._beside()
             if world().size > 1 or beside:
                 self.save(blocks, now=True)
-            for path in beside:
-                if self._is_ours(path):
-                    path.unlink(missing_ok=True)
+            self._remove(beside)
 
         first(write)
         if not world().is_first:
             self.own.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Remove what was kept, to measure it again."""
+        self._remove([self.own, *(self._beside() if world().is_first else ())])
+
+    def _remove(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            if self._is_ours(path):
+                path.unlink(missing_ok=True)
 
     @property
     def own(self) -> Path:
@@ -180,13 +188,17 @@ class FileStore:
         except RecordError:
             return False
 
-    def _read(self, path: Path, inputs: int) -> Blocks:
+    def _read(self, path: Path, inputs: int) -> Blocks | None:
+        """The blocks in a file; None if it is damaged."""
+        content = read_undamaged(path, "its draws are measured again")
+        if content is None:
+            return None
+        tensors, record = content
         try:
-            tensors, record = read_record(path)
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
             correct, finished, calls = (arrays[name] for name in COUNTS)
             found, identity = Blocks(correct, finished, calls), record["identity"]
-        except (RecordError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise RunFolderError(
                 f"`resume` must find complete files, got {path}, which cannot be read:"
                 f" {one_line(error)}. Delete it to measure that source again."

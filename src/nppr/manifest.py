@@ -43,6 +43,19 @@ class Manifest:
         """Whether the folder has a manifest of this kind."""
         return self._read(self.path) is not None
 
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the manifest holds no JSON at all, as after a loss of power."""
+        try:
+            if not stat.S_ISREG(self.path.lstat().st_mode):
+                return False
+            json.loads(self.path.read_text(encoding="utf-8"))
+        except OSError:
+            return False
+        except (ValueError, RecursionError):
+            return True
+        return False
+
     def begin(self, *paths: Path) -> None:
         """Start the list anew, with files that are about to be written."""
         self._make_folder()
@@ -51,10 +64,11 @@ class Manifest:
     def add(self, *paths: Path) -> None:
         """List files that are about to be written.
 
-        A file that lies outside of the folder, be it behind a link, is not listed.
+        A file that lies outside of the folder, be it behind a link, is not listed. A damaged list is
+        started anew.
         """
         known = self._read(self.path)
-        if known is None and os.path.lexists(self.path):
+        if known is None and os.path.lexists(self.path) and not self.is_damaged:
             raise self._unreadable()
         names = self._inside(paths)
         if known is None or not names <= known:

@@ -6,8 +6,10 @@ is verified on reading. Nothing in a file is run or unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
@@ -20,10 +22,12 @@ from pydantic import BaseModel
 from safetensors import SafetensorError, safe_open
 
 from nppr.bounded import require_regular
-from nppr.errors import RecordError, VanishedError, WriteError
+from nppr.errors import RecordError, RunFolderError, VanishedError, WriteError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+logger = logging.getLogger(__name__)
 
 UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, MemoryError,
@@ -52,6 +56,23 @@ def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors, dict(json.loads(metadata["record"]))
     except UNREADABLE as error:
         raise RecordError(one_line(error)) from error
+
+
+def read_undamaged(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Read a file that a run keeps for `resume`; None if it is damaged.
+
+    A damaged file costs a warning, which ends with the `remedy`: the run repeats that work. A file
+    that this process may not read, or has no memory for, is an error.
+    """
+    try:
+        return read_record(path)
+    except RecordError as error:
+        if isinstance(error.__cause__, (OSError, MemoryError)):
+            raise RunFolderError(
+                f"`resume` must find files that can be read, got {path}: {error}."
+            ) from error
+        logger.warning("%s is damaged (%s): %s", path, error, remedy)
+        return None
 
 
 def checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel) -> str:
@@ -140,6 +161,8 @@ def leftovers(paths: Iterable[Path]) -> list[Path]:
 def _write(path: Path, content: bytes, *, folders: str) -> None:
     """An interrupted write leaves the file that was there; a link is replaced, not followed.
 
+    The content reaches the disk before the file gets its name, and the name before this returns: after
+    a loss of power the file holds the old content or the new.
     Until it is whole a file has a name of its own, so that two processes never write the same one.
     `folders` are made that are missing: all, the innermost, or none.
     """
@@ -150,7 +173,10 @@ def _write(path: Path, content: bytes, *, folders: str) -> None:
         try:
             with partial.open("xb") as file:
                 file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(partial, path)
+            _sync_folder(path.parent)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
@@ -160,6 +186,16 @@ def _write(path: Path, content: bytes, *, folders: str) -> None:
             f"`out` must be a place that can be written, got {str(path)!r}:"
             f" {error.strerror or error}."
         ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, on systems that can sync a folder."""
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _json(record: Mapping[str, Any] | BaseModel) -> str:

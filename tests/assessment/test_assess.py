@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -157,6 +158,27 @@ def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -
     )
     assert comparable(again) == comparable(whole)
     assert "gaussian" not in measured
+
+
+def test_emptied_files_of_an_unfinished_run_are_made_again(tmp_path: Path) -> None:
+    made: dict[str, Any] = {**FEW, "search": SMALL, "sources": "nppr,gaussian,laplace"}
+    whole = nppr.assess(out=tmp_path / "whole", **made)
+
+    def interrupt(state: object) -> None:
+        if getattr(state, "source", "").startswith("nppr:label"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nppr.assess(out=tmp_path / "run", progress=interrupt, **made)
+    out = tmp_path / "run"
+    (_, block), fits = sorted((out / "blocks").iterdir())[:2], sorted((out / "fit").iterdir())
+    assert fits
+    for emptied in ([out / "run.json"], [out / "manifest.json", block, *fits]):
+        copy = tmp_path / f"without-{emptied[0].stem}"
+        shutil.copytree(out, copy)
+        for path in emptied:
+            (copy / path.relative_to(out)).write_bytes(b"")
+        assert comparable(nppr.assess(out=copy, resume=True, **made)) == comparable(whole)
 
 
 def test_another_callable_does_not_resume_a_run(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_the_level_of_a_set_is_read_through_its_worst_noise() -> None:
     assert question.verdict is Verdict.HOLDS
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.floats(0.05, 0.95), st.integers(0, 1000))
 def test_the_bounds_of_a_mean_agree_with_its_verdict(at_least: float, seed: int) -> None:
     test = MeanTest(at_least, 0.95, 0.05)

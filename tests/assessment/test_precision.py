@@ -243,12 +243,12 @@ def test_the_numbers_are_those_of_a_plain_run_of_the_same_size() -> None:
     assert grown.data.inputs.evaluate == inputs
 
 
-def test_more_draws_extend_fewer_when_inputs_run_out() -> None:
+def test_more_draws_extend_fewer_when_inputs_run_out(tmp_path: Path) -> None:
     images = torch.full((1000, 1, 4, 4), 0.5)
     images[..., 0, 0] += 1e-3  # clean-correct by a hair, a coin toss with noise
     data = from_arrays(images, torch.arange(1000) % 1, shares=(0.0, 0.0), class_names=("a", "b"))
     made: dict[str, Any] = {"budget": Budget.linf(0.1), "sources": "uniform", "batch_size": 256}
-    grown = assess(half_classifier(), data, precision=0.013, **made)
+    grown = assess(half_classifier(), data, precision=0.013, out=tmp_path, **made)
     assert grown.precision is not None
     assert grown.precision.reached
     assert grown.precision.rounds[:3] == ((256, 16), (512, 16), (1000, 16))
@@ -257,6 +257,11 @@ def test_more_draws_extend_fewer_when_inputs_run_out() -> None:
     assert draws > 16
     plain = assess(half_classifier(), data, draws=draws, **made)
     assert without_sequence(grown) == without_bounds(plain)
+    # Blocks of rounds that nobody knows any more are measured again.
+    (tmp_path / "run.json").write_text("")
+    again = assess(half_classifier(), data, precision=0.013, out=tmp_path, resume=True, **made)
+    assert again.precision == grown.precision
+    assert again.results == grown.results
 
 
 def test_a_precision_that_cannot_be_reached_is_flagged_with_what_it_would_take() -> None:

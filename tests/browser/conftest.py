@@ -13,6 +13,9 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((path for path in map(shutil.which, NAMES) if path), None)
 
+MILLISECONDS = 200_000
+"""Until a page or a browser counts as stuck, also on a busy machine."""
+
 
 @dataclass
 class Opened:
@@ -38,6 +41,7 @@ class Browser:
         path = self.folder / "page.html"
         path.write_text(text, encoding="utf-8")
         page = self.browser.new_page(viewport={"width": width, "height": 900}, **options)
+        page.set_default_timeout(MILLISECONDS)
         page.emulate_media(media=media)
         opened = Opened(page)
         page.on("console", lambda message: opened.said.append(message.text))
@@ -55,6 +59,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         pytest.skip(f"needs a browser: {', '.join(NAMES)}")
     playwright = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], timeout=MILLISECONDS
+        )
         yield Browser(started, tmp_path_factory.mktemp("pages"))
         started.close()

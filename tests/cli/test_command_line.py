@@ -298,3 +298,27 @@ def test_a_fifo_is_refused_and_not_waited_for(file: str, words: str, refused: Re
 def test_a_device_is_refused_unread(words: str, refused: Refused) -> None:
     assert "/dev/zero" in (message := refused(words.split()))
     assert "a device, not a regular file" in message
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [
+        ("assess --inputs 20 --draws 4 --sources uniform --no-page", 0, "report.json"),
+        ("assess --draws -1", 2, ""),
+    ],
+    ids=["run", "mistake"],
+)
+def test_messages_that_nobody_can_take_do_not_end_a_command(
+    words: str, code: int, printed: str
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nppr", *words.split()],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            check=False,
+        )
+    assert done.returncode == code
+    assert printed in done.stdout.decode()

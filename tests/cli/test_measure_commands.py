@@ -110,10 +110,11 @@ class TestAssess:
         assert run(words) == 0
         Path("a/figures").write_text("in the way")
         capsys.readouterr()
-        assert run([*words, "--figures", "svg"]) == 0
+        assert run([*words, "--figures", "svg"]) == 1
         printed = capsys.readouterr()
         assert printed.out == "a/report.json\n"
         assert "the page could not be rendered" in printed.err
+        assert printed.err.endswith(": File exists. Try: nppr report a\n")
         assert Path("a/report.json").exists()
 
     def test_a_failed_source_gives_exit_code_1(
@@ -452,6 +453,28 @@ def test_an_interrupted_run_is_resumed_to_the_same_report(
     assert run([*words, "whole"]) == 0
     assert rows_of("cut") == rows_of("whole")
     assert Path("cut/per_input.csv").read_bytes() == Path("whole/per_input.csv").read_bytes()
+
+
+def test_sigterm_ends_a_background_job_which_ignores_ctrl_c() -> None:
+    """A shell starts a job that way: `nppr ... &` in a script."""
+    words = ["assess", "--no-page", "--sources", "gaussian,pgd:steps=2", "--draws", "4000"]
+    words += ["--inputs", "60", "--batch-size", "4", "--quiet", "--out", "cut"]
+    script = 'trap "" INT; exec "$0" -m nppr "$@"'
+    with subprocess.Popen(
+        ["sh", "-c", script, sys.executable, *words], stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not list(Path("cut/blocks").glob("gaussian*")):
+            assert process.poll() is None, "the run ended before it could be interrupted"
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGINT)
+        time.sleep(0.1)
+        assert process.poll() is None, "the shell did not let the job ignore Ctrl-C"
+        os.kill(process.pid, signal.SIGTERM)
+        _, err = process.communicate(timeout=200)
+    assert process.returncode == 143
+    assert err == "error: interrupted; what is finished is kept: add --resume to continue\n"
+    assert not Path("cut/report.json").exists()
+    assert not list(Path("cut").rglob("*.partial"))
 
 
 def test_a_killed_search_resumes_to_the_same_bytes() -> None:

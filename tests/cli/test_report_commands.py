@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,40 @@ def test_the_page_is_written_into_the_folder(
     assert page.read_text().startswith("<!DOCTYPE html>")
     after = {name: (folder / name).read_bytes() for name in FILES}
     assert after.items() <= before.items()
+
+
+def nppr_in(words: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with these variables of the environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "nppr", *words],
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_table_is_printed_whatever_characters_the_terminal_has(
+    folder: Path, encoding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "report.json"
+    path.write_text(path.read_text().replace('"digits"', '"digits \u4e2d"'))
+    words = ["report", str(folder), "--format", "md"]
+    assert run(words) == 0
+    printed = capsys.readouterr().out
+    assert "≤" in printed
+    done = nppr_in(words, PYTHONIOENCODING=encoding)
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert done.stdout == printed.replace("≤", "<=").replace("≥", ">=").replace("中", r"\u4e2d")
+
+
+def test_a_backend_that_matplotlib_lacks_is_one_line(folder: Path) -> None:
+    done = nppr_in(["report", str(folder)], MPLBACKEND="paper")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: `MPLBACKEND` must be a backend of matplotlib")
+    assert done.stderr.count("\n") == 1
 
 
 def test_figures_are_written_beside_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

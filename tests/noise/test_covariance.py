@@ -97,7 +97,7 @@ def test_relaxed_draws_have_the_covariance_of_the_weighted_sum(
 
 @pytest.mark.parametrize("grown", [1, 5])
 @pytest.mark.parametrize("raws", [1, 5])
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(scale=st.floats(0.01, 20), seed=st.integers(0, 99))
 def test_relaxed_std_is_its_formula(raws: int, grown: int, scale: float, seed: int) -> None:
     family = shaped("diag")
@@ -134,7 +134,7 @@ def test_relaxed_draws_of_one_certain_component_have_its_covariance(name: str) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     value=st.floats(-1e4, 1e4, width=32),
     growth=st.floats(0, 2, width=32),
@@ -150,7 +150,7 @@ def test_no_std_is_below_the_least(name: str, value: float, growth: float, min_s
     assert bool((drawn.norm(dim=0) >= min_std * (1 - 1e-5)).all())
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(scale=st.floats(0, 100), seed=st.integers(0, 99))
 def test_full_factor_is_lower_triangular_with_a_positive_diagonal(scale: float, seed: int) -> None:
     family = shaped("full")

@@ -55,7 +55,7 @@ def exact(
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("covariance", COVARIANCES)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(floor=st.floats(0, 1), spread=st.floats(0, 30), seed=st.integers(0, 99))
 def test_perturbations_never_leave_the_budget(
     budget: Budget, covariance: str, floor: float, spread: float, seed: int

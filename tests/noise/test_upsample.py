@@ -119,7 +119,7 @@ def test_latents_of_any_batch_become_images(name: str, shape: tuple[int, int, in
 
 
 @pytest.mark.parametrize("name", UPSAMPLERS)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(s=st.floats(-3, 3), t=st.floats(-3, 3), seed=st.integers(0, 99))
 def test_upsamplers_are_linear(name: str, s: float, t: float, seed: int) -> None:
     up = upsampler(name, (3, 6, 9), kernel=TORCH_KERNEL)

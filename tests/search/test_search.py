@@ -154,7 +154,7 @@ def counted() -> tuple[Counted, Prepared]:
     return model, replace(ready, fast=known)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(steps=st.integers(1, 40), restarts=st.integers(1, 5))
 def test_halves_and_restarts_take_exactly_the_calls_of_their_stage(
     steps: int, restarts: int

@@ -137,7 +137,7 @@ def bent() -> tuple[Classifier, Split[Evaluate]]:
     return Classifier(network), evaluate_part(images, labels)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 10**6), calls=st.integers(5, 9), floor=st.sampled_from([0.0, 0.3, 0.8]))
 def test_on_the_draws_it_chooses_with_it_is_never_above_its_parent(
     seed: int, calls: int, floor: float

@@ -149,7 +149,7 @@ def test_bounds_fall_with_the_ratio(claim: int, counts: str) -> None:
     assert {row.confidence for row in rows} == {0.95}
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(1, 30), st.integers(2, 40), st.floats(1, 30), st.data())
 def test_bounds_are_shares_below_the_estimate(
     inputs: int, draws: int, c: float, data: st.DataObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -125,7 +125,7 @@ def test_the_end_is_rounded_outwards() -> None:
     assert log_capital(rows, bets, low + 1e-6) < math.log(20)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.floats(1e-3, 0.5))
 def test_the_capital_falls_in_the_candidate(numbers: list[float], error: float) -> None:
     x = np.array(numbers)
@@ -207,11 +207,11 @@ def test_it_mirrors() -> None:
     assert there.high == pytest.approx(1 - back.low, abs=1e-9)
 
 
-def test_ten_thousand_inputs_take_less_than_a_second() -> None:
+def test_ten_thousand_inputs_take_less_than_a_second_of_one_core() -> None:
     x = np.random.default_rng(11).random(10_000)
-    start = perf_counter()
+    start = process_time()
     betting(x, 0.95)
-    assert perf_counter() - start < 1
+    assert process_time() - start < 1
 
 
 def test_a_sequence_of_one_round_by_hand() -> None:

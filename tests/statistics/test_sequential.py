@@ -188,7 +188,7 @@ def test_millions_of_draws_do_not_overflow(truth: float, verdict: Verdict) -> No
     assert BernoulliTest(0.9, 0.95).update(round(truth * 10**7), 10**7) is verdict
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.floats(0.05, 0.95), st.integers(1, 300), st.data())
 def test_evidence_grows_with_the_count(t: float, draws: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, draws - 1))

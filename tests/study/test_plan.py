@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from nppr.classifiers import load_classifier
 from nppr.errors import SpecError
 from nppr.study.graph import ALGORITHM, FitTask, Graph
 from nppr.study.plan import plan
@@ -283,6 +285,22 @@ def test_weights_that_a_file_loads_by_itself_determine_the_hash(tmp_path: Path) 
     before = planned(classifiers__0__model=f"{file}:small").nodes
     (tmp_path / "seed.txt").write_text("2")
     assert not before.keys() & planned(classifiers__0__model=f"{file}:small").nodes.keys()
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_files_beside_a_model_determine_the_hash(tmp_path: Path, weights: bool) -> None:
+    file, beside = tmp_path / "networks.py", tmp_path / "sizes_of_layers.py"
+    text = NETWORKS.replace("made(0, 8)", "made(0, sizes_of_layers.SIZE)")
+    file.write_text(f"import sizes_of_layers\n{text}")
+    beside.write_text("SIZE = 8\n")
+    changes: dict[str, Any] = {"classifiers__0__model": f"{file}:small"}
+    if weights:
+        torch.save(load_classifier(f"{file}:small").tensors(), tmp_path / "w.pt")
+        changes["classifiers__0__weights"] = str(tmp_path / "w.pt")
+    before = planned(**changes).nodes
+    assert before.keys() == planned(**changes).nodes.keys()
+    beside.write_text("SIZE = 4 + 4\n")
+    assert not before.keys() & planned(**changes).nodes.keys()
 
 
 def test_a_plan_runs_code_only_where_that_is_allowed(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ class Killer(threading.Thread):
         self.killed: int | None = None
 
     def run(self) -> None:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while self.killed is None and time.monotonic() < end:
             begun = [entry for entry in log_of(self.cache) if entry["label"].startswith("fit")]
             if begun:

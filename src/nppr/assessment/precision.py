@@ -192,6 +192,7 @@ class Growth:
         self._stores: dict[str, GrowingStore] = {}
         folder = session.folder
         noted = folder.noted(ROUNDS) if folder else None
+        self._starts_anew = noted is None  # blocks of rounds that nobody knows are of no use
         draws = whole_blocks(session.settings.draws or 1)
         first = Round(min(len(self.whole), FIRST_INPUTS), draws)
         self.rounds = [Round(*each) for each in noted] if noted else [first]
@@ -220,6 +221,8 @@ class Growth:
         rows = order[np.searchsorted(self.whole.indices, chosen, sorter=order)]
         held = self._stores[name].held if name in self._stores else None
         kept = folder.store(name) if folder else None
+        if kept and self._starts_anew and name not in self._stores:
+            kept.discard()
         self._stores[name] = store = GrowingStore(rows, len(self.whole), kept, held)
         return store
 

@@ -15,8 +15,10 @@ evidence.safetensors, report.html   what the page shows beside numbers, and the 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -27,21 +29,33 @@ from typing import Any
 from nppr import locks
 from nppr.blocks import FileStore
 from nppr.bounded import read_text
-from nppr.errors import RunFolderError, VanishedError
+from nppr.errors import RecordError, RunFolderError, VanishedError
 from nppr.manifest import MANIFEST, Manifest
 from nppr.ranks import first, world
-from nppr.records import leftovers, write_beside
+from nppr.records import leftovers, read_record, write_beside
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput
 from nppr.search.learned_noise import LearnedNoise, save_learned
 from nppr.specs import EAGER
 
+logger = logging.getLogger(__name__)
+
 FORMAT = 1
 RUN = "run.json"
 LOCK = "lock"
 SPECS = "specs"
 """The entry of run.json with the model and the data as they were given."""
+
+KEPT = ("blocks", "fit", "rare")
+"""Folders of files that hold the identity of their run."""
+
+_MOST_BLANK_BYTES = 2**20
+_IDENTITY = re.compile(r"([0-9a-f]{64})(?: .*)?", re.DOTALL)
+
+
+class _DamagedRun(RunFolderError):
+    """A run.json that holds no JSON at all, as after a loss of power."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +116,12 @@ class RunFolder:
 
     def _lock(self) -> None:
         """Keep other processes out of the folder; one that is not a run's is left as it is."""
-        if _held(self.path) is None:
-            self._require_empty()
+        try:
+            if _held(self.path) is None:
+                self._require_empty()
+        except _DamagedRun:
+            if not self._is_recognised():
+                raise
         self.path.mkdir(parents=True, exist_ok=True)
         if not locks.take(self.path / LOCK):
             raise RunFolderError(
@@ -113,13 +131,24 @@ class RunFolder:
 
     def _begin(self, settings: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
         """Continue the run in the folder, or start one."""
-        held = _held(self.path)
-        if held is None:
-            self._require_empty()
-        elif resume or not overwrite:
-            self._check_held(held, settings, resume=resume)
+        try:
+            held = _held(self.path)
+        except _DamagedRun as error:
+            held = {}
+            if resume or not overwrite:
+                self._check_kept(error, resume=resume)
+            logger.warning("%s is damaged: it is written again", self.path / RUN)
+        else:
+            if held is None:
+                self._require_empty()
+            elif resume or not overwrite:
+                self._check_held(held, settings, resume=resume)
+        if held is not None:
+            self._repair_manifest()
         if held is not None and resume:
             self.manifest.sweep(self.path / RUN)
+            if not held:
+                self._write_run({"format": FORMAT, "settings": settings})
             return
         if held is not None:
             self.manifest.clear()
@@ -131,7 +160,10 @@ class RunFolder:
     @staticmethod
     def division(path: str | Path) -> Division:
         """How the run in a folder was divided."""
-        held = (_held(Path(path)) or {}).get("division")
+        try:
+            held = (_held(Path(path)) or {}).get("division")
+        except _DamagedRun:  # `open` decides what becomes of the run
+            return Division()
         if not isinstance(held, dict):
             return Division()
         try:
@@ -232,20 +264,68 @@ class RunFolder:
                 " Add --resume to continue it, or --overwrite to start again."
             )
 
+    def _check_kept(self, error: _DamagedRun, *, resume: bool) -> None:
+        """Raise unless the run is to be resumed and its files are those of this run.
+
+        Their identities tell, as run.json cannot. A report without such files may be any run's.
+        """
+        if not resume:
+            raise RunFolderError(
+                f"`out` must hold a readable {RUN}, that of {str(self.path)!r} is damaged."
+                " Add --resume to continue its run, or --overwrite to start again."
+            ) from error
+        identities = set(self._kept().values())
+        if identities - {self.identity} or (not identities and self.report_path.exists()):
+            raise RunFolderError(
+                f"`resume` must find files of this run, those of {str(self.path)!r} are of another"
+                f" one, or cannot be told, and its {RUN} is damaged. Choose another folder, or add"
+                " --overwrite instead of --resume."
+            ) from error
+
+    def _is_recognised(self) -> bool:
+        """Whether a folder with a damaged run.json is a run's: its other files say so.
+
+        A folder with nothing but blank files of a run, which has hardly begun, can be taken too.
+        """
+        return self.manifest.exists or bool(self._kept()) or not self._strangers()
+
+    def _kept(self) -> dict[Path, str]:
+        """The sound files of runs in this folder that hold the identity of their run."""
+        found: dict[Path, str] = {}
+        for path in (path for name in KEPT for path in (self.path / name).glob("*.safetensors")):
+            try:
+                identity = None if path.is_symlink() else read_record(path)[1].get("identity")
+            except RecordError:
+                continue
+            if isinstance(identity, str) and (match := _IDENTITY.fullmatch(identity)):
+                found[path] = match[1]
+        return found
+
+    def _repair_manifest(self) -> None:
+        """List the files again that are certainly a run's; what cannot be told stays unlisted."""
+        if self.manifest.is_damaged:
+            logger.warning(
+                "%s is damaged: it is written again, without files that cannot be recognised",
+                self.manifest.path,
+            )
+            self.manifest.begin(self.report_path, *self._kept())
+
     def _require_empty(self) -> None:
         """Raise unless the folder is new, or holds at most what a run writes before its run.json."""
         if not self.path.exists():
             return
-        begun = {each.name for each in leftovers([self.path / RUN, self.path / MANIFEST])}
-        begun |= {MANIFEST} if self.manifest.exists else set()
-        if _is_empty_file(self.path / LOCK):
-            begun.add(LOCK)
-        found = sorted({path.name for path in self.path.iterdir()} - begun)
-        if found:
+        if found := self._strangers():
             raise RunFolderError(
                 f"`out` must be a new or empty folder or that of a run, {str(self.path)!r} holds"
                 f" {found[0]} and no {RUN}. Choose another folder."
             )
+
+    def _strangers(self) -> list[str]:
+        """The names in the folder that a run does not write before its first run.json is whole."""
+        begun = {each.name for each in leftovers([self.path / RUN, self.path / MANIFEST])}
+        begun |= {MANIFEST} if self.manifest.exists else set()
+        begun |= {name for name in (RUN, MANIFEST, LOCK) if _is_blank(self.path / name)}
+        return sorted({path.name for path in self.path.iterdir()} - begun)
 
     def clear_rank(self) -> None:
         """Remove what a rank other than the first has left of another run, on a disk of its own."""
@@ -266,8 +346,10 @@ def read_specs(path: Path) -> dict[str, Any]:
     """The model and the data of the run that has written a distribution, or a folder of them."""
     for folder in (path, path.parent, path.parent.parent):
         if (folder / RUN).is_file():
-            specs = (_held(folder) or {}).get(SPECS)
-            return specs if isinstance(specs, dict) else {}
+            with contextlib.suppress(_DamagedRun):
+                specs = (_held(folder) or {}).get(SPECS)
+                return specs if isinstance(specs, dict) else {}
+            return {}
     return {}
 
 
@@ -290,7 +372,8 @@ def _held(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise RunFolderError(
+        damaged = path.is_file() and not path.is_symlink() and not isinstance(error, OSError)
+        raise (_DamagedRun if damaged else RunFolderError)(
             f"`out` must hold a readable {RUN}, got {path}: {error}. {advice}"
         ) from error
     if (
@@ -305,8 +388,11 @@ def _held(folder: Path) -> dict[str, Any] | None:
     return held
 
 
-def _is_empty_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink() and path.stat().st_size == 0
+def _is_blank(path: Path) -> bool:
+    """Whether this is a file without content: empty, or zeros, which a loss of power can leave."""
+    if not path.is_file() or path.is_symlink() or path.stat().st_size > _MOST_BLANK_BYTES:
+        return False
+    return not path.read_bytes().strip(b"\0")
 
 
 def _differences(before: Any, now: Any) -> list[str]:

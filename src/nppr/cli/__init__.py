@@ -1,7 +1,7 @@
 """The command line: parses, calls the library, sets the exit code, nothing else.
 
-Exit codes: 0 success, 1 a source failed (its row states why), 2 bad input, 130 interrupted by Ctrl-C,
-143 by SIGTERM; of certify and gate 0 holds, 1 violated, 3 undecided.
+Exit codes: 0 success, 1 a source failed (its row states why) or the page was not written, 2 bad input,
+130 interrupted by Ctrl-C, 143 by SIGTERM; of certify and gate 0 holds, 1 violated, 3 undecided.
 PyTorch is loaded when it is first used, after the text of a command has been checked.
 """
 
@@ -45,7 +45,11 @@ from nppr.cli import (  # noqa: E402, F401
 )
 from nppr.cli.app import FLAGS, app  # noqa: E402
 from nppr.errors import NpprError, RunStopped, SpecError, VanishedError  # noqa: E402
-from nppr.process import keep_freed_memory, terminate_like_ctrl_c  # noqa: E402
+from nppr.process import (  # noqa: E402
+    keep_freed_memory,
+    make_streams_robust,
+    terminate_like_ctrl_c,
+)
 from nppr.user_code import ProcessEnded  # noqa: E402
 
 LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distribution"}
@@ -168,6 +172,7 @@ def _divided(arguments: Sequence[str]) -> Iterator[None]:
 
 def main() -> NoReturn:
     """The `nppr` command."""
+    make_streams_robust()
     keep_freed_memory()
     terminated = terminate_like_ctrl_c()
     code = run()

@@ -407,36 +407,42 @@ def _measure(
             **{**vars(settings), "draws": options.draws},  # its default needs the data
         )
     write_specs(folder, {name: getattr(options, name) for name in FITTED_SPECS})
-    _render(folder, options)
     path = folder / "report.json"
     if world().is_first and not path.exists():
         raise vanished(folder)
     return report, path
 
 
-def _render(folder: Path, options: MeasureOptions) -> None:
-    """Write the page and the figures; a failure here never costs the run."""
+def _render(folder: Path, options: MeasureOptions) -> bool:
+    """Write the page and the figures; whether that worked. A failure never costs the numbers."""
     from nppr.ranks import world
+    from nppr.records import one_line
     from nppr.report.run_files import read_run, write_rendered
 
     formats = figure_formats(options.figures)
     if not world().is_first or not (options.page or formats):
-        return
+        return True
     try:
         written = write_rendered(read_run(folder), page=options.page, figures=formats)
     except Exception as error:  # the numbers are safe in report.json
-        console.show_error(f"the page could not be rendered: {error}. Try: nppr report {folder}")
-        return
+        reason = one_line(error).rstrip(".")
+        console.show_error(f"the page could not be rendered: {reason}. Try: nppr report {folder}")
+        return False
     if written and not options.quiet:
         console.note(f"page: {written[0]}")
+    return True
 
 
 def _show(
     options: MeasureOptions, report: Report, path: Path, table: Table | None = None, note: str = ""
 ) -> None:
-    """Print the results, or one table of them; a source that failed makes the exit code 1."""
+    """Render and print the results, or one table of them.
+
+    The exit code is 1 if a source failed or the page was not written.
+    """
     from nppr.report.results_table import trust_lines
 
+    rendered = _render(path.parent, options)
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())
     elif table is None and not options.quiet:
@@ -448,5 +454,6 @@ def _show(
             for line in trust_lines(report):
                 console.out.print(line, markup=False)
         sys.stdout.write(f"{path}\n")
-    if any(row.error and not row.flags for row in (*report.results, *report.other_radii)):
+    failed = any(row.error and not row.flags for row in (*report.results, *report.other_radii))
+    if failed or not rendered:
         raise typer.Exit(1)

@@ -31,11 +31,11 @@ import torch
 
 from nppr.classifiers import Prepared
 from nppr.data import Split
-from nppr.errors import RecordError, RunFolderError, SpecError
+from nppr.errors import RunFolderError, SpecError
 from nppr.measurement import ProgressCallback
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, run_splitting
-from nppr.records import one_line, read_record, write_record
+from nppr.records import one_line, read_undamaged, write_record
 from nppr.sources import Source
 from nppr.statistics.intervals import (
     check_confidence,
@@ -305,17 +305,18 @@ def write_rare(path: Path, rare: Rare, identity: str) -> None:
 
 
 def read_rare(path: Path, identity: str) -> Rare | None:
-    """The content of a file, or None where there is none."""
-    if not path.exists():
+    """The content of a file, or None where there is none, or a damaged one."""
+    kept = read_undamaged(path, "its inputs are followed again") if path.exists() else None
+    if kept is None:
         return None
+    tensors, record = kept
     try:
-        tensors, record = read_record(path)
         if record.pop("identity") != identity:
             raise ValueError("it belongs to another run")
         status = tuple(Status(each) for each in record.pop("status"))
         arrays: dict[str, Any] = {name: tensors[name].numpy() for name in ARRAYS}
         return Rare(**arrays, status=status, **record)
-    except (RecordError, KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise RunFolderError(
             f"`resume` must find complete files of this run, got {path}: {one_line(error)}."
             " Delete it to look for rare failures again."

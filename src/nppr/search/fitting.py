@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from nppr import losses
 from nppr.budget import Budget, perturbed, require_graph
 from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
-from nppr.errors import FitError, RecordError, RunFolderError, RunStopped
+from nppr.errors import FitError, RunFolderError, RunStopped
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Given
 from nppr.process import Interrupt, held_back
@@ -38,7 +38,7 @@ from nppr.records import (
     add_prefix,
     one_line,
     optimiser_tensors,
-    read_record,
+    read_undamaged,
     restore_optimiser,
     take_prefix,
     write_record,
@@ -191,15 +191,9 @@ class StateFile:
 
 
 def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The file of a stage, if there is one; of several ranks the first reads it."""
-
-    def read() -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        try:
-            return read_record(path) if path.exists() else None
-        except RecordError as error:
-            raise unreadable_stage(path, error) from error
-
-    return first(read)
+    """The file of a stage, if there is a sound one; of several ranks the first reads it."""
+    remedy = "that stage is fitted again"
+    return first(lambda: read_undamaged(path, remedy) if path.exists() else None)
 
 
 def unreadable_stage(path: Path, error: Exception) -> RunFolderError:

@@ -17,6 +17,7 @@ from nppr.assessment.load import load_models
 from nppr.assessment.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
 from nppr.bounded import open_regular
 from nppr.classifiers import FORMS, Classifier, Prepared, prepare
+from nppr.classifiers.formats.python_models import files_beside
 from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
@@ -129,11 +130,17 @@ def identify_classifier(
         known["model"] = [file_digest(place), entry.model[len(file) :]]
         options = options.model_copy(update={"model": f"{place}{entry.model[len(file) :]}"})
     source = ClassifierSource(options, tuple(digests.items()))
-    if path is None and entry.model not in ZOO and (run_code or not names_code(entry.model)):
-        fingerprint = _load(source, data, None).fingerprint()
-        known["fingerprint"] = fingerprint
-        source = ClassifierSource(options, tuple(digests.items()), fingerprint)
-    return known, source
+    by_code = names_code(entry.model)
+    if entry.model in ZOO or not (run_code if by_code else path is None):
+        return known, source
+    found = _load(source, data, None).fingerprint()
+    fingerprint = None
+    if path is None:
+        fingerprint = known["fingerprint"] = found
+    if by_code and file is not None and (beside := files_beside(_place(file))):
+        digests |= {str(each): file_digest(each) for each in beside}
+        known["beside"] = [file_digest(each) for each in beside]
+    return known, ClassifierSource(options, tuple(digests.items()), fingerprint)
 
 
 @lru_cache(maxsize=8)

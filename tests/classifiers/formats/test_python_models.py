@@ -1,3 +1,5 @@
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -5,6 +7,7 @@ import torch
 from torch import nn
 
 from nppr.classifiers import load_classifier
+from nppr.classifiers.formats.python_models import files_beside
 from nppr.errors import ClassifierError, WeightsError
 from nppr.records import write_tensors
 
@@ -107,3 +110,65 @@ def test_bad_places_are_named(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("def make(:\n")
     with pytest.raises(ClassifierError, match="SyntaxError"):
         load_classifier(f"{tmp_path / 'bad.py'}:make")
+
+
+BESIDE = """
+import colorsys, random
+import torch
+from torch import nn
+from layers import WIDTH
+from parts.head import bias
+
+class Net(nn.Module):
+    def forward(self, x):
+        from late import SHIFT
+        return x.flatten(1)[:, :WIDTH] + bias + SHIFT
+"""
+
+
+def write_beside(folder: Path, width: int) -> Path:
+    """A model that imports what is beside it, also while it classifies."""
+    files = {
+        "model.py": BESIDE,
+        "layers.py": f"WIDTH = {width}",
+        "parts/__init__.py": "",
+        "parts/head.py": "import layers\nbias = layers.WIDTH",
+        "late.py": "import layers\nSHIFT = layers.WIDTH",
+    }
+    for name in ("colorsys", "random", "torch", "quopri"):
+        files[f"{name}.py"] = f"raise ValueError('{name} was replaced')"
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "model.py"
+
+
+def test_a_file_imports_what_is_beside_it_and_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sys.modules.pop("colorsys", None)
+    path = write_beside(tmp_path / "a", 3)
+    before = list(sys.path)
+    classifier = load_classifier(f"{path}:Net")
+    assert classifier.forward(torch.zeros(1, 1, 2, 2)).tolist() == [[6.0] * 3]
+    assert sys.path == before
+    with monkeypatch.context() as patch:
+        patch.chdir(path.parent)  # some modules of PyTorch name a file that does not exist
+        beside = {each.name for each in files_beside(path)}
+    assert beside == {"layers.py", "__init__.py", "head.py", "late.py"}
+    # Nobody else finds them: a library that looks for an optional package is left alone.
+    assert importlib.util.find_spec("layers") is not None  # imported
+    (path.parent / "optional.py").write_text("")
+    assert importlib.util.find_spec("optional") is None
+
+
+def test_models_in_different_folders_have_files_of_the_same_name(tmp_path: Path) -> None:
+    early = "from late import SHIFT", "pass"
+    paths = [write_beside(tmp_path / name, width) for name, width in (("a", 3), ("b", 2))]
+    for path in paths:
+        path.write_text("from late import SHIFT" + BESIDE.replace(*early))
+    wide, narrow = (load_classifier(f"{path}:Net") for path in paths)
+    x = torch.zeros(1, 1, 2, 2)
+    for _ in range(2):
+        assert narrow.forward(x).tolist() == [[4.0] * 2]
+        assert wide.forward(x).tolist() == [[6.0] * 3]

@@ -1,6 +1,17 @@
 """The figures of a report: drawn with matplotlib, shown as SVG in the page or kept as files."""
 
+import os
 from collections.abc import Callable
+
+from nppr.errors import SpecError
+
+try:
+    import matplotlib  # noqa: F401
+except ValueError as error:
+    raise SpecError(
+        "`MPLBACKEND` must be a backend of matplotlib, got"
+        f" {os.environ.get('MPLBACKEND')!r}. Unset it: figures need none."
+    ) from error
 
 from nppr.report.evidence import Evidence
 from nppr.report.figures.bracket_figure import brackets
