@@ -215,7 +215,7 @@ def test_every_option_of_a_source_is_recorded() -> None:
     report = nppr.assess(inputs=20, draws=4, sources="uniform:scale=0.5,pgd")
     assert {each.name: each.options for each in report.settings.sources} == {
         "uniform:scale=0.5": {"scale": 0.5},
-        "pgd": {"steps": 10, "step": 0.25, "restarts": 1, "random_start": True},
+        "pgd": {"steps": 10, "step": 1.0, "restarts": 1, "random_start": True},
     }
 
 
@@ -300,11 +300,11 @@ def test_sources_are_texts_and_objects_in_one_list() -> None:
         sources=["uniform, pgd-3", nppr.Gaussian(BUDGET), "brightness", nppr.CW(BUDGET, steps=2)],
     )  # fmt: skip
     text = nppr.assess(
-        inputs=20, draws=4, sources="uniform,pgd:steps=3,brightness,gaussian,cw:steps=2"
+        inputs=20, draws=4, sources="uniform,pgd-classic:steps=3,brightness,gaussian,cw:steps=2"
     )
     named = {row.source for row in mixed.results}
     assert named == {
-        "clean", "uniform", "pgd:steps=3", "gaussian", "brightness", "cw:steps=2", "merged",
+        "clean", "uniform", "pgd-classic:steps=3", "gaussian", "brightness", "cw:steps=2", "merged",
     }  # fmt: skip
     for row in mixed.results:
         assert row in text.results
@@ -373,12 +373,36 @@ def test_bad_arguments_are_named(arguments: dict[str, object], kind: type, messa
         nppr.assess(**arguments)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", [None, 0.05])
+def test_a_classifier_that_guesses_stops_after_its_clean_answers(precision: float | None) -> None:
+    seen: list[str] = []
+    with pytest.raises(ClassifierError, match=r"better than guessing.*--weights.*--anyway"):
+        nppr.assess(
+            nppr.load_classifier("digits-cnn", weights="random"),
+            sources="nppr,uniform",
+            precision=precision,
+            progress=lambda state: seen.append(state.source),
+            on_search=lambda _: seen.append("search"),
+        )
+    assert set(seen) <= {"clean"}
+    report = nppr.assess(
+        nppr.load_classifier("digits-cnn", weights="random"),
+        sources="uniform",
+        inputs=40,
+        draws=2,
+        anyway=True,
+    )
+    assert report.headline("uniform", Metric.PR) is not None
+    assert "near-chance" in [flag.id for flag in report.flags]
+
+
 def test_without_a_clean_correct_input_a_source_has_no_number() -> None:
     data = two_class_data(20)
     inverted = half_classifier()
     with torch.no_grad():
         inverted.w.neg_()
-    report = nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform")
+    report = nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform", anyway=True)
     assert report.results[0].value == 0.0
     assert "at least one clean-correct input" in str(report.results[1].error)
 

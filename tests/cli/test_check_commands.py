@@ -154,7 +154,7 @@ def test_doctor_has_a_line_per_flag_and_the_grade(capsys: pytest.CaptureFixture[
 def test_doctor_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--inputs", "20", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    assert content["grade"] == "B"
+    assert content["grade"] == "C"
     assert "few-inputs" in content["reason"]
     assert [flag["id"] for flag in content["flags"]] == ["few-inputs"]
 
