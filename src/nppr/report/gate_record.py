@@ -12,11 +12,7 @@ from nppr.tally import Claim, Direction, Metric
 
 SCHEMA_VERSION = 1
 
-SPLIT = (
-    "With {level:g} % confidence all intervals contain their values, so that no verdict based on draws"
-    " is wrong. The error is divided equally among the {tested} requirements that draws decide, half of"
-    " each share for each end of an interval; this is valid at every look at the draws."
-)
+SPLIT = "With {level:g} % confidence no verdict based on draws is wrong (docs/gate.md)."
 SEARCHED = (
     "NPPR and AR are upper bounds that a search found: 'violated' applies to the worst admissible"
     " perturbations too, 'holds' only to those found, and worse ones may exist."
@@ -137,7 +133,7 @@ class GateRecord(Record):
                 for each in self.decisions
                 if each.verdict is not Verdict.HOLDS
             ),
-            *([SPLIT.format(level=100 * self.confidence, tested=self.tested)] * bool(self.tested)),
+            *([SPLIT.format(level=100 * self.confidence)] * bool(self.tested)),
             *([SEARCHED] * searched),
             *([COMPARED] * compared),
         ]

@@ -238,19 +238,44 @@ def tangent_scores(draws: int, noise: NoiseSet) -> FloatArray:
     the expectation of `1 - d - c q` is at most `1 - h(p)`; it is near, as t is near p. Its mean over
     all divisions is g(k), where j is hypergeometric.
     """
-    second = max(1, draws // 8)
-    first = draws - second
-    c, d = noise.tangents((np.arange(first + 1) + 0.5) / (first + 1))
-    logs = scipy.special.gammaln(np.arange(draws + 1) + 1.0)
-    scores = np.empty(draws + 1)
-    for k in range(draws + 1):
-        j = np.arange(max(0, k - second), min(first, k) + 1)
-        ways = logs[first] - logs[j] - logs[first - j]
-        ways += logs[second] - logs[k - j] - logs[second - k + j]
-        weights = np.exp(ways + logs[k] + logs[draws - k] - logs[draws])
-        scores[k] = weights @ (1 - d[j] - c[j] * (k - j) / second)
+    scores = tuned_scores(draws, noise, np.zeros(draws + 1))
     scores.flags.writeable = False  # it is kept
     return scores
+
+
+def tuned_scores(draws: int, noise: NoiseSet, counts: FloatArray) -> FloatArray:
+    """The same where `counts` `(draws + 1,)` inputs with 0 ... `draws` failures were seen before.
+
+    The tangent for j failures of the first group touches at the share of failures in the second group
+    of all earlier inputs with j, to which the `j + 1/2` of r + 1 are added. So t is near p already
+    with few draws where inputs are alike, or fail always or never. The scores are conservative
+    whatever was seen before, as long as it does not depend on the inputs that they are used for.
+    """
+    second = max(1, draws // 8)
+    first = draws - second
+    failed = np.arange(first + 1) + 0.5
+    drawn = np.full(first + 1, first + 1.0)
+    for k in np.flatnonzero(counts).tolist():
+        j, weights = _divisions(draws, first, k)
+        failed[j] += counts[k] * weights * (k - j)
+        drawn[j] += counts[k] * weights * second
+    c, d = noise.tangents(failed / drawn)
+    scores = np.empty(draws + 1)
+    for k in range(draws + 1):
+        j, weights = _divisions(draws, first, k)
+        scores[k] = weights @ (1 - d[j] - c[j] * (k - j) / second)
+    return scores
+
+
+def _divisions(draws: int, first: int, k: int) -> tuple[IntArray, FloatArray]:
+    """How many of k failures fall into the first group of draws, and how likely that is."""
+    second = draws - first
+    logs = scipy.special.gammaln(np.arange(draws + 1) + 1.0)
+    j = np.arange(max(0, k - second), min(first, k) + 1)
+    ways = logs[first] - logs[j] - logs[first - j]
+    ways += logs[second] - logs[k - j] - logs[second - k + j]
+    weights: FloatArray = np.exp(ways + logs[k] + logs[draws - k] - logs[draws])
+    return j, weights
 
 
 def conservative_scores(draws: int, c: float) -> FloatArray:
