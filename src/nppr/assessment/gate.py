@@ -125,9 +125,7 @@ def gate(
     )
 
 
-def resolve(
-    policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None
-) -> Setup:
+def resolve(policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None) -> Setup:
     """What a policy is tested on: its data and classifier, or those that are given in their place."""
     settings = policy.run_settings()
     loaded = load_images(

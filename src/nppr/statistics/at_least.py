@@ -117,14 +117,20 @@ def _infimum_row(draws: Draws, noise: NoiseSet, confidence: float) -> Estimate:
 
 
 def together(
-    draws: Draws, sets: Sequence[NoiseSet], confidence: float, *, infima: bool = True
+    draws: Draws,
+    sets: Sequence[NoiseSet],
+    confidence: float,
+    *,
+    infima: bool = True,
+    readings: int = 1,
 ) -> list[Estimate]:
     """The readings of several sets, whose bounds of one claim all hold together with this confidence.
 
-    Each set gets an equal share of the error. What holds for a set holds for those it contains, so a
-    bound is never below that of a larger set. Without `infima` there are bounds only.
+    Each set gets an equal share of the error; with `readings` of several kinds of draws, those of all
+    kinds hold together. What holds for a set holds for those it contains, so a bound is never below
+    that of a larger set. Without `infima` there are bounds only.
     """
-    share = 1 - (1 - confidence) / len(sets)
+    share = 1 - (1 - confidence) / (len(sets) * readings)
     found = [at_least(draws, each, share, infimum=False) for each in sets]
     rows = []
     for each in sets:
@@ -138,7 +144,12 @@ def together(
 
 
 def largest_sets(
-    draws: Draws, families: Sequence[Sequence[NoiseSet]], least: float, confidence: float
+    draws: Draws,
+    families: Sequence[Sequence[NoiseSet]],
+    least: float,
+    confidence: float,
+    *,
+    readings: int = 1,
 ) -> list[Estimate]:
     """Of each family of growing sets the largest one for which at least `least` still is shown.
 
@@ -146,7 +157,7 @@ def largest_sets(
     truth falls below `least` beyond a set, an answer beyond it needs the bound of the next set to be
     wrong, which is as rare as stated. Where even the smallest set fails, it is returned with its bound.
     """
-    share = 1 - (1 - confidence) / len(families)
+    share = 1 - (1 - confidence) / (len(families) * readings)
     rows = []
     for family in families:
         at_least(draws, family[0], share, infimum=False)
