@@ -278,6 +278,7 @@ def tuned_scores(draws: int, noise: NoiseSet, counts: FloatArray) -> FloatArray:
     return scores
 
 
+@lru_cache(maxsize=256)
 def _divisions(draws: int, first: int, k: int) -> tuple[IntArray, FloatArray]:
     """How many of k failures fall into the first group of draws, and how likely that is."""
     second = draws - first
