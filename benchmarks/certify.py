@@ -3,7 +3,10 @@
 By simulation. False *holds* are counted where the truth is 0.001 below the limit of 0.9, false
 *violated* where it is 0.001 above it, in streams of up to 100,000 draws; the test looks at them after
 every 64 draws, as `certify` does, and after every single one. Draws to a verdict are compared with
-PRoA's adaptive Hoeffding test and with the smallest exact test of fixed size. Example:
+PRoA's adaptive Hoeffding test and with the smallest exact test of fixed size. For sets of noise the
+value asked for is exactly the truth, so that either verdict is false: with few and many inputs, some of
+which always fail, about the population (each input once) and about the test set (with replacement).
+Then the values are found that can be shown where one input in 100 always fails. Example:
 
     python benchmarks/certify.py --classifiers 1000
 """
@@ -14,14 +17,34 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 from scipy import stats
 
 from nppr.assessment.sequential_draws import AT_ONCE
+from nppr.noise_sets import ChiSquare, Contaminated, Hellinger, KullbackLeibler, NoiseSet
+from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_evidence
-from nppr.tally import BoolArray, IntArray
+from nppr.tally import BoolArray, FloatArray, IntArray
 
+SETS: tuple[NoiseSet, ...] = (
+    ChiSquare(1.0),
+    KullbackLeibler(0.1),
+    Contaminated(10.0, kind="ratio"),
+    Contaminated(1.0, 0.05, "tv"),
+    Hellinger(0.05),
+)
+LAWS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "1 % always fail": lambda u: (u < 0.01).astype(float),
+    "half always fail": lambda u: (u < 0.5).astype(float),
+    "skewed": lambda u: np.minimum(1.0, 0.25 * u**4),
+    "all at .03": lambda u: np.full_like(u, 0.03),
+}
+"""Failure probabilities of inputs: their quantile functions."""
+INPUTS = (20, 60, 1000)
+VISITS = 1024
+"""Of inputs drawn with replacement."""
 LIMIT, OFF = 0.9, 0.001
 CONFIDENCE, ERROR = 0.95, 0.05
 DRAWS = 100_000
@@ -138,14 +161,96 @@ def fixed_size() -> int:
     return int(n[power >= 1 - ERROR][0])
 
 
+def of_a_set(noise: NoiseSet, at_least: float, p: FloatArray, rng: np.random.Generator) -> Verdict:
+    """What is said of a set of noise: p are the failure probabilities of the inputs as they come."""
+    test = NoiseSetTest(noise, at_least, CONFIDENCE)
+    for start in range(0, len(p), AT_ONCE):
+        test.update(rng.binomial(SET_DRAWS, p[start : start + AT_ONCE]))
+        if test.verdict is not Verdict.UNDECIDED:
+            break
+    return test.verdict
+
+
+def false_verdicts_on_sets(repeats: int, seed: int) -> bool:
+    """Print a line for each set and law; whether false verdicts are seldom enough."""
+    rng = np.random.default_rng(seed)
+    allowed = ERROR + 2 * math.sqrt(ERROR * (1 - ERROR) / repeats)
+    print(f"{repeats} tests of each set at the truth: false holds and violated in %")
+    print(f"{'':34}" + "".join(f"{f'{n} inputs':>26}" for n in INPUTS))
+    print(f"{'set':16}{'inputs':18}" + f"{'population':>13}{'test set':>13}" * len(INPUTS))
+    worst = 0.0
+    for noise in SETS:
+        for name, quantile in LAWS.items():
+            grid = 1 - noise.h(quantile((np.arange(10**5) + 0.5) / 10**5))
+            cells = ""
+            for n in INPUTS:
+                for replaced in (False, True):
+                    found = []
+                    for _ in range(repeats):
+                        p = quantile(
+                            rng.permutation(np.arange(n) / n) if replaced else rng.random(n)
+                        )
+                        truth = float((1 - noise.h(p)).mean() if replaced else grid.mean())
+                        if replaced:
+                            p = p[rng.integers(n, size=VISITS)]
+                        found.append(of_a_set(noise, truth, p, rng))
+                    shares = [
+                        found.count(each) / repeats for each in (Verdict.HOLDS, Verdict.VIOLATED)
+                    ]
+                    worst = max(worst, *shares)
+                    cells += f"{100 * shares[0]:6.1f} + {100 * shares[1]:4.1f}"
+            print(f"{noise.label:16}{name:18}{cells}", flush=True)
+    print(f"largest {100 * worst:.1f} %, allowed {100 * allowed:.1f} % (5 % + 2 standard errors)")
+    return worst <= allowed
+
+
+def values_shown(_: int, seed: int) -> bool:
+    """Print the values that can be shown of 1,000 inputs of which 10 always fail; whether they rose."""
+    print(
+        "1,000 inputs, 10 of which always fail: the largest value shown in at least half of 8 runs"
+    )
+    print("set             truth  h of mean p  population  test set, 6,000 visits")
+    rng = np.random.default_rng(seed)
+    good = True
+    for noise in (ChiSquare(1.0), KullbackLeibler(0.5), Contaminated(10.0, kind="ratio")):
+        shown = []
+        for replaced in (False, True):
+            p = (np.arange(1000) < 10).astype(float)
+            low, high = 0, 100 * 10
+            while high - low > 1:
+                middle = (low + high) // 2
+                said = [
+                    of_a_set(
+                        noise,
+                        middle / 1000,
+                        p[rng.integers(1000, size=6000)] if replaced else rng.permutation(p),
+                        rng,
+                    )
+                    if (noise.largest_p(middle / 1000) or 0.0) >= 1e-9
+                    else Verdict.UNDECIDED
+                    for _ in range(8)
+                ]
+                enough = said.count(Verdict.HOLDS) >= 4
+                low, high = (middle, high) if enough else (low, middle)
+            shown.append(low / 10)
+        jensen = 100 * (1 - float(noise.h(np.array(0.01))))
+        print(
+            f"{noise.label:14}{99.0:7.1f}{jensen:13.1f}{shown[0]:12.1f}{shown[1]:12.1f}", flush=True
+        )
+        good &= min(shown) > jensen
+    return good
+
+
 def main() -> None:
     """Simulate and print; the exit code says whether all is well."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--classifiers", type=int, default=1000)
+    parser.add_argument("--sets", type=int, default=200, help="tests of each set and law")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     start = time.perf_counter()
     good = [part(given.classifiers, given.seed) for part in (to_decide, false_verdicts)]
+    good += [part(given.sets, given.seed) for part in (values_shown, false_verdicts_on_sets)]
     print(f"{time.perf_counter() - start:.0f} seconds")
     sys.exit(not all(good))
 

@@ -1,8 +1,8 @@
-"""How often is a verdict of a gate of 5 requirements wrong, and how many draws does a gate take?
+"""How often is a verdict of a gate of 6 requirements wrong, and how many draws does a gate take?
 
 By simulation, with the questions and the split of the error that `nppr gate` uses, after every block
-of 64 inputs, each input with one draw. At the boundary every probability is the value asked for, so
-that a true requirement and a false one cannot be told apart: *any* verdict of any of the five counts
+of 64 inputs, each with one draw, or 16 for a bound. At the boundary every value is the one asked for,
+so that a true requirement and a false one cannot be told apart: *any* verdict of any of the six counts
 as an error. Draws are compared with the smallest exact binomial test of fixed size at the same error.
 For example:
 
@@ -12,12 +12,13 @@ For example:
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from nppr.assessment.gate_questions import (
+    BoundQuestion,
     GateQuestion,
     LevelQuestion,
     PairedQuestion,
@@ -25,64 +26,72 @@ from nppr.assessment.gate_questions import (
 )
 from nppr.assessment.sequential_draws import AT_ONCE, DrawnBlock
 from nppr.data import Slice
-from nppr.noise_sets import Contaminated
+from nppr.noise_sets import ChiSquare, Contaminated
 from nppr.statistics.intervals import clopper_pearson
+from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
-from nppr.tally import FloatArray, IntArray
+from nppr.tally import IntArray
 
-CONFIDENCE, REQUIREMENTS = 0.95, 5
+CONFIDENCE, REQUIREMENTS = 0.95, 6
 ERROR = (1 - CONFIDENCE) / (2 * REQUIREMENTS)
 LEVEL, WORST, LOSS = 0.9, 0.7, 0.02
 CLASSES = 10
 SET = Contaminated(1.0, 0.05, "tv")
+CURVED, FRAGILE = ChiSquare(1.0), 0.01
 POWER = 0.9
 MOST = 20_000
 
 
-def questions(inputs: int) -> list[tuple[GateQuestion, float]]:
-    """The five requirements, and the probability of a correct answer at the boundary of each."""
+class Boundary(NamedTuple):
+    """A requirement that is exactly at its boundary, by what its draws are."""
+
+    question: GateQuestion
+    correct: float
+    fragile: float = 0.0
+    """The share of the inputs that always fail."""
+    draws: int = 1
+
+
+def questions(inputs: int) -> list[Boundary]:
+    """The six requirements."""
     rows = np.arange(inputs) % CLASSES
     slices = [Slice("class", str(each), rows == each) for each in range(CLASSES)]
     p = SET.largest_p(LEVEL)
     assert p is not None
-    violated = LEVEL / (1 - float(SET.h(np.zeros(()))))
     paired = MeanTest((1 - LOSS) / 2, 1 - ERROR, LOSS / 2)
     everything = np.ones(inputs, bool)
     return [
-        (LevelQuestion(BernoulliTest(LEVEL, 1 - ERROR)), LEVEL),
-        (LevelQuestion(BernoulliTest(0.99, 1 - ERROR)), 0.99),
-        (LevelQuestion(BernoulliTest(1 - p, 1 - ERROR, violated), noise=SET), 1 - p),
-        (WorstQuestion(WORST, ERROR, slices), WORST),
-        (PairedQuestion(paired, np.full(inputs, 0.95), everything, 1), 0.95 - LOSS),
+        Boundary(LevelQuestion(BernoulliTest(LEVEL, 1 - ERROR)), LEVEL),
+        Boundary(LevelQuestion(BernoulliTest(0.99, 1 - ERROR)), 0.99),
+        Boundary(BoundQuestion(NoiseSetTest(SET, LEVEL, 1 - ERROR)), 1 - p, draws=SET_DRAWS),
+        Boundary(
+            BoundQuestion(NoiseSetTest(CURVED, 1 - FRAGILE, 1 - ERROR)), 1.0, FRAGILE, SET_DRAWS
+        ),
+        Boundary(WorstQuestion(WORST, ERROR, slices), WORST),
+        Boundary(PairedQuestion(paired, np.full(inputs, 0.95), everything, 1), 0.95 - LOSS),
     ]
 
 
-def run_gate(
-    inputs: int, probabilities: Sequence[float | FloatArray], random: np.random.Generator
-) -> tuple[list[Verdict], list[int]]:
-    """The verdicts of one gate on that many inputs, and the draws of each requirement."""
-    verdicts, draws = [], []
-    for (question, _), probability in zip(questions(inputs), probabilities, strict=True):
-        correct = (random.random(inputs) < probability).astype(np.int64)
+def run_gate(inputs: int, random: np.random.Generator) -> list[Verdict]:
+    """The verdicts of one gate on that many inputs."""
+    verdicts = []
+    for question, probability, fragile, draws in questions(inputs):
+        correct = random.binomial(draws, probability, inputs) * (random.random(inputs) >= fragile)
         for start in range(0, inputs, AT_ONCE):
             some = np.arange(start, min(inputs, start + AT_ONCE))
-            question.update(DrawnBlock(some, correct[some], len(some)))
+            question.update(DrawnBlock(some, correct[some], len(some), draws))
             if question.verdict is not Verdict.UNDECIDED:
                 break
         verdicts.append(question.verdict)
-        draws.append(int(some[-1]) + 1)
-    return verdicts, draws
+    return verdicts
 
 
 def at_the_boundary(gates: int, inputs: int, seed: int) -> None:
     """How often any requirement gets a verdict although nothing tells it apart."""
     random = np.random.default_rng(seed)
-    limits = [limit for _, limit in questions(AT_ONCE)]
     wrong, each = 0, np.zeros(REQUIREMENTS, dtype=np.int64)
     for _ in range(gates):
-        decided = [
-            verdict is not Verdict.UNDECIDED for verdict in run_gate(inputs, limits, random)[0]
-        ]
+        decided = [verdict is not Verdict.UNDECIDED for verdict in run_gate(inputs, random)]
         each += decided
         wrong += any(decided)
     low, high = clopper_pearson(np.array([wrong]), gates, 0.95)[:, 0]
@@ -106,7 +115,9 @@ def fixed_size(limit: float, truth: float, error: float) -> int:
 def draws_against_a_fixed_design(gates: int, seed: int) -> None:
     """Expected draws of one requirement by how far the truth is, and of a fixed design."""
     random = np.random.default_rng(seed)
-    print(f"\nPR >= {LEVEL} as one of 5 requirements; fixed: exact binomial, power {POWER:.0%}")
+    print(
+        f"\nPR >= {LEVEL}, one of {REQUIREMENTS} requirements; fixed: exact binomial, power {POWER:.0%}"
+    )
     print("truth   mean draws  median  90 %   fixed   decided")
     for truth in (0.99, 0.97, 0.95, 0.93, 0.87, 0.85, 0.8, 0.5):
         found = []

@@ -35,10 +35,15 @@ def test_a_failure_names_every_requirement_and_the_reason(tmp_path: Path) -> Non
 
 
 def test_what_is_undecided_fails_too() -> None:
-    with pytest.raises(AssertionError, match=r"^undecided: "):
-        assert_robust(
-            half_classifier(), two_class_data(40), {"require": ["PR uniform >= 0.999"], **SMALL}
-        )
+    require = ["PR uniform >= 0.999", "accuracy >= 0.999"]
+    with pytest.raises(AssertionError, match=r"^undecided: ") as failed:
+        assert_robust(half_classifier(), two_class_data(40), {"require": require, **SMALL})
+    noise, accuracy = (
+        line for line in str(failed.value).splitlines() if "every input was used" in line
+    )
+    assert 'To decide it, provide more inputs, or set `about` to "test-set"' in noise
+    assert accuracy.endswith("To decide it, provide more inputs.")
+    assert "divided" not in str(failed.value)
 
 
 def test_a_wrong_policy_is_an_error_of_its_own() -> None:

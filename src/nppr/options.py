@@ -341,6 +341,12 @@ DEVICE_OPTION = option(
     None, "Device, such as cpu or cuda:0. Default: the accelerator, if there is one."
 )
 FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT)
+EVALUATE_ALL_OPTION = option(
+    False,
+    "Evaluate every input of data that come in one split, of which 30 % are evaluated otherwise: for"
+    " sources that need no fit, all but nppr and universal.",
+    Panel.ADVANCED,
+)
 SLICES_OPTION = option(
     None,
     "Columns beside the data, such as weather or camera: a CSV or parquet file with a header and a line"
@@ -409,12 +415,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
         " fractions of the ranges: 0.25,0.5. Learned noise is scaled, not learned again.",
         Panel.STATISTICS,
     )
-    evaluate_all: bool = option(
-        False,
-        "Evaluate every input of data that come in one split, of which 30 % are evaluated otherwise:"
-        " for sources that need no fit, all but nppr and universal.",
-        Panel.ADVANCED,
-    )
+    evaluate_all: bool = EVALUATE_ALL_OPTION
     slices: Path | None = SLICES_OPTION
     anyway: bool = option(
         False,

@@ -16,7 +16,7 @@ from torch import Tensor
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.assessment.certify import Certificate, certify, statement
-from nppr.assessment.sequential_draws import AT_ONCE
+from nppr.assessment.sequential_draws import AT_ONCE, DrawnBlock, draw_until_decided
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Split, from_arrays
@@ -29,7 +29,7 @@ from nppr.doctor.flags import (
 )
 from nppr.errors import SpecError
 from nppr.noise.family import Dependency, Family
-from nppr.noise_sets import Contaminated, NoiseSet
+from nppr.noise_sets import ChiSquare, Contaminated, KullbackLeibler, NoiseSet
 from nppr.random_draws import DrawBlock
 from nppr.report.model import Flag
 from nppr.search.search_settings import default_settings
@@ -473,7 +473,8 @@ def test_bad_calls_and_confidence_are_named() -> None:
         (0.01, Contaminated(1.0, 0.05, "tv"), Verdict.HOLDS),  # 0.94
         (0.3, Contaminated(2.0, kind="ratio"), Verdict.VIOLATED),  # at least p fail in any case
         (0.3, Contaminated(1.0, 0.05, "tv"), Verdict.VIOLATED),
-        (0.08, Contaminated(2.0, kind="ratio"), Verdict.UNDECIDED),  # 1 - h(p) = 0.84, 1 - p = 0.92
+        (0.08, Contaminated(2.0, kind="ratio"), Verdict.VIOLATED),  # 1 - h(p) = 0.84, 1 - p = 0.92
+        (0.05, Contaminated(2.0, kind="ratio"), Verdict.UNDECIDED),  # 0.9
     ],
 )
 def test_a_set_of_noise_gets_a_verdict(wrong: float, noise: NoiseSet, verdict: Verdict) -> None:
@@ -484,6 +485,57 @@ def test_a_set_of_noise_gets_a_verdict(wrong: float, noise: NoiseSet, verdict: V
         assert 0.9 <= found.low <= 1 - float(noise.h(np.array(wrong)))
     if verdict is Verdict.VIOLATED:
         assert found.high <= 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("about", list(Claim))
+@pytest.mark.parametrize(
+    ("noise", "held"),
+    [
+        (ChiSquare(1.0), 0.94),  # h of the mean p leaves 0.891 of a true 0.99
+        (KullbackLeibler(0.5), 0.85),  # 0.778
+        (Contaminated(10.0, kind="ratio"), 0.96),  # 0.9
+    ],
+)
+def test_inputs_that_always_fail_cost_no_more_than_themselves(
+    noise: NoiseSet, held: float, about: Claim
+) -> None:
+    """One input in 100 always fails: the worst noise leaves 99 % correct, whatever the set."""
+    found = settled(Flaky((0.0, 1.0)), pixels(990, 10), held, about=about, noise=noise)
+    assert found.verdict is Verdict.HOLDS
+    assert held - 1e-9 <= found.low <= 0.99 <= found.high
+
+
+@pytest.mark.slow
+def test_what_the_mean_failure_cannot_refute_is_violated() -> None:
+    """Every input fails in 10 % of the draws: of a true 60 % the mean alone leaves 90 % possible."""
+    found = settled(Flaky((0.1, 0.1)), pixels(1000), 0.75, noise=ChiSquare(1.0))
+    assert found.verdict is Verdict.VIOLATED
+    assert 0.6 <= found.high <= 0.75
+
+
+def test_a_block_is_looked_at_as_a_whole() -> None:
+    """Three inputs are drawn 64 times with replacement: many visits of each, one look."""
+    looks: list[int] = []
+
+    class Look:
+        verdict = Verdict.UNDECIDED
+
+        def update(self, block: DrawnBlock) -> None:
+            looks.append(len(block.positions))
+
+    draw_until_decided(
+        Flaky(), ready(), pixels(2, 1), [Look()], about=Claim.TEST_SET, calls=150, seed=1
+    )
+    assert looks == [AT_ONCE] * 3
+
+
+def test_what_is_undecided_says_what_to_do() -> None:
+    advice = settled(Flaky(), pixels(130, 70)).lines()[2]
+    assert "provide more inputs" in advice
+    assert 'set `about` to "test-set"' in advice
+    assert settled(Flaky(), pixels(500), calls=100).lines()[2] == "To decide it, raise `calls`."
+    assert len(settled(Flaky((0, 0)), pixels(300)).lines()) == 2
 
 
 def test_a_level_that_a_set_cannot_reach_is_refused() -> None:

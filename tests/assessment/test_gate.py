@@ -85,10 +85,12 @@ def test_more_requirements_leave_each_a_smaller_share_of_the_error() -> None:
 
 
 def test_draws_are_shared_and_stop_when_all_are_decided() -> None:
-    found = decided("PR uniform >= 0.9", "bound tv:0.05 >= 0.8", "worst class >= 0.5")
+    found = decided("PR uniform >= 0.9", "worst class >= 0.5", "bound tv:0.05 >= 0.8")
     first, second, third = found.decisions
-    assert first.draws == second.draws == third.draws < 588
+    assert first.draws == second.draws < 588
     assert first.inputs <= 588
+    assert third.draws % 16 == 0  # it takes several draws of an input
+    assert third.inputs < 588
 
 
 def test_what_a_search_shows_is_said_in_these_words() -> None:

@@ -292,6 +292,26 @@ class TestBound:
         assert run(words) == 0
         assert "does not see it" in capsys.readouterr().out
 
+    def test_no_bound_is_below_that_of_a_larger_set(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Noise that does not see the input is among the noise that may; 64 patterns show little."""
+        entries = self.entries("--density-ratio 2,10 --patterns 64 --out b", capsys)
+        for entry in entries:
+            assert entry["shared_test_set"] >= entry["test_set"] > 0
+            assert entry["shared_population"] >= entry["population"]
+        (alone,) = self.entries("--density-ratio 10 --patterns 64 --out c", capsys)
+        (own,) = self.entries("--density-ratio 10 --out d", capsys)
+        assert alone["shared_test_set"] == alone["test_set"] <= own["test_set"]
+
+    def test_no_size_is_below_that_of_noise_that_may_see_the_input(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        found = self.entries("--set ratio --at-least 0.6 --patterns 64 --out b", capsys)
+        ratios = {(each["sees_input"], each["claim"]): each["density_ratio"] for each in found}
+        for claim in ("this test set", "the population"):
+            assert ratios[False, claim] >= ratios[True, claim]
+
     def test_the_largest_set_for_a_level(self, capsys: pytest.CaptureFixture[str]) -> None:
         found = self.entries("--set tv --at-least 0.6 --patterns 64 --out b", capsys)
         assert [(each["sees_input"], each["claim"]) for each in found] == [

@@ -94,7 +94,7 @@ def test_markdown_has_a_row_for_each_and_the_words_of_a_search() -> None:
     assert "worse ones may exist" in text
     assert "93.8" in rows[0]
     assert "90.4 to 96.6" in rows[0], "ends are rounded outwards"
-    assert "among the 6 requirements that draws decide" in text
+    assert "With 95 % confidence no verdict based on draws is wrong" in text
 
 
 def test_only_a_search_holds_for_the_noise_found() -> None:

@@ -3,8 +3,10 @@
 Draws come in blocks, and after each block an anytime-valid test looks at them. So it may stop at any
 block, and each wrong verdict has probability at most 1 - confidence, however often it looked.
 
-the population   every input is used once, with one draw: independent draws, until inputs run out
-this test set    inputs are drawn with replacement, each with a fresh draw: as many draws as wanted
+the population   every input is used once: independent draws, until inputs run out
+this test set    inputs are drawn with replacement, each with fresh draws: as many as wanted
+
+An input has one draw, or 16 where the question is about a set of noise.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
-from nppr.assessment.sequential_draws import CALLS, CountQuestion, draw_until_decided
+from nppr.assessment.sequential_draws import (
+    CALLS,
+    CountQuestion,
+    SetQuestion,
+    draw_until_decided,
+)
 from nppr.classifiers import Prepared
 from nppr.data import Split
 from nppr.doctor.flags import ATTACK_TOO_WEAK, SEVERITY, Severity
@@ -23,12 +28,9 @@ from nppr.noise_sets import NoiseSet
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
 from nppr.sources import Source
-from nppr.statistics.intervals import Interval
+from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest, require_reachable
 from nppr.statistics.sequential import BernoulliTest, Verdict
-from nppr.tally import Claim, Evaluate, Metric, Progress
-
-_LEAST_FAILURE = 1e-9
-"""A smaller failure probability cannot be shown by draws."""
+from nppr.tally import BoolArray, Claim, Evaluate, Metric, Progress
 
 METRICS = (Metric.PR, Metric.NPPR, Metric.AR, Metric.CORRUPTION)
 
@@ -50,7 +52,8 @@ class Certificate:
 
     `low` is a lower and `high` an upper bound of the probability of a correct answer, each at the
     confidence and at all looks together: the one that decided is on its side of `at_least`. `why`
-    states what ended the test, `doubts` why a search is not trusted that found no worse noise.
+    states what ended the test, `advice` what to do if that left it undecided, `doubts` why a search is
+    not trusted that found no worse noise.
     """
 
     source: str
@@ -70,6 +73,7 @@ class Certificate:
     seed: int
     classes: tuple[ClassVerdict, ...] = ()
     doubts: tuple[str, ...] = ()
+    advice: str = ""
 
     def as_dict(self) -> dict[str, object]:
         """All of it as plain values."""
@@ -91,7 +95,8 @@ class Certificate:
             for each in self.classes
         )
         doubts = (f"flagged: {doubt}" for doubt in self.doubts)
-        return [f"{self.source}: {self.statement}", evidence, *doubts, *classes]
+        advice = [self.advice] * bool(self.advice)
+        return [f"{self.source}: {self.statement}", evidence, *advice, *doubts, *classes]
 
 
 def certify(
@@ -117,26 +122,28 @@ def certify(
     on the search for learned noise turns HOLDS into UNDECIDED, as worse noise may be easy to find.
 
     With `noise` the question is about all noise of that set around the source, whether it sees the
-    input or not. Let p be the mean failure probability of the source. As h is concave, the mean of h
-    over inputs is at most h(p), and at least `h(0) + (1 - h(0)) p`, whatever the inputs' own ones are:
-    HOLDS is tested where the first, VIOLATED where the second reaches `1 - at_least`.
+    input or not (`nppr.statistics.noise_set_test`).
     """
     require_decidable(source)
-    edges = edges_of(source, noise, at_least)
-    test = BernoulliTest(edges[0], confidence, edges[1])
+    require_noise_of_set(source, noise, at_least)
+
+    def asked(sure: float, rows: BoolArray | None = None) -> CountQuestion | SetQuestion:
+        if noise is None:
+            return CountQuestion(BernoulliTest(at_least, sure), rows)
+        return SetQuestion(NoiseSetTest(noise, at_least, sure, seed), rows)
+
     names = class_names or ()
     share = 1 - (1 - confidence) / max(1, len(names))
-    tests = [BernoulliTest(edges[0], share, edges[1]) for _ in names]
+    questions = [asked(share, split.labels == label) for label in range(len(names))]
+    question = asked(confidence)
     drawing = draw_until_decided(
         source,
         classifier,
         split,
-        [
-            CountQuestion(test),
-            *(CountQuestion(each, split.labels == label) for label, each in enumerate(tests)),
-        ],
+        [question, *questions],
         about=about,
         calls=calls,
+        draws=1 if noise is None else SET_DRAWS,
         seed=seed,
         quantise=quantise,
         progress=progress,
@@ -146,7 +153,8 @@ def certify(
     def trusted(verdict: Verdict) -> Verdict:
         return Verdict.UNDECIDED if doubts and verdict is Verdict.HOLDS else verdict
 
-    bounds = bounds_of(test.bounds(), noise)
+    test = question.test
+    bounds = test.bounds()
     verdict = trusted(test.verdict)
     doubted = doubts if verdict is not test.verdict else ()
     return Certificate(
@@ -175,10 +183,11 @@ def certify(
         calls=drawing.calls,
         seed=seed,
         classes=tuple(
-            ClassVerdict(label, name, trusted(each.verdict), each.correct, each.draws)
-            for label, (name, each) in enumerate(zip(names, tests, strict=True))
+            ClassVerdict(label, name, trusted(each.verdict), each.test.correct, each.test.draws)
+            for label, (name, each) in enumerate(zip(names, questions, strict=True))
         ),
         doubts=doubted,
+        advice=drawing.advice,
     )
 
 
@@ -196,30 +205,15 @@ def require_decidable(source: Source) -> None:
         )
 
 
-def edges_of(source: Source, noise: NoiseSet | None, at_least: float) -> tuple[float, float]:
-    """The probability of a correct answer above which it holds, and that below which it is violated."""
+def require_noise_of_set(source: Source, noise: NoiseSet | None, at_least: float) -> None:
+    """Raise `SpecError` unless a set of noise can lie around the source and reach the value."""
     if noise is None:
-        return at_least, at_least
+        return
     if source.fixed_draws is not None or source.metric not in (Metric.PR, Metric.NPPR):
         raise SpecError(
             f"`source` must be noise where a set of noise around it is given, got {source.name!r}."
         )
-    best = 1 - float(noise.h(np.zeros(())))
-    p = noise.largest_p(at_least)
-    if p is None or p < _LEAST_FAILURE:
-        raise SpecError(
-            f"`at-least` must be below {best:g} for noise {noise.words()}, got {at_least:g}: it cannot"
-            " be shown even where the source never fails. Give a smaller set or a lower value."
-        )
-    return 1 - p, at_least / best
-
-
-def bounds_of(bounds: Interval, noise: NoiseSet | None) -> Interval:
-    """Bounds of a source as those of the worst noise of a set around it."""
-    if noise is None:
-        return bounds
-    best = 1 - float(noise.h(np.zeros(())))
-    return Interval(1 - float(noise.h(np.array(1 - bounds.low))), bounds.high * best)
+    require_reachable(noise, at_least)
 
 
 def doubts_of(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:

@@ -20,13 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from nppr.assessment.certify import (
-    edges_of,
     is_box,
     reference_words,
     require_decidable,
+    require_noise_of_set,
     statement,
 )
 from nppr.assessment.gate_questions import (
+    BoundQuestion,
     GateQuestion,
     LevelQuestion,
     PairedQuestion,
@@ -38,9 +39,9 @@ from nppr.assessment.load import load_images, load_models
 from nppr.assessment.policy import ABOUT, TESTED, Kind, Policy, Requirement
 from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
-from nppr.assessment.sequential_draws import draw_until_decided
-from nppr.classifiers import ModelSpec, load_classifier
-from nppr.data import CLASS, DataSpec, load_data, slices_of, with_slices
+from nppr.assessment.sequential_draws import MORE_INPUTS, draw_until_decided
+from nppr.classifiers import ModelSpec
+from nppr.data import CLASS, DataSpec, slices_of, with_slices
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, InputError, RunFolderError, unknown
@@ -58,6 +59,7 @@ from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Clean, Source, default_sources, parse_sources, split_search
+from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
 from nppr.tally import Claim, Direction, Metric
 
@@ -79,10 +81,11 @@ def gate(
 ) -> GateRecord:
     """Decide every requirement of a policy.
 
-    `model` and `data` replace those of the policy. Where a requirement needs a run (grade, flags,
-    learned noise) and the policy names none, one is measured, and kept in `out` if that is given.
+    `model` and `data` replace the keys of these names; all other keys of the policy apply to them, or
+    are refused. Where a requirement needs a run (grade, flags, learned noise) and the policy names
+    none, one is measured, and kept in `out` if that is given.
     """
-    setup = _prepare(policy, model, data)
+    setup = resolve(policy, model, data)
     asked = policy.requirements()
     seen = examine_ready(setup.classifier, setup.data, seed=policy.seed)
     share = (1 - policy.confidence) / (2 * max(1, sum(each.kind in TESTED for each in asked)))
@@ -122,23 +125,14 @@ def gate(
     )
 
 
-def _prepare(policy: Policy, model: ModelSpec | None, data: DataSpec | None) -> Setup:
-    """Data and classifier, those of the policy unless others are given."""
+def resolve(policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None) -> Setup:
+    """What a policy is tested on: its data and classifier, or those that are given in their place."""
     settings = policy.run_settings()
-    if data is None:
-        loaded = load_images(policy, settings, policy.classes)
-    else:
-        loaded = load_data(data).limit(
-            inputs=settings.inputs,
-            fit_inputs=settings.fit_inputs,
-            select_inputs=settings.select_inputs,
-            seed=settings.seed,
-        )
+    loaded = load_images(
+        policy, settings, policy.classes, evaluate_all=policy.evaluate_all, given=data
+    )
     loaded = with_slices(loaded, policy.slices)
-    if model is None:
-        classifier, feature_model = load_models(policy, loaded, policy)
-    else:
-        classifier, feature_model = load_classifier(model, data=loaded), None
+    classifier, feature_model = load_models(policy, loaded, policy, given=model)
     budget = require_budget(policy.budget(), loaded.name)
     if policy.draws is None:
         settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
@@ -257,6 +251,12 @@ class _Test:
     inputs: int = 0
     draws: int = 1
     why: str = ""
+    advice: str = ""
+
+    @property
+    def always_population(self) -> bool:
+        """Whether it is about the population whatever the policy states."""
+        return self.requirement.metric is Metric.ACCURACY or self.requirement.kind is Kind.PAIRED
 
     def decision(self, policy: Policy) -> Decision:
         """The verdict, in the words of a certificate."""
@@ -280,6 +280,8 @@ class _Test:
         doubted = bool(self.doubts) and question.verdict is Verdict.HOLDS
         verdict = Verdict.UNDECIDED if doubted else question.verdict
         why = f"flagged: {', '.join(self.doubts)}" if doubted else self.why
+        if question.verdict is Verdict.UNDECIDED and self.advice:
+            why = f"{why}. {self.advice}"
         return decided.model_copy(
             update={
                 "verdict": verdict,
@@ -299,18 +301,18 @@ def _plan(
     policy: Policy, setup: Setup, asked: Requirement, error: float, known: _Known | None = None
 ) -> _Test:
     """The test of a requirement, each end of whose interval has this error."""
-    claim = Claim.POPULATION if asked.metric is Metric.ACCURACY else ABOUT[policy.about]
-    claim = Claim.POPULATION if asked.kind is Kind.PAIRED else claim
     source = _source(setup, asked, known)
     if source is None:
         assert known is not None
         rows = [row for row in known.report.results if row.metric is Metric.NPPR and row.error]
         name = f"NPPR {asked.rung} with floor {asked.floor:g}"
         problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
-        return _Test(asked, None, None, claim, problem=problem)
+        return _Test(asked, None, None, ABOUT[policy.about], problem=problem)
     if source.metric is not Metric.ACCURACY:
         require_decidable(source)
-    made = _Test(asked, source, None, claim)
+    made = _Test(asked, source, None, ABOUT[policy.about])
+    if made.always_population:
+        made.claim = Claim.POPULATION
     if asked.kind is Kind.PAIRED:
         made.draws = source.fixed_draws or PAIRED_DRAWS
         made.question = _paired(setup, asked, source, error, made.draws)
@@ -319,10 +321,13 @@ def _plan(
         if asked.name not in columns:
             raise unknown("column of slices", asked.name, columns)
         made.question = WorstQuestion(asked.at_least, error, columns[asked.name])
+    elif asked.noise_set is not None:
+        require_noise_of_set(source, asked.noise_set, asked.at_least)
+        made.draws = SET_DRAWS
+        test = NoiseSetTest(asked.noise_set, asked.at_least, 1 - error, policy.seed)
+        made.question = BoundQuestion(test)
     else:
-        holds, violated = edges_of(source, asked.noise_set, asked.at_least)
-        test = BernoulliTest(holds, 1 - error, violated)
-        made.question = LevelQuestion(test, noise=asked.noise_set)
+        made.question = LevelQuestion(BernoulliTest(asked.at_least, 1 - error))
     return made
 
 
@@ -405,7 +410,9 @@ def _draw(
             continue
         used += drawn.calls
         for test in group:
-            test.inputs, test.why = drawn.inputs, drawn.why
+            test.inputs, test.why, test.advice = drawn.inputs, drawn.why, drawn.advice
+            if test.always_population and test.advice == MORE_INPUTS:
+                test.advice = "To decide it, provide more inputs."
     return used
 
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from nppr.assessment.certify import bounds_of
-from nppr.assessment.sequential_draws import CountQuestion, DrawnBlock, Question
+from nppr.assessment.sequential_draws import CountQuestion, DrawnBlock, Question, SetQuestion
 from nppr.data import Slice
-from nppr.noise_sets import NoiseSet
 from nppr.report.gate_record import SliceDecision
 from nppr.statistics.intervals import Interval
 from nppr.statistics.paired import from_unit, to_unit
@@ -35,17 +33,21 @@ class GateQuestion(Question, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LevelQuestion(CountQuestion):
-    """Is the probability of a correct answer at least so much, under a source or a set around it?"""
-
-    noise: NoiseSet | None = None
+    """Is the probability of a correct answer under a source at least so much?"""
 
     def read(self) -> Reading:
-        """The fraction of correct draws, of a set at least what it leaves correct, and the interval."""
-        interval = bounds_of(self.test.bounds(), self.noise)
-        if not self.test.draws:
-            return Reading(None, interval, 0)
-        rate = self.test.correct / self.test.draws
-        return Reading(bounds_of(Interval(rate, rate), self.noise).low, interval, self.test.draws)
+        """The fraction of correct draws and the interval."""
+        test = self.test
+        return Reading(test.correct / test.draws if test.draws else None, test.bounds(), test.draws)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundQuestion(SetQuestion):
+    """Does the worst noise of a set leave at least so much correct?"""
+
+    def read(self) -> Reading:
+        """What the worst noise leaves by the fractions observed, and the interval."""
+        return Reading(self.test.value(), self.test.bounds(), self.test.draws)
 
 
 class WorstQuestion:
@@ -60,9 +62,7 @@ class WorstQuestion:
         self.error = error
         self.slices = slices
         self.parts = [
-            CountQuestion(
-                BernoulliTest(at_least, 1 - error, None, 1 - error / len(slices)), each.rows
-            )
+            CountQuestion(BernoulliTest(at_least, 1 - error, 1 - error / len(slices)), each.rows)
             for each in slices
         ]
 

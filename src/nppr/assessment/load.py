@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nppr.budget import Budget
-from nppr.classifiers import Classifier, load_classifier
-from nppr.data import Data, all_evaluated, load_data, with_class_order
+from nppr.classifiers import Classifier, ModelSpec, load_classifier
+from nppr.data import Data, DataSpec, all_evaluated, load_data, with_class_order
 from nppr.errors import SpecError
 from nppr.options import DataOptions, FeatureModelOptions, ModelOptions, TrainOptions
 from nppr.run_settings import RunSettings
@@ -23,10 +23,17 @@ def load_images(
     classes: int | None = None,
     *,
     evaluate_all: bool = False,
+    given: DataSpec | None = None,
 ) -> Data:
-    """The data, with as many inputs in each split as the settings allow."""
+    """The data, with as many inputs in each split as the settings allow.
+
+    Data that are `given` replace those of the options; all other options apply to them too.
+    """
     loaded = load_data(
-        options.data, split=options.split, resize=options.resize, input_range=options.range
+        options.data if given is None else given,
+        split=options.split,
+        resize=options.resize,
+        input_range=options.range,
     )
     loaded = all_evaluated(loaded) if evaluate_all else loaded
     if options.class_order is not None:
@@ -41,15 +48,20 @@ def load_images(
 
 
 def load_models(
-    model: ModelOptions, data: Data, other: FeatureModelOptions | None = None
+    model: ModelOptions,
+    data: Data,
+    other: FeatureModelOptions | None = None,
+    *,
+    given: ModelSpec | None = None,
 ) -> tuple[Classifier, Classifier | None]:
     """The classifier, and the other model that gives features, if there is one.
 
-    A layer that is named for features is that of the other model where there is one.
+    A layer that is named for features is that of the other model where there is one. A model that is
+    `given` replaces that of the options; all other options apply to it too.
     """
     named = other.feature_model if other else None
     classifier = load_classifier(
-        model.model,
+        model.model if given is None else given,
         weights=model.weights,
         mean=model.mean,
         std=model.std,

@@ -24,6 +24,7 @@ from nppr.noise_sets import NoiseSet, parse_spec
 from nppr.options import (
     CONFIDENCE_OPTION,
     DRAWS_OPTION,
+    EVALUATE_ALL_OPTION,
     GRADES,
     SLICES_OPTION,
     FeatureModelOptions,
@@ -81,6 +82,19 @@ class Requirement:
         return replace(self, text="", at_least=0.0, name=name)
 
 
+LEFT_OUT = {
+    **dict.fromkeys(
+        ("dependency", "floor"),
+        "requirements name rungs and floors. Example: NPPR joint floor 0.5 >= 0.8",
+    ),
+    "quiet": "it is an option of nppr gate. Example: nppr gate policy.toml --quiet",
+}
+"""Options of `nppr assess` that a policy must not have, and why."""
+
+MEASURING = ("draws", *(name for name in SearchOptions.model_fields if name not in LEFT_OUT))
+"""Keys that only a run that the gate measures itself can follow."""
+
+
 class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
     """The keys of a policy."""
 
@@ -97,20 +111,29 @@ class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
         " noise. Default: they are measured.",
     )
     slices: Path | None = SLICES_OPTION
+    evaluate_all: bool = EVALUATE_ALL_OPTION
 
     @model_validator(mode="after")
     def _require_policy(self) -> Self:
         require_one_of("about", self.about, ABOUT)
-        for name in ("dependency", "floor"):
-            if getattr(self, name) is not None:
+        for name, why in LEFT_OUT.items():
+            if self.is_typed(name):
+                raise SpecError(f"`{name}` must be left out of a policy: {why}")
+        for name in MEASURING:
+            if self.run is not None and self.is_typed(name):
                 raise SpecError(
-                    f"`{name}` must be left out of a policy: requirements name rungs and floors."
-                    " Example: NPPR joint floor 0.5 >= 0.8"
+                    f"`{key_name(name)}` must be left out of a policy with a run, got"
+                    f" {getattr(self, name)!r}: it is a setting of the run that is measured otherwise."
                 )
         if self.calls < 1:
             raise SpecError(f"`calls` must be a whole number >= 1, got {self.calls}.")
         self.run_settings()
-        self.requirements()
+        learned = [each.text for each in self.requirements() if each.rung is not None]
+        if self.evaluate_all and learned:
+            raise SpecError(
+                f"`evaluate-all` must be left out with {learned[0]!r}: learned noise is fitted on"
+                " inputs that are not evaluated."
+            )
         return self
 
     def requirements(self) -> tuple[Requirement, ...]:
@@ -136,25 +159,41 @@ class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
 
 def read_policy(path: str | Path, **changed: Any) -> Policy:
     """The policy in a file; `changed` replaces keys of it."""
-    return make_policy(read_toml("policy", path) | changed)
+    return make_policy(_fields(read_toml("policy", path)) | _fields(changed))
+
+
+def key_name(name: str) -> str:
+    """A key as the documentation spells it."""
+    return name.replace("_", "-")
 
 
 def make_policy(keys: dict[str, Any]) -> Policy:
     """The policy with these keys; the first mistake is an error of one line."""
-    keys = {name.replace("-", "_"): value for name, value in keys.items()}
-    for name in keys:
-        if name not in Policy.model_fields:
-            raise unknown("key of the policy", name, Policy.model_fields)
+    keys = _fields(keys)
     if isinstance(keys.get("eps"), int | float):
         keys["eps"] = repr(keys["eps"])
     try:
         return Policy(**keys)
     except ValidationError as error:
         mistake = error.errors()[0]
-        name = ".".join(str(each) for each in mistake["loc"]).replace("_", "-")
+        name = key_name(".".join(str(each) for each in mistake["loc"]))
         what = mistake["msg"][:1].lower() + mistake["msg"][1:]
         got = "" if mistake["type"] == "missing" else f", got {mistake['input']!r:.80}"
         raise SpecError(f"`{name}` of the policy is wrong: {what}{got}.") from None
+
+
+def _fields(keys: dict[str, Any]) -> dict[str, Any]:
+    """Keys, spelled with hyphens or underscores, as names of fields."""
+    fields: dict[str, Any] = {}
+    for key, value in keys.items():
+        name = key.replace("-", "_")
+        if name not in Policy.model_fields:
+            known = [key_name(each) for each in Policy.model_fields if each not in LEFT_OUT]
+            raise unknown("key of the policy", key_name(key), known)
+        if name in fields:
+            raise SpecError(f"`{key_name(name)}` must be given once, got both of its spellings.")
+        fields[name] = value
+    return fields
 
 
 _VALUE = r" ?>= ?(?P<value>[\d.]+)(?P<percent> ?%)?"

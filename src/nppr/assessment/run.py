@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nppr.assessment.collect_evidence import collect
+from nppr.assessment.joint_bounds import with_supersets
 from nppr.assessment.ladder import describe_rungs, per_input_noise
 from nppr.assessment.lowest_rows import lowest_rows
 from nppr.assessment.precision import Growth, grow
@@ -51,7 +52,7 @@ from nppr.report.model import (
 )
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
-from nppr.sources import NPPR, Clean, Source, references
+from nppr.sources import NPPR, Clean, Source, references, share_error
 from nppr.sources.per_input_noise import PerInput
 from nppr.statistics.estimates import accuracy, adversarial, allow_for_audit, merged, probabilistic
 from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
@@ -99,7 +100,7 @@ def complete_run(
         winners = {each.winner for each in learned}
         drawn += [noise for noise in references(setup.budget) if noise.name in winners]
         growth = grow(session, drawn)
-    ordered = list(sources)
+    ordered = share_error(sources)
     if setup.settings.only_merged:
         ordered.sort(key=lambda source: source.cost)
     with within_memory(setup.classifier.reference.name):
@@ -319,6 +320,7 @@ def _finish(
 
         rare, rows = follow_rare_failures(session, sources, run.tallies)
         run.results += rows
+    run.results = with_supersets(run.results, sources)
     learned = [each.describe() for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
     ladder = describe_rungs(session, run.learned, run.own, ready, run.tallies, run.clean_correct)
@@ -423,7 +425,7 @@ def _at_other_radii(
             except Exception as error:  # the others' results are kept
                 row = session.failed(source, source.metric, error)
                 rows.append(row.model_copy(update={"radius": other.radius}))
-    return rows
+    return with_supersets(rows, sources)
 
 
 def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:

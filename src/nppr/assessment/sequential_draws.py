@@ -1,8 +1,9 @@
 """Draws in blocks, until every question about them is decided.
 
 Questions look after each block, so their tests must hold at any time. Inputs are either used once each,
-in a seeded order, which makes the draws independent and applies to the population; or drawn with
-replacement, each with fresh noise, which applies to this test set and never runs out.
+in a seeded order, which makes them independent and applies to the population; or drawn with
+replacement, each with fresh noise, which applies to this test set and never runs out. A block is never
+looked at in part: the inputs of a whole block are independent, those that come first in it need not be.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nppr.errors import SpecError
 from nppr.measurement import measure
 from nppr.random_draws import key
 from nppr.sources import Clean, Source
+from nppr.statistics.noise_set_test import NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, Verdict
 from nppr.tally import BoolArray, Claim, Evaluate, IntArray, Metric, Progress, Tally
 
@@ -26,6 +28,12 @@ AT_ONCE = 64
 """Inputs of a block."""
 
 CALLS = 100_000
+
+MORE_INPUTS = (
+    'To decide it, provide more inputs, or set `about` to "test-set": inputs are then drawn again, and'
+    " the verdict applies to this test set only."
+)
+MORE_CALLS = "To decide it, raise `calls`."
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +74,31 @@ class CountQuestion:
         self.test.update(int(correct.sum()), len(correct))
 
 
+@dataclass(frozen=True, eq=False)
+class SetQuestion:
+    """A test of all noise of a set, on the inputs at positions where `rows` is true, else all."""
+
+    test: NoiseSetTest
+    rows: BoolArray | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.test.verdict
+
+    def update(self, block: DrawnBlock) -> None:
+        """All draws of every input."""
+        correct = block.correct if self.rows is None else block.correct[self.rows[block.positions]]
+        self.test.update(block.draws - correct)
+
+
 @dataclass(frozen=True)
 class Drawing:
-    """What was drawn, and what ended it."""
+    """What was drawn, what ended it, and what to do if that left a question undecided."""
 
     inputs: int
     calls: int
     why: str
+    advice: str = ""
 
 
 def draw_until_decided(
@@ -98,6 +124,7 @@ def draw_until_decided(
     each_once = about is Claim.POPULATION
     used, drawn, correct = 0, 0, 0
     why = "every input was used once" if each_once else "no input is clean-correct"
+    advice = MORE_INPUTS if each_once else ""
     for block in _blocks(source, classifier, split, about, draws, seed, quantise):
         used += block.calls
         drawn += len(block.positions) * block.draws
@@ -108,12 +135,12 @@ def draw_until_decided(
         if progress:
             progress(Progress(source.name, drawn, drawn + max(0, calls - used), correct))
         if all(each.verdict is not Verdict.UNDECIDED for each in questions):
-            why = "the evidence is sufficient"
+            why, advice = "the evidence is sufficient", ""
             break
         if used >= calls:
-            why = f"{used:,} calls were used"
+            why, advice = f"{used:,} calls were used", MORE_CALLS
             break
-    return Drawing(len(inputs), used, why)
+    return Drawing(len(inputs), used, why, advice)
 
 
 def _blocks(
@@ -142,7 +169,7 @@ def _blocks(
 
     def drawn(positions: IntArray, seed: int, spent: int) -> DrawnBlock:
         if not len(positions):
-            return DrawnBlock(positions, positions, spent)
+            return DrawnBlock(positions, positions, spent, draws)
         tally = measured(source, positions, seed)
         return DrawnBlock(positions, tally.correct, tally.calls + spent, tally.draws)
 
@@ -164,10 +191,15 @@ def _blocks(
         known[new] = 0
         known[found] = 1
         left = left[known[left] == 1]
-        if not len(left):
-            yield DrawnBlock(left, left, spent)
-        while len(left):  # an input that was drawn twice gets two draws of its own
+        parts = [DrawnBlock(left[:0], left[:0], spent, draws)]
+        while len(left):  # an input that was drawn twice gets draws of its own each time
             chosen, first = np.unique(left, return_index=True)
-            yield drawn(chosen, key(seed, "certify/draws", 0, number) & 0x7FFFFFFF, spent)
+            parts.append(drawn(chosen, key(seed, "certify/draws", 0, number) & 0x7FFFFFFF, 0))
             left = np.delete(left, first)
-            number, spent = number + 1, 0
+            number += 1
+        yield DrawnBlock(
+            np.concatenate([each.positions for each in parts]),
+            np.concatenate([each.correct for each in parts]),
+            sum(each.calls for each in parts),
+            parts[-1].draws,
+        )

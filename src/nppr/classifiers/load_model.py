@@ -71,6 +71,9 @@ def _load(
     data: Data | None,
 ) -> Classifier:
     """The classifier, whatever data it is given."""
+    if stem is not None and model not in ZOO:
+        named = repr(model) if isinstance(model, str) else type(model).__name__
+        raise SpecError(f"`stem` must be left out for {named}, it is for networks of the zoo.")
     if isinstance(model, Classifier):
         if weights is not None or mean is not None or std is not None or features is not None:
             raise ClassifierError(
@@ -82,8 +85,6 @@ def _load(
         if weights is not None:
             raise WeightsError("`weights` must be left out when `model` is already an object.")
         return Classifier(model, mean=mean, std=std, features=features)
-    if stem is not None and model not in ZOO:
-        raise SpecError(f"`stem` must be left out for {model!r}, it is for networks of the zoo.")
     check_model(model)
     prefix, _, rest = model.partition(":")
     name, fingerprint, file = model, None, weights

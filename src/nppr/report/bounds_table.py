@@ -96,22 +96,25 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     )
     stated = stated_bound(report)
     meaning = f"Fraction of correct draws under {every} of a set, such as {such} {words};"
+    blind_too = any(row.sees_input is False for row in rows)
     if sizes:
+        joint = "all lines of a claim together" if blind_too else "each line by itself"
         meaning += (
-            f" each line is the largest set for which the value asked for is shown, {level} for each"
-            " line by itself, or the smallest set with its own bound where it is shown for none."
+            f" each line is the largest set for which the value asked for is shown, {level} for"
+            f" {joint}, or the smallest set with its own bound if it is shown for none."
         )
     else:
-        meaning += f" the bounds of a column hold together, {level}."
+        joint = "all bounds of a claim" if blind_too else "the bounds of a column"
+        meaning += f" {joint} hold together, {level}."
     parts = [meaning]
     if any(row.metric is Metric.INFIMUM and row.sees_input for row in rows):
         parts.append(f"An estimate is not a bound; that for {may_see} is too high on average.")
     named = row if report.budget.is_box else stated
     parts += [coverage(report, named)] if named is not None else []
-    if any(row.sees_input is False for row in rows):
+    if blind_too:
         parts.append(
-            f"Where the bound for {blind} is the smaller one, the other holds for them too, each with"
-            " its own confidence; more --patterns usually raise it."
+            f"The bound for {may_see} also holds for {blind}, so the larger of the two is printed"
+            " there. If both are the same, more --patterns may raise the second."
         )
     return " ".join(each for each in parts if each)
 

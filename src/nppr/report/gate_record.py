@@ -12,11 +12,7 @@ from nppr.tally import Claim, Direction, Metric
 
 SCHEMA_VERSION = 1
 
-SPLIT = (
-    "With {level:g} % confidence all intervals contain their values, so that no verdict based on draws"
-    " is wrong. The error is divided equally among the {tested} requirements that draws decide, half of"
-    " each share for each end of an interval; this is valid at every look at the draws."
-)
+SPLIT = "With {level:g} % confidence no verdict based on draws is wrong (docs/gate.md)."
 SEARCHED = (
     "NPPR and AR are upper bounds that a search found: 'violated' applies to the worst admissible"
     " perturbations too, 'holds' only to those found, and worse ones may exist."
@@ -112,9 +108,8 @@ class GateRecord(Record):
 
     @property
     def split(self) -> str:
-        """How the error is divided among the requirements; empty if draws decide none."""
-        level = 100 * self.confidence
-        return SPLIT.format(level=level, tested=self.tested) if self.tested else ""
+        """What holds for all verdicts together; empty if draws decide none."""
+        return SPLIT.format(level=100 * self.confidence) if self.tested else ""
 
     def table(self) -> Table:
         """A row for each requirement, in the order of the policy."""

@@ -25,7 +25,7 @@ from nppr.sources.autoattack import AutoAttack
 from nppr.sources.scan import Scan
 from nppr.sources.universal import Universal  # isort: split
 
-from nppr.sources.noise_bound import Bound  # isort: split
+from nppr.sources.noise_bound import Bound, share_error  # isort: split
 
 from nppr.sources.corruptions import JPEG, Brightness, MotionBlur, SaltAndPepper
 from nppr.sources.stress import Stress
@@ -35,5 +35,5 @@ __all__ = [
     "Clean",
     "Gaussian", "Guidance", "Laplace", "MotionBlur", "SaltAndPepper", "Scan", "Source", "Stress",
     "Uniform", "Universal", "WeakAdversary", "check_unique", "default_sources", "option_defaults",
-    "parse_sources", "references", "sources_in", "split_search",
+    "parse_sources", "references", "share_error", "sources_in", "split_search",
 ]  # fmt: skip

@@ -127,6 +127,8 @@ class Source(ABC):
     """The sets of noise around it that its tally is read as bounds for."""
     keeps_outcomes: bool = False
     """Whether its tally keeps whether each single draw was classified correctly."""
+    superset: str = ""
+    """The name of another bound of the run, of sets that contain those of this one."""
 
     def __init_subclass__(cls, kind: str = "", **rest: Any) -> None:
         super().__init_subclass__(**rest)

@@ -1,11 +1,12 @@
 """The bound that states "at least": all noise of a set around a reference noise (`nppr.noise_sets`).
 
 With draws of its own for every input it holds for noise that may see the input. With `patterns`, which
-all inputs share, it holds for noise that does not, and is much sharper.
+all inputs share, it holds for noise that does not, and is much sharper as a rule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ class Bound(Source, kind="bound"):
     """The draws of a reference noise, read as bounds for the sets of a kind.
 
     `ratio` lists values of c and `size` those of d or e, with `+` between them. The reference is fixed
-    noise by its name, or the noise that is `given`, under the name `reference`.
+    noise by its name, or the noise that is `given`, under the name `reference`. `beside` is the
+    other bound that it shares the error with (`share_error`).
     """
 
     metric = Metric.BOUND
@@ -42,6 +44,7 @@ class Bound(Source, kind="bound"):
     patterns: int = 0
     least: float = 0.0
     given: Source | None = field(default=None, repr=False, compare=False)
+    beside: Source | None = field(default=None, repr=False, compare=False)
     noise: Source = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +69,7 @@ class Bound(Source, kind="bound"):
                 )
             object.__setattr__(self, "fixed_draws", self.patterns)
             object.__setattr__(self, "keeps_outcomes", True)
+            object.__setattr__(self, "superset", self.beside.name if self.beside else "")
 
     @property
     def sees_nothing(self) -> bool:
@@ -98,11 +102,31 @@ class Bound(Source, kind="bound"):
         from nppr.statistics.shared_patterns import SharedPatterns
 
         draws = SharedPatterns(tally, seed) if self.patterns else OwnDraws(tally, seed)
+        readings = 2 if self.beside else 1
         if self.least:
             ratios = dict.fromkeys(noise.facts["density_ratio"] for noise in self.noise_sets)
             cs = [None] if self.set == RATIO else list(ratios)
             families = [growing_sets(self.set, c) for c in cs]
-            rows = largest_sets(draws, families, self.least, confidence)
+            rows = largest_sets(draws, families, self.least, confidence, readings=readings)
         else:
-            rows = together(draws, self.noise_sets, confidence)
+            rows = together(draws, self.noise_sets, confidence, readings=readings)
         return [replace(row, reference=self.reference) for row in rows]
+
+
+def share_error(sources: Sequence[Source]) -> list[Source]:
+    """The sources, of which two bounds of the same sets share the error equally.
+
+    One holds for noise that may see the input, the other for noise that does not. The second set of
+    noise lies in the first, so the larger of the two bounds holds for it, and with the error shared
+    both hold together.
+    """
+    bounds = {each.name: each for each in sources if isinstance(each, Bound)}
+    beside: dict[str, Bound] = {}
+    for blind in (each for each in bounds.values() if each.patterns):
+        own = bounds.get(replace(blind, patterns=0).name)
+        if own is not None:
+            beside |= {own.name: blind, blind.name: own}
+    return [
+        replace(each, beside=beside.get(each.name)) if isinstance(each, Bound) else each
+        for each in sources
+    ]

@@ -117,14 +117,20 @@ def _infimum_row(draws: Draws, noise: NoiseSet, confidence: float) -> Estimate:
 
 
 def together(
-    draws: Draws, sets: Sequence[NoiseSet], confidence: float, *, infima: bool = True
+    draws: Draws,
+    sets: Sequence[NoiseSet],
+    confidence: float,
+    *,
+    infima: bool = True,
+    readings: int = 1,
 ) -> list[Estimate]:
     """The readings of several sets, whose bounds of one claim all hold together with this confidence.
 
-    Each set gets an equal share of the error. What holds for a set holds for those it contains, so a
-    bound is never below that of a larger set. Without `infima` there are bounds only.
+    Each set gets an equal share of the error; with `readings` of several kinds of draws, those of all
+    kinds hold together. What holds for a set holds for those it contains, so a bound is never below
+    that of a larger set. Without `infima` there are bounds only.
     """
-    share = 1 - (1 - confidence) / len(sets)
+    share = 1 - (1 - confidence) / (len(sets) * readings)
     found = [at_least(draws, each, share, infimum=False) for each in sets]
     rows = []
     for each in sets:
@@ -138,7 +144,12 @@ def together(
 
 
 def largest_sets(
-    draws: Draws, families: Sequence[Sequence[NoiseSet]], least: float, confidence: float
+    draws: Draws,
+    families: Sequence[Sequence[NoiseSet]],
+    least: float,
+    confidence: float,
+    *,
+    readings: int = 1,
 ) -> list[Estimate]:
     """Of each family of growing sets the largest one for which at least `least` still is shown.
 
@@ -146,7 +157,7 @@ def largest_sets(
     truth falls below `least` beyond a set, an answer beyond it needs the bound of the next set to be
     wrong, which is as rare as stated. Where even the smallest set fails, it is returned with its bound.
     """
-    share = 1 - (1 - confidence) / len(families)
+    share = 1 - (1 - confidence) / (len(families) * readings)
     rows = []
     for family in families:
         at_least(draws, family[0], share, infimum=False)
@@ -238,19 +249,45 @@ def tangent_scores(draws: int, noise: NoiseSet) -> FloatArray:
     the expectation of `1 - d - c q` is at most `1 - h(p)`; it is near, as t is near p. Its mean over
     all divisions is g(k), where j is hypergeometric.
     """
-    second = max(1, draws // 8)
-    first = draws - second
-    c, d = noise.tangents((np.arange(first + 1) + 0.5) / (first + 1))
-    logs = scipy.special.gammaln(np.arange(draws + 1) + 1.0)
-    scores = np.empty(draws + 1)
-    for k in range(draws + 1):
-        j = np.arange(max(0, k - second), min(first, k) + 1)
-        ways = logs[first] - logs[j] - logs[first - j]
-        ways += logs[second] - logs[k - j] - logs[second - k + j]
-        weights = np.exp(ways + logs[k] + logs[draws - k] - logs[draws])
-        scores[k] = weights @ (1 - d[j] - c[j] * (k - j) / second)
+    scores = tuned_scores(draws, noise, np.zeros(draws + 1))
     scores.flags.writeable = False  # it is kept
     return scores
+
+
+def tuned_scores(draws: int, noise: NoiseSet, counts: FloatArray) -> FloatArray:
+    """The same where `counts` `(draws + 1,)` inputs with 0 ... `draws` failures were seen before.
+
+    The tangent for j failures of the first group touches at the share of failures in the second group
+    of all earlier inputs with j, to which the `j + 1/2` of r + 1 are added. So t is near p already
+    with few draws where inputs are alike, or fail always or never. The scores are conservative
+    whatever was seen before, as long as it does not depend on the inputs that they are used for.
+    """
+    second = max(1, draws // 8)
+    first = draws - second
+    failed = np.arange(first + 1) + 0.5
+    drawn = np.full(first + 1, first + 1.0)
+    for k in np.flatnonzero(counts).tolist():
+        j, weights = _divisions(draws, first, k)
+        failed[j] += counts[k] * weights * (k - j)
+        drawn[j] += counts[k] * weights * second
+    c, d = noise.tangents(failed / drawn)
+    scores = np.empty(draws + 1)
+    for k in range(draws + 1):
+        j, weights = _divisions(draws, first, k)
+        scores[k] = weights @ (1 - d[j] - c[j] * (k - j) / second)
+    return scores
+
+
+@lru_cache(maxsize=256)
+def _divisions(draws: int, first: int, k: int) -> tuple[IntArray, FloatArray]:
+    """How many of k failures fall into the first group of draws, and how likely that is."""
+    second = draws - first
+    logs = scipy.special.gammaln(np.arange(draws + 1) + 1.0)
+    j = np.arange(max(0, k - second), min(first, k) + 1)
+    ways = logs[first] - logs[j] - logs[first - j]
+    ways += logs[second] - logs[k - j] - logs[second - k + j]
+    weights: FloatArray = np.exp(ways + logs[k] + logs[draws - k] - logs[draws])
+    return j, weights
 
 
 def conservative_scores(draws: int, c: float) -> FloatArray:

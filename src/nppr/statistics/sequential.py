@@ -7,6 +7,7 @@ supermartingale: it ever reaches 1/a with probability at most a (Ville, 1939).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -17,7 +18,6 @@ from nppr.statistics.betting import (
     MARGIN,
     Bets,
     aimed_bets,
-    largest_excluded,
     log_capital,
     require_shares,
 )
@@ -130,9 +130,8 @@ class BernoulliTest:
 
     Guaranteed, at all looks together: if the probability is below `at_least`, the verdict is ever HOLDS
     with probability at most `1 - confidence`; if it is at least `at_least`, the same applies to
-    VIOLATED, or with `violated_below` where it is at least that, and with `violated_confidence` at that
-    confidence. A verdict is final, and `bound` is the bound that it was given for. The evidence is
-    `one_sided_evidence` on either side.
+    VIOLATED, or with `violated_confidence` at that confidence. A verdict is final, and `bound` is the
+    bound that it was given for. The evidence is `one_sided_evidence` on either side.
 
     >>> test = BernoulliTest(0.9, confidence=0.95)
     >>> print(test.update(10, draws=10), test.update(90, draws=90))
@@ -143,13 +142,11 @@ class BernoulliTest:
         self,
         at_least: float,
         confidence: float,
-        violated_below: float | None = None,
         violated_confidence: float | None = None,
     ) -> None:
         if not 0 < at_least < 1:
             raise SpecError(f"`at_least` must lie in (0, 1), got {at_least}. Example: 0.9")
         self.at_least = at_least
-        self.violated_below = at_least if violated_below is None else violated_below
         self.confidence = confidence
         self.violated_confidence = violated_confidence or confidence
         self.needed = math.log(1 / check_confidence(confidence)) + _MARGIN
@@ -166,12 +163,12 @@ class BernoulliTest:
         self.draws += draws
         if self.verdict is Verdict.UNDECIDED:
             counts = self.correct, self.draws - self.correct
-            for above, edge, verdict, confidence in (
-                (True, self.at_least, Verdict.HOLDS, self.confidence),
-                (False, self.violated_below, Verdict.VIOLATED, self.violated_confidence),
+            for above, verdict, confidence in (
+                (True, Verdict.HOLDS, self.confidence),
+                (False, Verdict.VIOLATED, self.violated_confidence),
             ):
                 needed = math.log(1 / check_confidence(confidence)) + _MARGIN
-                if edge > 0 and one_sided_evidence(*counts, edge, above=above) >= needed:
+                if one_sided_evidence(*counts, self.at_least, above=above) >= needed:
                     self.verdict = verdict
                     self.bound = one_sided_bound(*counts, confidence, above=above)
         return self.verdict
@@ -188,6 +185,66 @@ class BernoulliTest:
         return Interval(low, min(high, self.bound))
 
 
+class Wager:
+    """Bets, in rounds, that a mean lies above `level`.
+
+    The numbers of a round are independent and have an expectation of at most the mean, given the rounds
+    before. They lie between `least` and `most`, which only those rounds may determine. A wager divides
+    its capital equally among several aims, distances from the mean that bets are made for, and never
+    moves it from one to another. If the mean is at most `level`, the capital ever exceeds 1/error with
+    probability at most `error` (`nppr.statistics.betting`).
+    """
+
+    def __init__(self, level: float, error: float, seed: int) -> None:
+        self.level, self.seed = level, seed
+        self.needed = math.log(1 / error) + MARGIN
+        self.placed: list[tuple[list[Bets], float, float]] = []
+        self.gains: FloatArray = np.zeros(1)
+
+    @property
+    def won(self) -> bool:
+        """Whether the mean is shown to lie above the level."""
+        return _capital(self.gains) >= self.needed
+
+    def bet(
+        self,
+        before: FloatArray,
+        new: FloatArray,
+        aims: Sequence[float],
+        least: float = 0.0,
+        most: float = 1.0,
+    ) -> None:
+        """Bet on a round of numbers; all rounds have as many `aims`.
+
+        `before` are numbers that may determine the bets, `aims` are in units of the range.
+        """
+        width = most - least
+        known, shares = (np.clip((each - least) / width, 0, 1) for each in (before, new))
+        bets = [aimed_bets(known, shares, aim, self.seed) for aim in aims]
+        self.placed.append((bets, least, width))
+        self.gains = self.gains + _gains(self.placed[-1], self.level)
+
+    def bound(self) -> float:
+        """The mean is above it, at all looks together, with probability at least `1 - error`."""
+        low, high = 0.0, 1.0
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            gains = sum((_gains(each, middle) for each in self.placed), np.zeros(1))
+            low, high = (middle, high) if _capital(gains) >= self.needed else (low, middle)
+        return low
+
+
+def _gains(placed: tuple[list[Bets], float, float], mean: float) -> FloatArray:
+    """Log of the factor by which a round multiplies the capital of each aim, against this mean."""
+    bets, least, width = placed
+    return np.array([log_capital(*each, (mean - least) / width) for each in bets])
+
+
+def _capital(gains: FloatArray) -> float:
+    """Log of the mean over aims of their capital."""
+    return float(np.logaddexp.reduce(gains, axis=None) - math.log(gains.size))
+
+
 class MeanTest:
     """Sequential test of "the mean is at least `at_least`" on independent numbers in [0, 1].
 
@@ -201,11 +258,10 @@ class MeanTest:
     """
 
     def __init__(self, at_least: float, confidence: float, aim: float, seed: int = 0) -> None:
-        self.error = check_confidence(confidence)
-        self.aim, self.seed = aim, seed
-        self.levels = {Verdict.HOLDS: at_least, Verdict.VIOLATED: 1 - at_least}
-        self.capital = dict.fromkeys(self.levels, 0.0)
-        self.placed: dict[Verdict, list[Bets]] = {verdict: [] for verdict in self.levels}
+        error = check_confidence(confidence)
+        self.aim = aim
+        self.above = Wager(at_least, error, seed)
+        self.below = Wager(1 - at_least, error, seed)
         self.seen: FloatArray = np.zeros(0)
         self.verdict = Verdict.UNDECIDED
 
@@ -214,20 +270,19 @@ class MeanTest:
         if self.verdict is not Verdict.UNDECIDED or not len(x):
             return self.verdict
         require_shares(x)
-        for verdict, level in self.levels.items():
-            up = verdict is Verdict.HOLDS
-            before, new = (self.seen, x) if up else (1 - self.seen, 1 - x)
-            self.placed[verdict].append(aimed_bets(before, new, self.aim, self.seed))
-            self.capital[verdict] += log_capital(*self.placed[verdict][-1], level)
-            if self.capital[verdict] >= math.log(1 / self.error) + MARGIN:
-                self.verdict = verdict
+        self.above.bet(self.seen, x, [self.aim])
+        self.below.bet(1 - self.seen, 1 - x, [self.aim])
         self.seen = np.concatenate([self.seen, x])
+        self.verdict = verdict_of(self.above, self.below)
         return self.verdict
 
     def bounds(self) -> Interval:
         """A lower and an upper bound of the mean."""
-        low, high = (
-            largest_excluded(self.placed[verdict], self.error)
-            for verdict in (Verdict.HOLDS, Verdict.VIOLATED)
-        )
-        return Interval(low, 1 - high)
+        return Interval(self.above.bound(), 1 - self.below.bound())
+
+
+def verdict_of(above: Wager, below: Wager) -> Verdict:
+    """What two wagers on either side show."""
+    if above.won:
+        return Verdict.HOLDS
+    return Verdict.VIOLATED if below.won else Verdict.UNDECIDED
