@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,20 @@ def test_a_baseline_of_other_things_is_refused(baseline: Path) -> None:
         one("not worse than runs/none by more than 5 points")
     with pytest.raises(RunFolderError, match="another classifier"):
         one("grade >= B", run=baseline, weights="random")
+
+
+def test_a_baseline_with_screened_counts_is_refused(baseline: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "screened"
+    shutil.copytree(baseline, folder)
+    report = json.loads((folder / "report.json").read_text())
+    report["settings"]["engine"] = "bfloat16"
+    report["audits"] = [
+        {"source": "uniform", "share": 0.02, "alone": 9000, "audited": 180, "discarded": False,
+         "widened_by": 0.005}
+    ]  # fmt: skip
+    (folder / "report.json").write_text(json.dumps(report))
+    with pytest.raises(SpecError, match="exact counts of 'uniform'.*without --engine"):
+        one(f"PR uniform not worse than {folder} by more than 5 points")
 
 
 def test_names_that_do_not_exist_are_refused() -> None:

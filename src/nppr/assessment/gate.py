@@ -44,7 +44,7 @@ from nppr.classifiers import ModelSpec
 from nppr.data import CLASS, DataSpec, slices_of, with_slices
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
-from nppr.errors import DistributionError, InputError, RunFolderError, unknown
+from nppr.errors import DistributionError, InputError, RunFolderError, SpecError, unknown
 from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
 from nppr.options import GRADES
@@ -58,7 +58,7 @@ from nppr.run_settings import default_draws, require_budget
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
-from nppr.sources import Clean, Source, default_sources, parse_sources, split_search
+from nppr.sources import CW, Clean, Source, default_sources, parse_sources, split_search
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
 from nppr.tally import Claim, Direction, Metric
@@ -185,9 +185,14 @@ def _measure(
     progress: ProgressCallback | None,
     on_search: Callable[[FitProgress], None] | None,
 ) -> Report:
-    """A run with the default sources, and a search where a requirement is about learned noise."""
+    """A run with the default sources and a second attack, and a search if a requirement needs one.
+
+    A single attack would limit the grade. Requirements decide about a classifier that guesses.
+    """
     _, others = split_search(default_sources(setup.budget), setup.budget)
     sources = parse_sources(others, setup.budget)
+    if setup.budget.transform is None:
+        sources.append(CW(setup.budget))
     search = _search(policy, len(setup.data.fit))
     made = prepare_run(
         setup.classifier, setup.data, setup.budget, setup.settings,
@@ -196,7 +201,7 @@ def _measure(
     )  # fmt: skip
     with made:
         finder = made.search(search, on_search) if search else None
-        return complete_run(made, sources, (), finder, progress)
+        return complete_run(made, sources, (), finder, progress, anyway=True)
 
 
 def _search(policy: Policy, inputs: int) -> SearchSettings | None:
@@ -362,6 +367,11 @@ def _paired(
     wanted = source.name if asked.metric is not Metric.ACCURACY else next(iter(lines), CLEAN)
     if wanted not in lines or files.report.settings.only_merged:
         raise unknown(f"source of the baseline {asked.name}", wanted, lines)
+    if wanted in {each.source for each in files.report.audits if not each.discarded}:
+        raise SpecError(
+            f"`baseline` must hold exact counts of {wanted!r}, {asked.name!r} was measured with"
+            f" --engine {files.report.settings.engine}. Repeat it without --engine."
+        )
     table, split = lines[wanted], setup.data.evaluate
     at = np.searchsorted(table["index"], split.indices)
     clean = table["clean_correct"][at] == 1
