@@ -186,7 +186,7 @@ def test_a_baseline_with_screened_counts_is_refused(baseline: Path, tmp_path: Pa
          "widened_by": 0.005}
     ]  # fmt: skip
     (folder / "report.json").write_text(json.dumps(report))
-    with pytest.raises(SpecError, match="exact counts of 'uniform'.*without --engine"):
+    with pytest.raises(SpecError, match=r"exact counts of 'uniform'.*without --engine"):
         one(f"PR uniform not worse than {folder} by more than 5 points")
 
 
