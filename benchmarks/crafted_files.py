@@ -185,8 +185,8 @@ def _table(path: Path, rows: list[dict[str, Any]], groups: int = 1, **options: A
 def _swelling_tables(place: Path) -> None:
     for repeated in (True, False):
         path = place / "a.parquet"
-        rows = [{"bytes": bytes(1 << 20), "path": None}] * 100
-        _table(path, rows, groups=30, use_dictionary=repeated)
+        rows = [{"bytes": bytes(1 << 20), "path": None}] * 25
+        _table(path, rows, groups=120, use_dictionary=repeated)
         assert path.stat().st_size < 200_000
         text = refused("assess", "--data", path, "--eps", "0.1", *TINY, "--out", place / "out")
         assert "takes more than 256 MiB" in text, text

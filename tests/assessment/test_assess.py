@@ -379,7 +379,7 @@ def test_a_classifier_that_guesses_stops_after_its_clean_answers(precision: floa
     seen: list[str] = []
     with pytest.raises(ClassifierError, match=r"better than guessing.*--weights.*--anyway"):
         nppr.assess(
-            nppr.load_classifier("digits-cnn", weights="random"),
+            nppr.load_classifier("digits-cnn", weights="random", data=nppr.load_data("digits")),
             sources="nppr,uniform",
             precision=precision,
             progress=lambda state: seen.append(state.source),
@@ -387,7 +387,7 @@ def test_a_classifier_that_guesses_stops_after_its_clean_answers(precision: floa
         )
     assert set(seen) <= {"clean"}
     report = nppr.assess(
-        nppr.load_classifier("digits-cnn", weights="random"),
+        nppr.load_classifier("digits-cnn", weights="random", data=nppr.load_data("digits")),
         sources="uniform",
         inputs=40,
         draws=2,

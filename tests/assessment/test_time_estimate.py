@@ -15,7 +15,7 @@ from nppr.measurement import measure, probe
 from nppr.noise.family import Dependency, Family
 from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
-from nppr.sources import PGD, Uniform
+from nppr.sources import ClassicPGD, Uniform
 
 BUDGET = Budget.linf(0.1)
 
@@ -25,7 +25,7 @@ def test_the_passes_of_sources_are_those_they_take() -> None:
     ready = prepare(load_classifier("digits-cnn"), probe(data.evaluate), classes=10)
     settings = RunSettings(draws=20)
     alone = count_passes(data, settings, [], None)
-    for source in (Uniform(BUDGET), PGD(BUDGET, steps=5)):
+    for source in (Uniform(BUDGET), ClassicPGD(BUDGET, steps=5)):
         work = count_passes(data, settings, [source], None)
         counted = work.plain + work.guided - alone.plain - alone.guided
         calls = measure(source, ready, data.evaluate, draws=20).calls

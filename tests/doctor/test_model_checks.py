@@ -93,11 +93,11 @@ TRIGGERS = {
     "rounding": (Made(lambda x: torch.round(x * 255) / 255), ZERO_GRADIENTS),
     "a root at 0": (Made(after=root(0.0)), NAN_GRADIENTS),
     "steep waves": (Made(after=waves(1e8)), EXPLODING_GRADIENTS),
-    "huge logits": (Made(after=lambda h, _: 1e6 * h), ATTACK_FAILS),
     "a callable without gradients": (lambda x: HALVES(x).detach(), NO_GRADIENTS),
     "a module without gradients": (Made(lambda x: x.detach()), NO_GRADIENTS),
 }
 NEIGHBOURS = {
+    "huge logits": (Made(after=lambda h, _: 1e6 * h), ATTACK_FAILS),
     "statistics of the image": (Made(per_image), BATCH_DEPENDENT),
     "drops dimensions of one": (Made(after=lambda h, _: h.squeeze(0)), BATCH_DEPENDENT),
     "rounding errors": (Made(after=lambda h, _: h + 1e-7 * torch.randn_like(h)), RANDOMISED),

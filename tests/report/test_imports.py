@@ -11,8 +11,8 @@ import nppr
 
 ROOT = Path(nppr.__file__).parent
 ALLOWED = (
-    "nppr.budget", "nppr.compare", "nppr.data", "nppr.errors", "nppr.manifest", "nppr.noise.family",
-    "nppr.noise_sets", "nppr.records", "nppr.report", "nppr.search.search_record",
+    "nppr.bounded", "nppr.budget", "nppr.compare", "nppr.data", "nppr.errors", "nppr.manifest",
+    "nppr.noise.family", "nppr.noise_sets", "nppr.records", "nppr.report", "nppr.search.search_record",
     "nppr.search.search_settings", "nppr.statistics", "nppr.tally",
 )  # fmt: skip
 MODULES = [path for room in ("report", "compare") for path in sorted((ROOT / room).rglob("*.py"))]

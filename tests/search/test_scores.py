@@ -66,7 +66,7 @@ def test_the_estimate_points_along_the_gradient() -> None:
 def test_a_model_without_gradients_gets_a_ladder() -> None:
     search = replace(default_settings(floors=(0.0,), calls=20_480), per_class=False)
     report = nppr.assess(Silent(), data(), budget=Budget.linf(0.15), sources="nppr,uniform,pgd",
-                         search=search, draws=8)  # fmt: skip
+                         search=search, draws=8, anyway=True)  # fmt: skip
     values = {rung.dependency: rung.value for rung in report.ladder}
     assert set(values) == {Dependency.INDEPENDENT, Dependency.LABEL, Dependency.PER_INPUT}
     # The worst pattern of a linear model is minus the signs of its weights.

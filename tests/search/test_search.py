@@ -439,20 +439,22 @@ def test_the_micro_batch_of_measuring_does_not_change_a_fit(
     assert contents(tmp_path / "run") == whole
 
 
-def test_damaged_states_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_stage_whose_state_is_damaged_is_fitted_again(
+    whole: dict[str, bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def interrupt(state: FitProgress) -> None:
         if state.stage == "label":
             raise KeyboardInterrupt
 
+    asked = {"search": SMALL, "fit_inputs": 100, "select_inputs": 40, "out": tmp_path / "run"}
     with pytest.raises(KeyboardInterrupt):
-        learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path, on_search=interrupt)
-    for path in (tmp_path / "fit").iterdir():
-        content = path.read_bytes()
-        path.write_bytes(content[: len(content) // 2])
-        with pytest.raises(RunFolderError, match="`resume` must find complete files") as caught:
-            learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path, resume=True)
-        assert "\n" not in str(caught.value)
-        path.write_bytes(content)
+        learn(on_search=interrupt, batch_size=7, **asked)  # type: ignore[arg-type]
+    damaged = list((tmp_path / "run" / "fit").iterdir())
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    learn(resume=True, batch_size=7, **asked)  # type: ignore[arg-type]
+    assert contents(tmp_path / "run") == whole
+    assert caplog.text.count("that stage is fitted again") == len(damaged) > 0
 
 
 def finished() -> FinishedStage:
@@ -506,22 +508,29 @@ def test_histories_are_rounded_for_the_report_only() -> None:
     assert record.rounded().select_values == record.select_values
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "another run", "another stage"])
-def test_files_that_are_damaged_or_of_another_run_are_refused_in_one_line(
-    damage: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("damage", ["another run", "another stage"])
+def test_files_of_another_run_are_refused_in_one_line(damage: str, tmp_path: Path) -> None:
     path, identity = tmp_path / "0-joint.done.safetensors", "run"
     save_finished(path, identity, finished())
-    content = path.read_bytes()
     if damage == "another run":
         identity = "other"
-    elif damage == "another stage":
-        path = path.rename(tmp_path / "0-label.done.safetensors")
     else:
-        path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+        path = path.rename(tmp_path / "0-label.done.safetensors")
     with pytest.raises(RunFolderError, match="Delete it to fit that stage again") as caught:
         load_finished(path, identity, CPU)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_a_damaged_stage_counts_as_not_finished(
+    kept: float, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "0-joint.done.safetensors"
+    save_finished(path, "run", finished())
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    assert load_finished(path, "run", CPU) is None
+    assert caplog.text.count("that stage is fitted again") == 1
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from nppr.doctor import (
     result_flags,
 )
 from nppr.doctor.flags import BY_SCORES, FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
-from nppr.doctor.result_checks import accuracy_beside_chance, is_guessing
+from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
 from nppr.measurement import ProgressCallback, measure
 from nppr.ranks import first, world
@@ -142,8 +142,8 @@ def _measure_some_clean(setup: Setup) -> Tally[Evaluate]:
 def _require_better_than_guessing(setup: Setup, clean: Tally[Evaluate]) -> None:
     """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
     classes = setup.data.classes
-    if not is_guessing(clean, classes):
-        return
+    if len(clean.correct) < FEWEST_INPUTS or not is_guessing(clean, classes):
+        return  # a few inputs show little; flags say so
     found = accuracy_beside_chance(accuracy(clean, setup.settings.confidence), classes)
     raise ClassifierError(
         f"`model` must be better than guessing, got {found} on {len(clean.correct):,} inputs. Check"
