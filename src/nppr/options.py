@@ -343,8 +343,8 @@ DEVICE_OPTION = option(
 FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT)
 EVALUATE_ALL_OPTION = option(
     False,
-    "Evaluate every input of data that come in one split, of which 30 % are evaluated otherwise: for"
-    " sources that need no fit, all but nppr and universal.",
+    "If the data come in one split, evaluate every input instead of 30 %. Needs sources without a"
+    " fit: all but nppr and universal.",
     Panel.ADVANCED,
 )
 SLICES_OPTION = option(
@@ -419,7 +419,7 @@ class MeasureOptions(NoisyRunOptions, FolderOptions):
     slices: Path | None = SLICES_OPTION
     anyway: bool = option(
         False,
-        "Measure a classifier that hardly beats guessing too, such as one without its weights.",
+        "Measure the classifier even if it hardly beats guessing, such as one without its weights.",
         Panel.ADVANCED,
     )
     page: bool = option(
@@ -655,9 +655,9 @@ class SourcesOptions(MeasureOptions, FeatureModelOptions):
     distribution: Path | None = DISTRIBUTION_OPTION
     engine: str = option(
         EAGER,
-        "How the model runs. eager: exactly. bfloat16: in half the time on processors with 16-bit"
-        " floats, which take clear decisions and lead fits; a random part of their decisions is"
-        " audited, and intervals are widened by what the audit cannot exclude (docs/speed.md).",
+        "How the model runs. eager: exact. bfloat16: about twice as fast, on processors"
+        " with 16-bit floats, which take the clear decisions and lead fits. The model repeats a random"
+        " part of these decisions, and intervals are widened to allow for errors (docs/speed.md).",
         Panel.ADVANCED,
     )
 

@@ -369,7 +369,7 @@ def _paired(
         raise unknown(f"source of the baseline {asked.name}", wanted, lines)
     if wanted in {each.source for each in files.report.audits if not each.discarded}:
         raise SpecError(
-            f"`baseline` must hold exact counts of {wanted!r}, {asked.name!r} was measured with"
+            f"`baseline` must hold exact counts of {wanted!r}, but {asked.name!r} was measured with"
             f" --engine {files.report.settings.engine}. Repeat it without --engine."
         )
     table, split = lines[wanted], setup.data.evaluate

@@ -46,7 +46,7 @@ class BoundQuestion(SetQuestion):
     """Does the worst noise of a set leave at least so much correct?"""
 
     def read(self) -> Reading:
-        """What the worst noise leaves by the fractions observed, and the interval."""
+        """Return what the worst noise leaves at the observed fractions, and the interval."""
         return Reading(self.test.value(), self.test.bounds(), self.test.draws)
 
 

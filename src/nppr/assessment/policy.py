@@ -92,7 +92,7 @@ LEFT_OUT = {
 """Options of `nppr assess` that a policy must not have, and why."""
 
 MEASURING = ("draws", *(name for name in SearchOptions.model_fields if name not in LEFT_OUT))
-"""Keys that only a run that the gate measures itself can follow."""
+"""Keys that apply only if the gate measures its own run."""
 
 
 class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
@@ -123,7 +123,7 @@ class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
             if self.run is not None and self.is_typed(name):
                 raise SpecError(
                     f"`{key_name(name)}` must be left out of a policy with a run, got"
-                    f" {getattr(self, name)!r}: it is a setting of the run that is measured otherwise."
+                    f" {getattr(self, name)!r}: that run is already measured."
                 )
         if self.calls < 1:
             raise SpecError(f"`calls` must be a whole number >= 1, got {self.calls}.")

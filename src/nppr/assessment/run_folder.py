@@ -271,14 +271,14 @@ class RunFolder:
         """
         if not resume:
             raise RunFolderError(
-                f"`out` must hold a readable {RUN}, that of {str(self.path)!r} is damaged."
+                f"`out` must hold a readable {RUN}, but the one in {str(self.path)!r} is damaged."
                 " Add --resume to continue its run, or --overwrite to start again."
             ) from error
         identities = set(self._kept().values())
         if identities - {self.identity} or (not identities and self.report_path.exists()):
             raise RunFolderError(
-                f"`resume` must find files of this run, those of {str(self.path)!r} are of another"
-                f" one, or cannot be told, and its {RUN} is damaged. Choose another folder, or add"
+                f"`resume` must find files of this run. The {RUN} in {str(self.path)!r} is damaged,"
+                f" and its other files are of another run or of none. Choose another folder, or add"
                 " --overwrite instead of --resume."
             ) from error
 

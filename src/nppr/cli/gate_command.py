@@ -52,8 +52,8 @@ class GateOptions(Options):
 def gate(options: GateOptions) -> None:
     """Decide every requirement of a policy, at one confidence for all of them together.
 
-    It draws only as long as that takes. Exit codes: 0 all hold, 1 at least one is violated, 3 none is
-    violated but at least one is undecided, as is whatever could not be measured. A requirement
+    It stops once all are decided. Exit codes: 0 all hold, 1 at least one is violated, 2 bad input, 3
+    none is violated but at least one is undecided, as is what could not be measured. A requirement
     on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
     """
     from nppr.assessment.policy import read_policy

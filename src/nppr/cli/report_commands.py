@@ -86,8 +86,8 @@ class ExportOptions(Options):
     )
     gate: Path | None = option(
         None,
-        "JSON of nppr gate --json for the same classifier, whose requirements the safety case argues"
-        " for.",
+        "Output of nppr gate --json for the same classifier: the safety case argues for its"
+        " requirements.",
     )
     out: Path | None = option(None, "Folder to write to. Default: exports in RUN.")
 
@@ -121,9 +121,9 @@ class CompareOptions(Options):
         "html,md,csv,latex,json", "What to write beside compare.json.", flag="--format"
     )
     confidence: float = option(0.95, "Confidence of all verdicts together.")
-    seed: int = option(0, "Seed of the order of the inputs in the guaranteed tests.")
+    seed: int = option(0, "Seed that orders the inputs in the betting tests of rates.")
     allow_different_data: bool = option(
-        False, "Show runs on different inputs side by side; nothing is decided then."
+        False, "Show runs on different inputs side by side, without verdicts."
     )
     overwrite: bool = option(False, "Replace another comparison in --out.")
     quiet: bool = QUIET_OPTION

@@ -209,7 +209,7 @@ def _all_rows(rows: Sequence[Row]) -> str:
     undecided = [_short(row) for row in rows if not row[1].separated]
     if undecided:
         parts.append(f"{len(undecided)} not separated ({', '.join(undecided)})")
-    return f"Of {len(rows)} rows on robustness: {'; '.join(parts)}."
+    return f"Rows on robustness, {len(rows)} in all: {'; '.join(parts)}."
 
 
 def _clean_sentence(results: Sequence[Compared], entries: int) -> str:
@@ -252,14 +252,14 @@ def _what_helps(rows: Sequence[Row], confidence: float) -> str:
     if ratio > REALISTIC:
         ends = (100 * found.guaranteed_low, 100 * found.guaranteed_high)
         return (
-            f"The observed difference is {size}, too small to be shown with more inputs. It lies"
-            f" between {ends[0]:+.1f} and {ends[1]:+.1f} points, guaranteed."
+            f"The observed difference is {size}; showing it takes too many inputs. The true one lies"
+            f" between {ends[0]:+.1f} and {ends[1]:+.1f} points (guaranteed)."
         )
     inputs = found.inputs * max(ratio, 1.5)
     digits = 10 ** (math.floor(math.log10(inputs)) - 1)
     return (
         f"More inputs would help (--inputs, --evaluate-all): a difference of {size}, if it is real,"
-        f" takes about {math.ceil(inputs / digits) * digits:,} common inputs; these runs have"
+        f" needs about {math.ceil(inputs / digits) * digits:,} common inputs; these runs have"
         f" {found.inputs:,}."
     )
 

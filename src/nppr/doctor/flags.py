@@ -58,7 +58,7 @@ _declare(APPROXIMATE, _N,
     " that has none, such as the normalised accuracy")
 PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as shown")
 SCREENED = _declare("screened", _N,
-    "16-bit floats took the clear decisions; intervals allow for the wrong ones that the audit may have"
+    "16-bit floats took the clear decisions; intervals allow for errors that the audit may have"
     " missed, and bounds that need exact counts are left out")
 CONTRADICTED = _declare("screening-contradicted", _N,
     "the model contradicted an audited decision of 16-bit floats, so this source was measured exactly;"
@@ -84,8 +84,8 @@ FEW_INPUTS = _declare("few-inputs", _W,
     "with fewer than 30, a guaranteed interval may have a half-width of 19 percentage points; evaluate"
     " more inputs")
 SINGLE_ATTACK = _declare("single-attack", _W,
-    "AR is of this attack alone and probably too high: other attacks usually break more inputs; add"
-    " autoattack, or leave out --sources")
+    "AR rests on this attack alone and is probably too high: others usually break more inputs; add"
+    " autoattack or a second attack, or leave out --sources")
 NOT_LOGITS = _declare("not-logits", _W,
     "attacks and searches climb a flat loss, so AR and NPPR may be too high; give the model without"
     " its last activation")
@@ -129,7 +129,7 @@ FITTED_ON = _declare("fitted-on-evaluated", _S,
     "it was fitted on inputs it is measured on, so its number describes them and not the population;"
     " evaluate others")
 NORMALISATION = _declare("normalisation", _S,
-    "the numbers describe a model that is fed wrongly; give the normalisation of its training")
+    "the numbers describe wrongly normalised inputs; give the normalisation used in training")
 OUT_OF_RANGE = _declare("inputs-out-of-range", _S,
     "pixels must lie in [0, 1]; give the normalisation as --mean and --std")
 LOOK_SCALED = _declare("inputs-look-scaled", _S,

@@ -28,7 +28,7 @@ _GOALS = {
         " sets, each number at its own confidence"
     ),
     Direction.UPPER_BOUND: (
-        "Limits of robustness: under the worst perturbations that a search found it is at most as"
+        "Limits: under the worst perturbations that a search found, robustness is at most as"
         " stated, each number at its own confidence, and worse ones may exist"
     ),
 }

@@ -67,7 +67,7 @@ class Column:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its names for programs; the ends of an interval without a name are `low` and `high`."""
+        """Names for programs; the ends of an unnamed interval are `low` and `high`."""
         ends = tuple(f"{self.name}_{end}".lstrip("_") for end in ("low", "high"))
         return ends if self.interval else (self.name,)
 
