@@ -101,6 +101,37 @@ def test_tasks_noise_and_transformations_that_end_the_process_have_failed() -> N
         measure(source, Classifier(Ending(SystemExit(), 10**6)), split, classes=2, draws=2)
 
 
+class EndingState(nn.Module):
+    """A model that ends the process where its weights are read."""
+
+    def __init__(self, ending: BaseException) -> None:
+        super().__init__()
+        self.ending, self.layer = ending, nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x.flatten(1))
+        return found
+
+    def state_dict(self, *_: Any, **__: Any) -> Any:
+        raise self.ending
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda each: type(each).__name__)
+def test_a_gate_fails_if_the_weights_cannot_be_read(ending: BaseException) -> None:
+    x, y = torch.rand(60, 1, 2, 2), torch.arange(60) % 2
+    policy = {"eps": "0.1", "require": ["PR uniform >= 0.01"]}
+    with pytest.raises(ProcessEnded, match=type(ending).__name__):
+        assert_robust(EndingState(ending), (x, y), policy)
+
+
+def test_a_console_that_nobody_reads_may_end_the_program() -> None:
+    with pytest.raises(SystemExit), contained():
+        try:
+            raise BrokenPipeError
+        except BrokenPipeError:
+            raise SystemExit(1) from None
+
+
 def test_a_data_set_that_ends_the_process_has_failed() -> None:
     class Leaving(torch.utils.data.Dataset[tuple[Tensor, int]]):
         def __len__(self) -> int:

@@ -92,7 +92,7 @@ def measure(
     job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, quantise, keep)
     share = 0.0
     if classifier.coarse is not None and source.may_be_screened:
-        share = audit_share(int(clean_correct.sum()) * draws)
+        share = audit_share(int(clean_correct.sum()), draws)
     with together(), classifier.frozen(quantise=quantise, audit=share) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(

@@ -156,11 +156,10 @@ def names_code(model: str) -> bool:
 
 
 def check_weights(weights: str | Path, argument: str = "weights") -> None:
-    """Raise unless the file exists."""
+    """Raise unless it is a file."""
     if not os.path.isfile(weights):
-        raise WeightsError(
-            f"`{argument}` must be a file, got {str(weights)!r}, which does not exist."
-        )
+        what = "is not a regular file" if os.path.exists(weights) else "does not exist"
+        raise WeightsError(f"`{argument}` must be a file, got {str(weights)!r}, which {what}.")
 
 
 def check_data(data: str | Path, argument: str = "data") -> None:

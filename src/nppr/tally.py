@@ -7,7 +7,6 @@ Legend of shapes, here and everywhere: S draws, B inputs, K components, D latent
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -92,10 +91,6 @@ class Direction(StrEnum):
     LOWER_BOUND = "lower bound"
 
 
-AUDIT_ERROR = 0.005
-"""Probability with which an audit may miss more wrong decisions than it allows for, by design."""
-
-
 @dataclass(frozen=True)
 class Audit:
     """How the decisions that a coarse copy of the model took alone were checked.
@@ -108,18 +103,6 @@ class Audit:
     alone: int
     audited: int
     discarded: bool = False
-
-    def most_wrong(self, error: float) -> float:
-        """Wrong decisions among those taken alone: with probability `1 - error` there are no more.
-
-        With F wrong ones, the chance that none of them is repeated is `(1 - share)^F`.
-
-        >>> round(Audit(0.02, 50_000, 1_000).most_wrong(0.05))
-        148
-        """
-        if self.discarded:
-            return 0.0
-        return min(float(self.alone), math.log(error) / math.log1p(-self.share))
 
 
 @dataclass(frozen=True, eq=False)

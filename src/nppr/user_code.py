@@ -31,6 +31,10 @@ def contained() -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not _is_raised_by_code(error):
             raise
+        if isinstance(
+            error.__context__, BrokenPipeError
+        ):  # the console ends a program nobody reads
+            raise
         raise ProcessEnded(f"it raised {type(error).__name__}: {error}".rstrip(": ")) from error
 
 

@@ -33,7 +33,7 @@ def case() -> tuple[Classifier, Data]:
     network = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 4)
     ).eval()
-    x = torch.rand(120, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    x = torch.rand(400, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         centred = network(x)
         network[-1].bias -= centred.mean(0)
@@ -43,7 +43,7 @@ def case() -> tuple[Classifier, Data]:
 
 def run(case: tuple[Classifier, Data], **more: object) -> Report:
     classifier, data = case
-    return assess(classifier, data, budget=BUDGET, sources="uniform,pgd", draws=64, **more)  # type: ignore[arg-type]
+    return assess(classifier, data, budget=BUDGET, sources="uniform,pgd", draws=16, **more)  # type: ignore[arg-type]
 
 
 def test_the_report_states_engine_and_audit(case: tuple[Classifier, Data]) -> None:
@@ -53,10 +53,10 @@ def test_the_report_states_engine_and_audit(case: tuple[Classifier, Data]) -> No
     (audit,) = screened.audits
     assert audit.source == "uniform"
     assert 0 < audit.audited < audit.alone
-    assert 0 < audit.widened_by <= 0.006
+    assert 0 < audit.widened_by <= 0.02
     assert not audit.discarded
     assert [flag.id for flag in screened.flags].count("screened") == 1
-    assert "0 differed" in next(f.message for f in screened.flags if f.id == "screened")
+    assert "none differed" in next(f.message for f in screened.flags if f.id == "screened")
     both = [
         {row.method: row for row in each.results if row.metric is Metric.PR}
         for each in (exact, screened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +16,9 @@ from nppr.report.numbers import Numbers
 from nppr.report.page.answer import run_text
 from nppr.report.quotes import sentence_of
 from nppr.report.results_table import summary_of
-from nppr.statistics.estimates import corrupted
+from nppr.statistics.estimates import allow_for_audit, corrupted
 from nppr.statistics.intervals import Interval, half_width
-from nppr.tally import Direction, Evaluate, Metric, Tally
+from nppr.tally import Audit, Direction, Evaluate, Metric, Tally
 
 INPUTS, DRAWS = 400, 16
 
@@ -101,3 +102,17 @@ def test_the_headline_of_a_run_quotes_the_corrected_interval() -> None:
     assert "corrected for the choice of the lowest of 3" in page
     alone = nppr.assess(inputs=60, draws=8, sources="uniform")
     assert not any(row.lowest_of for row in alone.results)
+
+
+def test_the_lowest_of_screened_sources_allows_for_the_audit() -> None:
+    made = tally([15] * INPUTS)
+    screened = replace(made, audit=Audit(0.1, INPUTS * DRAWS, 600))
+    rows = [row_of(name, made) for name in ("uniform", "gaussian")]
+    exact, wider = (
+        lowest_rows(rows, dict.fromkeys(("uniform", "gaussian"), each))[0]
+        for each in (made, screened)
+    )
+    allowed = allow_for_audit(screened, 0.975)
+    assert exact.low is not None
+    assert wider.low is not None
+    assert wider.low <= exact.low - allowed.of_mean(INPUTS)

@@ -82,7 +82,7 @@ def test_the_default_is_exact() -> None:
 @pytest.mark.parametrize("name", ["small", "resnet20"])
 def test_screened_counts_are_those_of_the_model(name: str) -> None:
     torch.manual_seed(0)
-    data = images(4 if name == "small" else 10, 100, 32)
+    data = images(4 if name == "small" else 10, 400, 16)
     classifier = Classifier(Small())
     if name == "resnet20":
         classifier = load_classifier("resnet20", weights="random", data=data)
@@ -95,7 +95,7 @@ def test_screened_counts_are_those_of_the_model(name: str) -> None:
         assert ready.engine == engine
         everything = np.ones(len(data.evaluate), bool)
         source = Uniform(Budget.linf(0.2))
-        tallies.append(measure(source, ready, data.evaluate, draws=64, clean_correct=everything))
+        tallies.append(measure(source, ready, data.evaluate, draws=16, clean_correct=everything))
     exact, screened = tallies
     assert exact.audit is None
     assert screened.audit is not None

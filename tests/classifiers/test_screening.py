@@ -32,20 +32,26 @@ from nppr.losses import margin
 from nppr.measurement import measure, probe
 from nppr.sources import PGD, Clean, Uniform
 from nppr.specs import BFLOAT16
-from nppr.statistics.estimates import per_input, probabilistic, probably_accurate
+from nppr.statistics.estimates import (
+    Allowance,
+    per_input,
+    probabilistic,
+    probably_accurate,
+)
 from nppr.statistics.intervals import clopper_pearson
-from nppr.tally import AUDIT_ERROR, Audit, Evaluate, Tally
+from nppr.tally import Audit, Evaluate, Tally
 from nppr.task import Task
 
 CLASSES = 4
 SIZE = 16
+INPUTS, DRAWS = 400, 16
 Run = Callable[[Tensor], Tensor]
 
 
 @pytest.fixture
 def data() -> Data:
-    x = torch.rand(64, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    return from_arrays(x, torch.arange(64) % CLASSES, shares=(0.0, 0.0))
+    x = torch.rand(INPUTS, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    return from_arrays(x, torch.arange(INPUTS) % CLASSES, shares=(0.0, 0.0))
 
 
 @pytest.fixture
@@ -96,12 +102,12 @@ def screened(classifier: Classifier, data: Data, run: Run, band: float | None = 
 
 
 def tally_of(ready: Prepared, data: Data, **more: object) -> Tally[Evaluate]:
-    everything = np.ones(64, bool)
+    everything = np.ones(INPUTS, bool)
     return measure(
         Uniform(Budget.linf(0.1)),
         ready,
         data.evaluate,
-        draws=64,
+        draws=DRAWS,
         clean_correct=everything,
         **more,  # type: ignore[arg-type]
     )
@@ -122,7 +128,9 @@ def test_counts_are_those_of_the_model(classifier: Classifier, data: Data) -> No
     assert found.calls == exact.calls
     assert found.audit is not None
     assert not found.audit.discarded
-    assert found.audit.audited / found.audit.alone == pytest.approx(audit_share(64 * 64), abs=0.03)
+    assert found.audit.audited / found.audit.alone == pytest.approx(
+        audit_share(INPUTS, DRAWS), abs=0.03
+    )
     assert alone.audit is not None
     assert alone.audit.discarded, "without a band the copy is wrong where it is close"
 
@@ -140,7 +148,8 @@ def test_one_contradiction_discards_the_counts(
     assert np.array_equal(found.correct, exact.correct)
     assert found.calls == exact.calls
     assert "counting again" in caplog.text
-    assert probabilistic(found, 0.95) == probabilistic(exact, 0.95)
+    rows = zip(probabilistic(found, 0.95), probabilistic(exact, 1 - 0.45 * 0.05), strict=True)
+    assert all((a.low, a.high) == (b.low, b.high) for a, b in rows)
 
 
 def test_a_resumed_measurement_stays_exact_after_a_contradiction(
@@ -155,7 +164,7 @@ def test_a_resumed_measurement_stays_exact_after_a_contradiction(
         used.append(len(x))
         return off_by(classifier, 0.0)(x)
 
-    kept = store.load(64)
+    kept = store.load(INPUTS)
     assert kept is not None
     kept.finished[:32] = 0
     kept.correct[:32] = 0
@@ -173,7 +182,7 @@ def test_blocks_that_hold_a_contradiction_are_counted_again(
     store = FileStore(tmp_path / "blocks.safetensors", "same")  # type: ignore[operator]
     ready = screened(classifier, data, off_by(classifier, 0.1))
     tally_of(ready, data, store=store)
-    kept = store.load(64)
+    kept = store.load(INPUTS)
     assert kept is not None
     kept.audit[5, 2] = 1
     kept.correct[5] = 0
@@ -197,7 +206,7 @@ def test_the_audit_does_not_depend_on_batches(classifier: Classifier, data: Data
 
 def test_only_means_over_many_draws_are_screened(classifier: Classifier, data: Data) -> None:
     ready = screened(classifier, data, off_by(classifier, 0.1))
-    everything = np.ones(64, bool)
+    everything = np.ones(INPUTS, bool)
     for source in (Clean(), PGD(Budget.linf(0.1), steps=2)):
         tally = measure(source, ready, data.evaluate, clean_correct=everything)
         assert tally.audit is None, source.name
@@ -207,78 +216,105 @@ def test_only_means_over_many_draws_are_screened(classifier: Classifier, data: D
     assert few.audit is None, "an audit of so few draws would repeat nearly all of them"
 
 
-@given(st.integers(1_600, 10**7))
-def test_the_audit_is_large_enough(decisions: int) -> None:
-    share = audit_share(decisions)
-    assert LEAST_SHARE <= share <= MOST_SHARE
-    unnoticed = Audit(share, decisions, 0).most_wrong(AUDIT_ERROR)
-    assert unnoticed <= WIDENING * decisions * (1 + 1e-9)
-    assert audit_share(1_500) == 0
+@given(st.integers(1, 10**6), st.integers(1, 1000))
+def test_the_audit_is_large_enough(inputs: int, draws: int) -> None:
+    share = audit_share(inputs, draws)
+    assert share == 0 or LEAST_SHARE <= share <= MOST_SHARE
+    allowed = Allowance.of(Audit(share or 1.0, 1, 1), 0.95, draws)
+    noticed = 1 - (1 - share) ** draws
+    assert share == 0 or noticed >= 0.8 - 1e-9
+    assert share == 0 or allowed.of_mean(inputs) <= WIDENING * (1 + 1e-9)
+    assert audit_share(100, 100) == audit_share(10**6, 1) == 0
 
 
-@given(st.floats(0.02, 0.5), st.floats(1e-4, 0.2))
-def test_more_wrong_decisions_are_noticed(share: float, error: float) -> None:
-    """One more than the limit escapes the audit with a probability below the error."""
-    most = Audit(share, 10**9, 10**7).most_wrong(error)
-    assert (1 - share) ** (math.floor(most) + 1) <= error * (1 + 1e-9)
-    assert Audit(share, 3, 1).most_wrong(error) <= 3
-    assert Audit(share, 10**9, 10**7, discarded=True).most_wrong(error) == 0
-
-
-def test_intervals_allow_for_what_the_audit_may_have_missed(
-    classifier: Classifier, data: Data
+@given(
+    st.floats(0.02, 0.5),
+    st.integers(1, 200),
+    st.lists(st.floats(0, 1), min_size=2, max_size=6),
+    st.floats(0.5, 0.999),
+)
+def test_more_wrong_decisions_are_noticed(
+    share: float, draws: int, weights: list[float], confidence: float
 ) -> None:
-    found = tally_of(screened(classifier, data, off_by(classifier, 0.1)), data)
-    assert found.audit is not None
+    """Whatever the law of the wrong decisions of an input, a rate at the limit is noticed."""
+    law = np.array([1e-9, *weights])
+    law /= law.sum()
+    wrong = np.linspace(0, draws, len(law))
+    allowed = Allowance.of(Audit(share, 1, 1), confidence, draws)
+    rate = float((law * wrong).sum()) / draws
+    unnoticed = float((law * (1 - share) ** wrong).sum())
+    for inputs in (50, 5_000):
+        if rate >= allowed.of_mean(inputs):
+            assert unnoticed**inputs <= 0.1 * (1 - confidence) * (1 + 1e-6)
+    assert Allowance.of(Audit(share, 9, 1, discarded=True), 0.95, draws).of_mean(50) == 0
+    assert Allowance.of(None, 0.95, draws) == Allowance(0.95)
+
+
+def test_intervals_allow_for_what_the_audit_may_have_missed() -> None:
+    found = screened_tally(400, 64, share=0.05)
     exact = replace(found, audit=None)
-    wrong = found.audit.most_wrong(0.005)
+    allowed = Allowance.of(found.audit, 0.95, 64)
+    assert allowed.confidence == pytest.approx(1 - 0.45 * 0.05)
     inside, alone = (
         {row.method: row for row in probabilistic(each, sure)}
-        for each, sure in ((found, 0.95), (exact, 0.955))
+        for each, sure in ((found, 0.95), (exact, allowed.confidence))
     )
     for method, row in inside.items():
+        margin = -math.log(0.005) / (400 * (1 - 0.95**64))
+        if method == "hoeffding":
+            margin = -math.log(0.005) / (0.05 * 400 * 64)
         assert row.confidence == 0.95
         assert row.value == alone[method].value
-        assert row.low == pytest.approx(max(0, alone[method].low - wrong / 64**2)), method
-        assert row.high == pytest.approx(min(1, alone[method].high + wrong / 64**2)), method
+        assert row.low == pytest.approx(max(0, alone[method].low - margin)), method
+        assert row.high == pytest.approx(min(1, alone[method].high + margin)), method
     for row, other in zip(
-        probably_accurate(found, 0.95), probably_accurate(exact, 0.955), strict=True
+        probably_accurate(found, 0.95), probably_accurate(exact, allowed.confidence), strict=True
     ):
-        assert row.high == pytest.approx(min(1, other.high + wrong / 64))
+        assert row.high == pytest.approx(min(1, other.high - math.log(0.005) / (0.05 * 400)))
     low, high = per_input(found, 0.95)
-    fewer = np.maximum(found.correct - math.ceil(wrong), 0)  # all of them may be of one input
-    assert np.allclose(low, clopper_pearson(fewer, 64, 0.955)[0])
-    assert (high == 1)[found.correct >= 64 - wrong].all()
+    kept, most = clopper_pearson(found.correct, 64, allowed.confidence)
+    assert np.allclose(low, np.maximum(kept + math.log(0.005) / (0.05 * 64), 0))
+    assert np.allclose(high, np.minimum(most - math.log(0.005) / (0.05 * 64), 1))
 
 
-def test_a_screened_tally_misses_its_interval_no_more_often_than_stated() -> None:
-    """Wrong decisions at the limit, placed at random: intervals of screened counts still cover."""
+def screened_tally(inputs: int, draws: int, share: float) -> Tally[Evaluate]:
+    correct = np.random.default_rng(0).binomial(draws, 0.8, inputs)
+    return Tally(
+        Evaluate,
+        np.arange(inputs),
+        np.zeros(inputs, np.int64),
+        np.ones(inputs, bool),
+        correct,
+        draws,
+        0,
+        1,
+        audit=Audit(share, inputs * draws, 100),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clustered", [False, True])
+def test_a_screened_tally_misses_its_interval_no_more_often_than_stated(clustered: bool) -> None:
+    """Wrong decisions near the limit, alone or all draws of an input: intervals still cover."""
     rng = np.random.default_rng(0)
-    inputs, draws, truth = 100, 64, 0.9
-    share = audit_share(inputs * draws)
-    limit = Audit(share, inputs * draws, 0).most_wrong(AUDIT_ERROR)
-    missed = runs = 0
-    for _ in range(300):
-        correct = rng.binomial(draws, truth, inputs)
-        wrong = int(limit)
-        noticed = rng.random() < 1 - (1 - share) ** wrong
-        if not noticed:
-            correct = np.maximum(correct - rng.multinomial(wrong, np.full(inputs, 1 / inputs)), 0)
-        tally = Tally(
-            Evaluate,
-            np.arange(inputs),
-            np.zeros(inputs, np.int64),
-            np.ones(inputs, bool),
-            correct,
-            draws,
-            0,
-            1,
-            audit=Audit(share, inputs * draws, 0, discarded=noticed),
+    inputs, draws, truth, share, runs = 500, 64, 0.9, 0.05, 200
+    rate = 0.8 * Allowance.of(Audit(share, 1, 1), 0.95, draws).of_mean(inputs)
+    missed = dict.fromkeys(("betting", "empirical-bernstein", "hoeffding"), 0)
+    for _ in range(runs):
+        exact = rng.binomial(draws, truth, inputs)
+        size = (inputs, 1) if clustered else (inputs, draws)
+        wrong = np.broadcast_to(rng.random(size) < rate, (inputs, draws)).sum(1)
+        seen = np.maximum(exact - wrong, 0)
+        noticed = rng.random() > (1 - share) ** int(wrong.sum())
+        tally = replace(
+            screened_tally(inputs, draws, share),
+            correct=exact if noticed else seen,
+            audit=Audit(share, inputs * draws, 1, discarded=noticed),
         )
-        row = next(row for row in probabilistic(tally, 0.95) if row.method == "hoeffding")
-        missed += not row.low <= truth <= row.high
-        runs += 1
-    assert missed <= 0.05 * runs
+        for row in probabilistic(tally, 0.95):
+            if row.method in missed:
+                missed[row.method] += not row.low <= truth <= row.high
+    assert all(count <= 0.05 * runs for count in missed.values()), missed
 
 
 def test_the_band_is_wider_than_the_errors_of_margins(classifier: Classifier, data: Data) -> None:

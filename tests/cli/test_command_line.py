@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -165,7 +166,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("nppr.assessment.load.load_images", interrupt)
     monkeypatch.setattr("nppr.cli.study_command.read_study", interrupt)

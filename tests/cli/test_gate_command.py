@@ -129,3 +129,24 @@ def test_a_model_that_ends_the_process_fails_the_gate(
     assert f"it raised {kind}" in refused(["gate", str(policy), "--run-code"])
     words = ["--model", "leaving.py:Leaving", "--data", "digits", "--sources", "uniform"]
     assert f"it raised {kind}" in refused(["assess", *words, "--draws", "4", "--inputs", "20"])
+
+
+@pytest.mark.parametrize("ending", ["typer.Exit(0)", "typer.Abort()", "SystemExit(0)"])
+def test_a_model_whose_weights_end_the_process_fails_every_command(
+    ending: str, tmp_path: Path, refused: Refused
+) -> None:
+    (tmp_path / "leaving.py").write_text(
+        "import typer\nfrom torch import nn\n\n\nclass Leaving(nn.Linear):\n"
+        "    def __init__(self):\n        super().__init__(64, 10)\n\n"
+        "    def forward(self, x):\n        return super().forward(x.flatten(1))\n\n"
+        f"    def state_dict(self, *a, **k):\n        raise {ending}\n"
+    )
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        'model = "leaving.py:Leaving"\neps = "0.1"\nrequire = ["PR uniform >= 0.01"]\n'
+    )
+    kind = ending.partition("(")[0].rpartition(".")[2]
+    assert f"it raised {kind}" in refused(["gate", str(policy), "--run-code"])
+    words = ["--model", "leaving.py:Leaving", "--data", "digits"]
+    assert f"it raised {kind}" in refused(["doctor", *words])
+    assert f"it raised {kind}" in refused(["assess", *words, "--sources", "uniform"])

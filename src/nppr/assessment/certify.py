@@ -274,7 +274,8 @@ def statement(
         scope = f" under {every} {noise}" if noise else ""
         return f"undecided: it is not shown whether at least {level} are correct{scope} {sure}"
     if verdict is Verdict.VIOLATED:
-        under = f"the worst admissible {kind}" if searched else this
+        worst = "perturbation" if metric is Metric.AR else kind
+        under = f"the worst admissible {worst}" if searched else this
         under = f"the worst {kind} {noise} (it may see the input)" if noise else under
         return f"violated: under {under} fewer than {level} of the answers are correct {sure}"
     under = f"{every} {noise}" if noise else found.get(metric, this)

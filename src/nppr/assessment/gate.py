@@ -62,6 +62,7 @@ from nppr.sources import CW, Clean, Source, default_sources, parse_sources, spli
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
 from nppr.tally import Claim, Direction, Metric
+from nppr.user_code import contained
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ PAIRED_DRAWS = 16
 """Draws of each input where its rate is compared with that of a baseline: one block."""
 
 
+@contained()
 def gate(
     policy: Policy,
     model: ModelSpec | None = None,

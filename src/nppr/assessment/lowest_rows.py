@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nppr.report.model import Result
 from nppr.statistics.betting import betting
-from nppr.statistics.estimates import SEQUENCE, corrupted
+from nppr.statistics.estimates import SEQUENCE, allow_for_audit, corrupted
 from nppr.statistics.intervals import Interval
 from nppr.tally import Evaluate, Metric, Tally
 
@@ -52,6 +52,8 @@ def _corrected(
     elif stopped is not None:
         interval, method = stopped(tally, candidates), SEQUENCE
     else:
-        interval, method = betting(tally.headline_rates, confidence, seed), "betting"
+        allowed = allow_for_audit(tally, confidence)
+        interval = betting(tally.headline_rates, allowed.confidence, seed)
+        interval, method = interval.widened(allowed.of_mean(len(tally.headline_rates))), "betting"
     changed = {"low": interval.low, "high": interval.high, "method": method, "flags": ()}
     return row.model_copy(update={**changed, "lowest_of": candidates})

@@ -34,7 +34,14 @@ from nppr.doctor import (
     overlap_flags,
     result_flags,
 )
-from nppr.doctor.flags import BY_SCORES, FITTED_ON, NO_FEATURES, PRECISION, RARE_PARTLY
+from nppr.doctor.flags import (
+    BY_SCORES,
+    FITTED_ON,
+    NO_FEATURES,
+    NORMALISATION,
+    PRECISION,
+    RARE_PARTLY,
+)
 from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
 from nppr.measurement import ProgressCallback, measure
@@ -54,6 +61,7 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import Search
 from nppr.sources import NPPR, Clean, Source, references, share_error
 from nppr.sources.per_input_noise import PerInput
+from nppr.specs import names_code
 from nppr.statistics.estimates import accuracy, adversarial, allow_for_audit, merged, probabilistic
 from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
 
@@ -86,12 +94,13 @@ def complete_run(
     # First: unreadable data must not cost a finished run.
     with within_memory(setup.classifier.reference.name):
         flags = _examine(setup, search) if examine else []
+    judged = examine and not anyway and not setup.finished
     failed: list[Result] = []
     growth = None
     search_settings = search.settings if search else None
     if setup.settings.precision is not None:
-        if examine and not anyway:  # the search must not come first
-            _require_better_than_guessing(setup, _measure_some_clean(setup))
+        if judged:  # the search must not come first
+            _require_better_than_guessing(setup, _measure_some_clean(setup), flags)
         found, failed = _run_search(session, search)
         learned, search = [*learned, *found], None
         drawn = [*sources, *(each.source for each in learned)]
@@ -105,8 +114,8 @@ def complete_run(
         ordered.sort(key=lambda source: source.cost)
     with within_memory(setup.classifier.reference.name):
         run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
-    if examine and not anyway:
-        _require_better_than_guessing(setup, run.clean)
+    if judged:
+        _require_better_than_guessing(setup, run.clean, flags)
     ready = [session.fitted(source) for source in ordered]
     for source in ready:
         run.add(source)
@@ -139,15 +148,22 @@ def _measure_some_clean(setup: Setup) -> Tally[Evaluate]:
     return measure(Clean(), setup.classifier, some, clean_correct=np.ones(len(some), bool))
 
 
-def _require_better_than_guessing(setup: Setup, clean: Tally[Evaluate]) -> None:
+def _require_better_than_guessing(
+    setup: Setup, clean: Tally[Evaluate], flags: Sequence[Flag]
+) -> None:
     """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
     classes = setup.data.classes
     if len(clean.correct) < FEWEST_INPUTS or not is_guessing(clean, classes):
         return  # a few inputs show little; flags say so
     found = accuracy_beside_chance(accuracy(clean, setup.settings.confidence), classes)
+    causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]
+    known = setup.record.classifier
+    if known.weights is None and names_code(known.name):
+        causes.append("No weights were given")
     raise ClassifierError(
-        f"`model` must be better than guessing, got {found} on {len(clean.correct):,} inputs. Check"
-        " --weights, the normalisation and the class order, or add --anyway to measure it as it is."
+        f"`model` must be better than guessing, got {found} on {len(clean.correct):,} inputs."
+        f" {''.join(f'{cause}. ' for cause in causes)}Check --weights, --mean and --std, and the class"
+        " order, or add --anyway to measure it as it is."
     )
 
 
@@ -325,6 +341,7 @@ def _finish(
     measured = [source for source in sources if source.name in run.tallies]
     ladder = describe_rungs(session, run.learned, run.own, ready, run.tallies, run.clean_correct)
     settings, classes = session.settings, session.data.classes
+    audits = _describe_audits(run.tallies, settings.confidence)
     flags = [
         *flags,
         *result_flags(run.results),
@@ -337,7 +354,7 @@ def _finish(
             {each.source.name: each.record.search.settings for each in run.learned},
         ),
         *_unfinished(growth, rare),
-        *audit_flags(run.tallies),
+        *audit_flags(audits),
     ]
     classifier = session.classifier
     report = Report(
@@ -351,7 +368,7 @@ def _finish(
         grade=grade(flags),
         rare=tuple(found.record(run.tallies[name]) for name, found in rare.items()),
         precision=growth.record() if growth else None,
-        audits=_describe_audits(run.tallies, settings.confidence),
+        audits=audits,
         timing=Timing(
             seconds=dict(session.seconds),
             total_seconds=round(sum(session.seconds.values()), 3),
@@ -391,8 +408,8 @@ def _describe_audits(
     found = []
     for name, tally in tallies.items():
         if tally.audit is not None:
-            draws = int(tally.clean_correct.sum()) * tally.draws
-            widened = allow_for_audit(tally, confidence)[1] / draws
+            inputs = max(1, int(tally.clean_correct.sum()))
+            widened = allow_for_audit(tally, confidence).of_mean(inputs)
             found.append(AuditRecord(source=name, widened_by=widened, **vars(tally.audit)))
     return tuple(found)
 

@@ -215,6 +215,11 @@ class RunFolder:
     def store(self, source: str) -> FileStore:
         """Where a source keeps its finished blocks."""
         slug = re.sub(r"[^a-z0-9.=-]+", "_", source.lower())[:60]
+        if (self.path / "blocks").is_symlink():
+            raise RunFolderError(
+                f"`out` must hold its own files, but {str(self.path / 'blocks')!r} is a link."
+                " Remove the link."
+            )
         path = self.path / "blocks" / f"{slug}-{_hash(source)[:8]}.safetensors"
         store = FileStore(path, identity=f"{self.identity} {source}")
         self.list_files(store.own)

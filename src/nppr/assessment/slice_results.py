@@ -41,13 +41,15 @@ def _column(
     report: ReportRecord, row: Result, tally: Tally[Evaluate], slices: Sequence[Slice]
 ) -> list[SliceResult]:
     held = [each for each in slices if (each.rows & tally.clean_correct).any()]
-    share = 1 - (1 - report.settings.confidence) / max(1, len(held))
+    asked = max(1, len(held)) * (row.lowest_of or 1)
+    share = 1 - (1 - report.settings.confidence) / asked
     rates = tally.unbroken.astype(np.float64) if row.metric in EVERY_DRAW else tally.rates
     found = []
     for each in held:
         own = rates[each.rows & tally.clean_correct]
-        sure, wrong = allow_for_audit(tally, share)
-        interval = betting(own, sure, report.seed).widened(wrong / (len(own) * tally.draws))
+        allowed = allow_for_audit(tally, share)
+        interval = betting(own, allowed.confidence, report.seed)
+        interval = interval.widened(allowed.of_mean(len(own)))
         found.append(
             SliceResult(
                 column=each.column,

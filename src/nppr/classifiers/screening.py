@@ -24,7 +24,6 @@ from nppr.classifiers.classifier import Classifier, FrozenClassifier, frozen
 from nppr.errors import ClassifierError
 from nppr.losses import margin
 from nppr.specs import BFLOAT16
-from nppr.tally import AUDIT_ERROR
 
 BAND = 6.0
 """Half-width of the band in root mean squares of the largest error of an image of the probe.
@@ -48,8 +47,14 @@ CLOSE = 1e-4
 LEAST_SHARE, MOST_SHARE = 0.02, 0.5
 """Share of the decisions that is repeated at least; with more than the last one nothing is gained."""
 
-WIDENING = 0.005
-"""The audit of a source with few draws is larger, so that intervals widen by at most this much."""
+NOTICED = 0.8
+"""An input whose draws are all decided wrongly is noticed at least this often."""
+
+AUDIT_ERROR = 0.005
+"""Error of the audit for which `WIDENING` is judged: a tenth of that of 95 %."""
+
+WIDENING = 0.02
+"""A source whose intervals would widen by more than this is measured exactly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,18 +114,19 @@ def calibrate(run: Callable[[Tensor], Tensor], classifier: Classifier, probe: Te
     return CoarseCopy(run, band, float((torch.cat(gaps) <= band).float().mean()))
 
 
-def audit_share(decisions: int) -> float:
-    """Return the share of the decisions taken alone that is repeated, 0 if screening would not pay.
+def audit_share(inputs: int, draws: int) -> float:
+    """Return the share of the decisions taken alone that is repeated, 0 if the source must be exact.
 
-    With a share q at most F = log(error) / log(1 - q) wrong decisions stay unnoticed, so an interval of
-    a mean over N decisions widens by F / N.
+    With S draws and a share q, the audit notices an input whose draws are all wrong with probability
+    `1 - (1 - q)^S`: see `nppr.statistics.estimates.Allowance` for what that shows.
 
-    >>> audit_share(500 * 100), round(audit_share(500 * 16), 3), audit_share(1000)
-    (0.02097..., 0.124, 0.0)
+    >>> [round(audit_share(*each), 3) for each in ((500, 100), (500, 16), (100, 100), (500, 2))]
+    [0.02, 0.096, 0.0, 0.0]
     """
-    wanted = -math.expm1(math.log(AUDIT_ERROR) / (WIDENING * max(1, decisions)))
-    share = max(LEAST_SHARE, wanted)
-    return share if share <= MOST_SHARE else 0.0
+    share = max(LEAST_SHARE, 1 - (1 - NOTICED) ** (1 / draws))
+    noticed = 1 - (1 - share) ** draws
+    wide = -math.log(AUDIT_ERROR) > WIDENING * inputs * noticed
+    return 0.0 if wide or share > MOST_SHARE else share
 
 
 class Screen:

@@ -107,6 +107,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except NpprError as error:
         console.show_error(in_options(str(error), given[0]))
         return 2
+    except ProcessEnded as error:
+        console.show_error(f"code of the model or the data must not end the program, but {error}.")
+        return 2
     except (OSError, MemoryError, RuntimeError) as error:
         if (message := _fault(error)) is None:
             raise
@@ -117,10 +120,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         message = f"{error.format_message()}.".replace("?.", "?").replace("..", ".")
         console.show_error(f"{message} See: {context.command_path if context else 'nppr'} --help")
         return 2
-    except (SystemExit, GeneratorExit, ProcessEnded) as error:
-        ended = error if isinstance(error, ProcessEnded) else f"it raised {type(error).__name__}"
-        console.show_error(f"code of the model or the data must not end the program, but {ended}.")
-        return 2
+    except SystemExit as error:  # nobody reads what is printed
+        return error.code if isinstance(error.code, int) and error.code else 1
     return code if isinstance(code, int) else 0
 
 

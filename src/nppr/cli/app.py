@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from nppr.options import Options, OptionsT, Panel, checked_options, flag_name
 from nppr.specs import RANDOM, check_data, check_model, check_weights
+from nppr.user_code import ProcessEnded, contained
 
 TYPED = "COMMANDLINE"
 """Where the value of an option comes from that was typed."""
@@ -29,6 +30,14 @@ SPECS = {
     "data": check_data,
 }
 """Options that name a file or a thing of ours: a wrong name is found before PyTorch is loaded."""
+
+
+class ExitCode(Exception):
+    """A command is complete, with an exit code other than 0."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class Command(TyperCommand):
@@ -80,7 +89,14 @@ def command(
         def flat(context: typer.Context, **given: Any) -> None:
             sources = {name: context.get_parameter_source(name) for name in given}
             typed = [name for name, source in sources.items() if source and source.name == TYPED]
-            function(checked_specs(model, given).with_typed(typed))
+            options = checked_specs(model, given).with_typed(typed)
+            try:
+                with contained():
+                    function(options)
+            except (typer.Exit, typer.Abort) as error:  # ours are `ExitCode`
+                raise ProcessEnded(f"it raised {type(error).__name__}") from error
+            except ExitCode as ended:
+                raise typer.Exit(ended.code) from ended
 
         place = inspect.Parameter.POSITIONAL_OR_KEYWORD
         context = inspect.Parameter("context", place, annotation=typer.Context)

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from pydantic import field_validator
 
 from nppr import console
-from nppr.cli.app import command
+from nppr.cli.app import ExitCode, command
 from nppr.cli.gate_command import CODES
 from nppr.errors import SpecError
 from nppr.noise_sets import NoiseSet, parse_spec
@@ -147,7 +146,7 @@ def certify(options: CertifyOptions) -> None:
     else:
         for line in found.lines():
             console.print_line(line)
-    raise typer.Exit(CODES[found.verdict.value])
+    raise ExitCode(CODES[found.verdict.value])
 
 
 def _one_set(text: str | None, density_ratio: float | None) -> NoiseSet | None:
@@ -229,4 +228,4 @@ def doctor(options: DoctorOptions) -> None:
             console.print_line(f"{flag.id}: {flag.message}")
         console.print_line(f"grade {given.letter}: {given.reason}")
     if options.fail_below is not None and given.letter > options.fail_below:
-        raise typer.Exit(1)
+        raise ExitCode(1)

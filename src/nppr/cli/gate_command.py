@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import typer
-
 from nppr import console
-from nppr.cli.app import command
+from nppr.cli.app import ExitCode, command
 from nppr.errors import SpecError, without_controls
 from nppr.options import DEVICE_OPTION, JSON_OPTION, Options, option
 from nppr.progress import progress_bars
@@ -94,4 +92,4 @@ def gate(options: GateOptions) -> None:
         console.out.print(found.table().to_rich(console.out.width))
         for note in found.notes():
             console.print_line(note)
-    raise typer.Exit(CODES[found.verdict.value])
+    raise ExitCode(CODES[found.verdict.value])

@@ -10,10 +10,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from nppr import console
-from nppr.cli.app import checked_specs, command
+from nppr.cli.app import ExitCode, checked_specs, command
 from nppr.errors import SpecError
 from nppr.noise_sets import DEFAULT_SIZES, RATIO, split_spec
 from nppr.options import (
@@ -456,4 +454,4 @@ def _show(
         sys.stdout.write(f"{path}\n")
     failed = any(row.error and not row.flags for row in (*report.results, *report.other_radii))
     if failed or not rendered:
-        raise typer.Exit(1)
+        raise ExitCode(1)

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich import box
 from rich.table import Table
 
 from nppr import console
-from nppr.cli.app import Command, command
+from nppr.cli.app import Command, ExitCode, command
 from nppr.errors import SpecError
 from nppr.options import DEVICE_OPTION, QUIET_OPTION, Options, option
 from nppr.progress import bars
@@ -114,7 +113,7 @@ def study(options: StudyOptions) -> None:
         )
     _show(ended, quiet=options.quiet)
     if ended.failures:
-        raise typer.Exit(1)
+        raise ExitCode(1)
 
 
 def _with_address(arguments: list[str]) -> list[str]:

@@ -116,7 +116,7 @@ def _name(row: Row) -> str:
 def _under(row: Row) -> str:
     result = row[0]
     if result.source == MERGED:
-        return "all attacks and noises of the budget together"
+        return "the attacks and noise that were tried, together"
     return UNDER[result.metric].format(source=result.source)
 
 
@@ -134,7 +134,8 @@ def _counted(row: Row) -> str:
     """The inputs behind a verdict; the size, if an input has more than one outcome."""
     found = row[1]
     better, worse = _better_and_worse(found)
-    points, p = f"{100 * abs(found.value):.1f} points on average", p_text(found.p_value)
+    points = f"{100 * abs(found.value):.1f} points on average"
+    p = p_text(found.adjusted_p_value)  # the one that decides
     if better < worse:
         return f"{points}, although only {better:,} inputs are better and {worse:,} worse ({p})"
     size = "" if found.method == SIGN_TEST else f", {points}"

@@ -303,7 +303,7 @@ def _compared(
         incomparable=incomparable,
         standings=tuple(
             _standing(
-                at, group, key, shares[at].get(key), confidence,
+                at, group, key, None if _is_screened([group], key) else shares[at].get(key), confidence,
                 _rank(at, differences) if at in ranked else None,
             )
             for at, group in enumerate(groups)

@@ -81,7 +81,10 @@ def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = No
 
 def _pairs(dataset: Dataset[Any]) -> Iterator[tuple[Any, int]]:
     if not isinstance(dataset, IterableDataset):
-        with reading("the Dataset's length", "Give a map-style Dataset or an IterableDataset."):
+        with (
+            reading("the Dataset's length", "Give a map-style Dataset or an IterableDataset."),
+            contained(),
+        ):
             items = len(dataset)  # type: ignore[arg-type]
         yield from (_item(dataset, position) for position in range(items))
         return

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from nppr.data import Data, overlaps
-from nppr.report.model import Flag, Grade, ReportRecord, Result
+from nppr.report.model import AuditRecord, Flag, Grade, ReportRecord, Result
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import Direction, Evaluate, Metric, Tally
+from nppr.tally import Direction, Metric
 
 
 class Severity(StrEnum):
@@ -58,8 +58,8 @@ _declare(APPROXIMATE, _N,
     " that has none, such as the normalised accuracy")
 PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as shown")
 SCREENED = _declare("screened", _N,
-    "16-bit floats took the clear decisions; intervals allow for errors that the audit may have"
-    " missed, and bounds that need exact counts are left out")
+    "16-bit floats took the clear decisions; lower bounds and merged AR need exact counts and leave"
+    " these sources out")
 CONTRADICTED = _declare("screening-contradicted", _N,
     "the model contradicted an audited decision of 16-bit floats, so this source was measured exactly;"
     " leave out --engine bfloat16 for this model")
@@ -241,15 +241,20 @@ def could_be_raised(name: str, report: ReportRecord) -> bool:
     return bool(asked.get(name, True)) and _BY_RESULTS.get(name, set()) <= measured
 
 
-def audit_flags(tallies: Mapping[str, Tally[Evaluate]]) -> tuple[Flag, ...]:
+def audit_flags(audits: Sequence[AuditRecord]) -> tuple[Flag, ...]:
     """What 16-bit floats decided, once for the run, and every source for which they were wrong."""
-    audits = {name: each.audit for name, each in tallies.items() if each.audit is not None}
-    kept = [each for each in audits.values() if not each.discarded]
-    found = [flag(CONTRADICTED, source=name) for name, each in audits.items() if each.discarded]
+    kept = [each for each in audits if not each.discarded]
+    found = [flag(CONTRADICTED, source=each.source) for each in audits if each.discarded]
     if kept:
         alone, audited = sum(each.alone for each in kept), sum(each.audited for each in kept)
-        repeated = f"{audited:,} of {alone:,} decisions were repeated by the model, 0 differed"
-        found.append(flag(SCREENED, repeated))
+        wider = 100 * max(each.widened_by for each in kept)
+        found.append(
+            flag(
+                SCREENED,
+                f"the model repeated {audited:,} of {alone:,} decisions, and none differed; intervals"
+                f" are up to {wider:.2f} percentage points wider at each end",
+            )
+        )
     return tuple(found)
 
 

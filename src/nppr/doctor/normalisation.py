@@ -108,7 +108,7 @@ def _words(numbers: Numbers) -> str:
 def _advice(name: str, numbers: Numbers) -> str:
     if numbers == (None, None):
         return "none (leave out --mean and --std)"
-    return f"that of {name} (--mean {_listed(numbers[0])} --std {_listed(numbers[1])})"
+    return f"one like that of {name} (--mean {_listed(numbers[0])} --std {_listed(numbers[1])})"
 
 
 def _listed(numbers: Sequence[float] | None) -> str:

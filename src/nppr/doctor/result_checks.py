@@ -35,7 +35,7 @@ from nppr.doctor.flags import (
     flag,
 )
 from nppr.noise.family import Dependency
-from nppr.report.model import CLEAN, Flag, Result, Rung
+from nppr.report.model import CLEAN, MERGED, Flag, Result, Rung
 from nppr.report.numbers import percent
 from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
@@ -74,7 +74,7 @@ def check_results(
         *_check_draws(results),
         *_check_parts(sources, classes),
         *_check_attacks(sources, tallies),
-        *_check_number_of_attacks(sources, tallies),
+        *_check_number_of_attacks(results, sources, tallies),
         *_check_nesting(sources, tallies, distributions),
         *check_distributions(distributions),
     )
@@ -196,7 +196,7 @@ def _check_attacks(
 
 
 def _check_number_of_attacks(
-    sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+    results: Sequence[Result], sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> Iterator[Flag]:
     """AR that rests on one attack, if neither a second one nor the rung `per-input` was measured."""
     searches = [
@@ -210,6 +210,8 @@ def _check_number_of_attacks(
     ]
     if len(searches) == 1 and searches[0].metric is Metric.AR and not searches[0].is_thorough:
         yield flag(SINGLE_ATTACK, source=searches[0].name)
+        if any(row.source == MERGED for row in results):
+            yield flag(SINGLE_ATTACK, source=MERGED)
 
 
 def check_ladder(

@@ -15,7 +15,8 @@ from nppr.noise.family import Dependency
 from nppr.noise_sets import NoiseSet, make_set
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
-from nppr.tally import Claim, Direction, Metric
+from nppr.statistics.estimates import Allowance
+from nppr.tally import Audit, Claim, Direction, Metric
 
 SCHEMA_VERSION = 2
 
@@ -401,6 +402,14 @@ class ReportRecord(Record):
     def headline(self, name: str, metric: Metric) -> Result | None:
         """The first result of this row name and metric: the one a table shows."""
         return next((r for r in self.results if r.name == name and r.metric is metric), None)
+
+    def allowance(self, tally: str) -> Allowance:
+        """What intervals of the draws of a source must allow for (`nppr.statistics.estimates`)."""
+        found = next((each for each in self.audits if each.source == tally), None)
+        if found is None:
+            return Allowance(self.settings.confidence)
+        audit = Audit(found.share, found.alone, found.audited, found.discarded)
+        return Allowance.of(audit, self.settings.confidence, self.settings.draws)
 
     def distribution(self, name: str) -> DistributionRecord | None:
         """The learned noise of this name."""

@@ -93,7 +93,7 @@ def noise_of(report: ReportRecord, row: Result) -> str:
     if row.bounded is not None:
         return f"{'laws' if box else 'noise'} {noise_words(report, row)}"
     if row.source == MERGED:
-        return "all attacks and laws together" if box else "all attacks and noise together"
+        return f"the attacks and {'laws' if box else 'noise'} that were tried, together"
     if row.dependency is None:
         return row.name
     scaled = row.radius != report.budget.radius

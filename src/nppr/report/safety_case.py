@@ -57,7 +57,7 @@ _SHAPES = {
     "solution": ("((", "))"),
     "finding": ("{{", "}}"),
 }
-_LONGEST = 320
+_LONGEST = 480
 """Letters of a label, so that a number and its confidence are not cut off."""
 
 

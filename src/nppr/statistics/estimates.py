@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -27,6 +27,7 @@ from nppr.statistics.intervals import (
     resampled_means,
 )
 from nppr.tally import (
+    Audit,
     BoolArray,
     Claim,
     Direction,
@@ -88,7 +89,8 @@ def probabilistic(
     """
     x = tally.headline_rates
     require_readable(tally, confidence, x)
-    mean, (sure, wrong) = float(x.mean()), allow_for_audit(tally, confidence)
+    mean, allowed = float(x.mean()), allow_for_audit(tally, confidence)
+    sure = allowed.confidence
     intervals = {
         "normal": normal(x, sure),
         "bootstrap": bootstrap(x, sure, seed),
@@ -96,15 +98,17 @@ def probabilistic(
         "betting": betting(x, sure, seed),
         "hoeffding": hoeffding(mean, len(x) * tally.draws, sure),
     }
-    margin = wrong / (len(x) * tally.draws)
+    wider = allowed.of_mean(len(x))
+    ends = {name: each.widened(wider) for name, each in intervals.items()}
+    ends["hoeffding"] = intervals["hoeffding"].widened(allowed.of_draws(len(x)))
     return [
         make_estimate(
-            tally, metric, mean, interval.widened(margin), method, confidence, len(x),
+            tally, metric, mean, interval, method, confidence, len(x),
             claim=Claim.TEST_SET if method == "hoeffding" else Claim.POPULATION,
             direction=_direction(metric),
             flags=_flags(x, confidence) if method in ("normal", "bootstrap") else (),
         )
-        for method, interval in intervals.items()
+        for method, interval in ends.items()
     ]  # fmt: skip
 
 
@@ -118,11 +122,11 @@ def probably_accurate(
     that the source's tally is read as.
     """
     rows = []
-    sure, wrong = allow_for_audit(tally, confidence)
+    allowed = allow_for_audit(tally, confidence)
     for gamma in GAMMAS:
         above = tally.headline_rates > 1 - gamma
-        row = _binomial(tally, Metric.PROB_ACC, _direction(metric), above, sure)
-        ends = Interval(row.low, row.high).widened(wrong / row.inputs)
+        row = _binomial(tally, Metric.PROB_ACC, _direction(metric), above, allowed.confidence)
+        ends = Interval(row.low, row.high).widened(allowed.of_inputs(row.inputs))
         row = replace(row, low=ends.low, high=ends.high, confidence=confidence)
         unresolved = (1 - gamma) ** tally.draws > 1 - confidence
         rows.append(replace(row, gamma=gamma, flags=(UNRESOLVED,) if unresolved else ()))
@@ -139,9 +143,10 @@ def normalised(
     require_readable(tally, confidence, tally.headline_rates)
     x = tally.rates
     value = float(x.mean() / tally.clean_correct.mean())
-    sure, wrong = allow_for_audit(tally, confidence)
-    margin = wrong / (int(tally.clean_correct.sum()) * tally.draws)
-    interval = ratio_bootstrap(x, tally.clean_correct, sure, seed).widened(margin, math.inf)
+    allowed = allow_for_audit(tally, confidence)
+    margin = allowed.of_mean(len(x)) / float(tally.clean_correct.mean())
+    interval = ratio_bootstrap(x, tally.clean_correct, allowed.confidence, seed)
+    interval = interval.widened(margin, math.inf)
     return make_estimate(
         tally, Metric.NORMALISED_ACCURACY, value, interval, "paired-bootstrap", confidence, len(x),
         direction=_direction(metric), flags=_flags(x, confidence),
@@ -181,23 +186,63 @@ def stressed(
 def per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
     """Exact binomial interval of every input's own probability, `(2, N)`."""
     require_evaluate(tally)
-    sure, wrong = allow_for_audit(tally, confidence)
-    fewer = np.maximum(tally.correct - math.ceil(wrong), 0)
-    more = np.minimum(tally.correct + math.ceil(wrong), tally.draws)
-    low, high = (clopper_pearson(each, tally.draws, sure) for each in (fewer, more))
-    return np.stack([low[0], high[1]])
+    allowed = allow_for_audit(tally, confidence)
+    low, high = clopper_pearson(tally.correct, tally.draws, allowed.confidence)
+    margin = allowed.of_draws(1)
+    return np.stack([np.maximum(low - margin, 0), np.minimum(high + margin, 1)])
 
 
-def allow_for_audit(tally: Tally[Evaluate], confidence: float) -> tuple[float, float]:
-    """The confidence left for the draws, and how many decisions may be wrong beside that.
+@dataclass(frozen=True)
+class Allowance:
+    """What intervals of screened counts allow for, so that they hold for the model.
 
-    A tenth of the error is for the audit of a tally that a coarse copy of the model helped to count;
-    none of it is needed for exact counts.
+    The coarse copy and the model together are a classifier of their own, and `confidence` is what
+    intervals for that one are made at. It differs from the model by the wrong decisions. Each is
+    repeated with probability q, whatever the image, and none that was repeated was wrong. With
+    probability `1 - exp(-unseen)` this shows, for n inputs with S draws each:
+
+    - the rate of wrong decisions in the population is at most `unseen / (n (1 - (1 - q)^S))`: the
+      chance to notice none is largest if the draws of an input are all wrong or all right;
+    - over the draws for these inputs it is at most `unseen / (q n S)`;
+    - the share of inputs with a wrong decision is at most `unseen / (q n)`.
     """
-    error = check_confidence(confidence)
-    if tally.audit is None or tally.is_exact:
-        return confidence, 0.0
-    return 1 - 0.9 * error, tally.audit.most_wrong(0.1 * error)
+
+    confidence: float
+    unseen: float = 0.0
+    share: float = 1.0
+    draws: int = 1
+
+    @classmethod
+    def of(cls, audit: Audit | None, confidence: float, draws: int) -> Allowance:
+        """Nothing, if the model decided everything from the start.
+
+        A tenth of the error is for the audit. The rest is divided between the intervals of screened
+        counts and of those that replace them after a contradiction: the data decide which are used.
+        """
+        error = check_confidence(confidence)
+        if audit is None:
+            return cls(confidence)
+        sure = 1 - 0.45 * error
+        return (
+            cls(sure) if audit.discarded else cls(sure, -math.log(0.1 * error), audit.share, draws)
+        )
+
+    def of_mean(self, inputs: int) -> float:
+        """For a mean in the population."""
+        return self.unseen / (inputs * (1 - (1 - self.share) ** self.draws))
+
+    def of_draws(self, inputs: int) -> float:
+        """For a mean over the draws of these inputs."""
+        return self.unseen / (self.share * inputs * self.draws)
+
+    def of_inputs(self, inputs: int) -> float:
+        """For a share of inputs."""
+        return self.unseen / (self.share * inputs)
+
+
+def allow_for_audit(tally: Tally[Evaluate], confidence: float) -> Allowance:
+    """What the intervals of a tally must allow for."""
+    return Allowance.of(tally.audit, confidence, tally.draws)
 
 
 def merged(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:

@@ -220,7 +220,8 @@ class Wager:
         """
         width = most - least
         known, shares = (np.clip((each - least) / width, 0, 1) for each in (before, new))
-        bets = [aimed_bets(known, shares, aim, self.seed) for aim in aims]
+        seed = self.seed + len(self.placed)  # the order in a round must not follow that of others
+        bets = [aimed_bets(known, shares, aim, seed) for aim in aims]
         self.placed.append((bets, least, width))
         self.gains = self.gains + _gains(self.placed[-1], self.level)
 

@@ -77,7 +77,9 @@ def classes_of(report: ReportRecord, per_input: PerInput, source: str) -> list[C
     bars = []
     for label in np.unique(lines["label"][correct]).tolist():
         rates = lines["rate"][correct & (lines["label"] == label)].astype(np.float64)
-        interval = betting(rates, report.settings.confidence, report.seed)
+        allowed = report.allowance(source)
+        interval = betting(rates, allowed.confidence, report.seed)
+        interval = interval.widened(allowed.of_mean(len(rates)))
         name = class_name(report, label)
         mean = float(rates.mean())
         bars.append(ClassBar(label, name, len(rates), mean, interval.low, interval.high))
