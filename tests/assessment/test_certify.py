@@ -359,18 +359,18 @@ WORSE_ATTACK = "; worse perturbations may exist in the budget"
 
 
 @pytest.mark.parametrize(
-    ("metric", "found", "worse"),
+    ("metric", "found", "kind", "worse"),
     [
-        (Metric.NPPR, "the worst distribution found", WORSE),
-        (Metric.AR, "this attack", WORSE_ATTACK),
+        (Metric.NPPR, "the worst distribution found", "noise", WORSE),
+        (Metric.AR, "this attack", "perturbation", WORSE_ATTACK),
     ],
 )
 def test_a_search_shows_violations_by_the_worst_noise_only(
-    metric: Metric, found: str, worse: str
+    metric: Metric, found: str, kind: str, worse: str
 ) -> None:
     stated = {each: statement(metric, each, 0.9, 0.95, Claim.POPULATION) for each in Verdict}
     assert stated[Verdict.VIOLATED] == (
-        f"violated: under the worst admissible noise fewer than 90 % of the answers are correct {SURE}"
+        f"violated: under the worst admissible {kind} fewer than 90 % of the answers are correct {SURE}"
     )
     assert stated[Verdict.HOLDS] == (
         f"holds: under {found} at least 90 % of the answers are correct {SURE}{worse}"

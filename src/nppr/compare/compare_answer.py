@@ -252,8 +252,9 @@ def _what_helps(rows: Sequence[Row], confidence: float) -> str:
     size = f"{100 * abs(found.value):.1f} points under {_under(row)}"
     if ratio > REALISTIC:
         ends = (100 * found.guaranteed_low, 100 * found.guaranteed_high)
+        shown = "showing it takes too many inputs" if found.value else "there is nothing to show"
         return (
-            f"The observed difference is {size}; showing it takes too many inputs. The true one lies"
+            f"The observed difference is {size}; {shown}. The true one lies"
             f" between {ends[0]:+.1f} and {ends[1]:+.1f} points (guaranteed)."
         )
     inputs = found.inputs * max(ratio, 1.5)
