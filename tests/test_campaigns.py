@@ -16,7 +16,7 @@ SCRIPTS = Path(__file__).parent.parent / "benchmarks"
 @pytest.mark.parametrize(
     "arguments",
     [
-        "kill_campaign.py --kills 12 --faults 10 --seed 2",
+        "kill_campaign.py --kills 6 --faults 5 --seed 2",
         "mutation_campaign.py --mutations 100 --seed 2",
         "crafted_files.py",
     ],

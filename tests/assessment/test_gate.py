@@ -100,7 +100,7 @@ def test_what_a_search_shows_is_said_in_these_words() -> None:
     assert holds.direction is violated.direction is Direction.UPPER_BOUND
     assert holds.status == "holds for this attack"
     assert "worse perturbations may exist" in holds.statement
-    assert "worst admissible noise" in violated.statement
+    assert "worst admissible perturbation" in violated.statement
 
 
 def test_a_doubted_search_never_turns_green(learned: Path) -> None:

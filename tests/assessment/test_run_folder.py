@@ -331,7 +331,7 @@ def test_a_damaged_run_json_does_not_let_another_run_in(tmp_path: Path) -> None:
     begin(tmp_path, resume=True).place("report.json").write_text("kept")
     path.unlink()
     (tmp_path / "run.json").write_text("")
-    with pytest.raises(RunFolderError, match="cannot be told"):
+    with pytest.raises(RunFolderError, match="of another run or of none"):
         begin(tmp_path, resume=True)
     assert (tmp_path / "report.json").read_text() == "kept"
 
