@@ -44,8 +44,18 @@ def test_the_right_normalisation_is_named(name: str) -> None:
     assert found.id == NORMALISATION
     right = Classifier(model, mean=mean, std=std)
     assert list(check_normalisation(right, data)) == []
-    if mean is not None and name.startswith("pixels"):
-        assert f"--std {std[0]:.4g}" in found.message  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("own", "advice"),
+    [
+        ((0.5, 0.5), "--mean 0.5 --std 0.5"),
+        ((0.0, 1 / 255), "--mean 0 --std 0.003922"),
+    ],
+)
+def test_the_message_has_the_numbers_to_give(own: tuple[float, float], advice: str) -> None:
+    (found,) = check_normalisation(Classifier(Bands(*own)), bands(channels=1))
+    assert advice in found.message
 
 
 def test_a_few_inputs_show_nothing() -> None:

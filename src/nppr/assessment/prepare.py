@@ -285,8 +285,8 @@ def _in_its_classes(data: Data, classifier: Classifier) -> Data:
 def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared:
     """The classifier as a search runs it.
 
-    What is judged is screened as it is where the run measures: counts do not depend on that. Gradients
-    are rough where that is asked for, or None and worthwhile on the first rank.
+    Candidates are judged with the run's engine. Gradients are rough if that is asked for, or if it is
+    left open (None) and worthwhile on the first rank.
     """
     examples = probe(data.evaluate)
     engine = EAGER if classifier.coarse is None else classifier.engine

@@ -7,7 +7,8 @@ a little. So the coarse copy goes first, and every image whose margin
 
 is within a band around 0 goes through the model as well, whose logits then count. The band is several
 times as wide as the errors on a probe. That makes errors rare and proves nothing, so a random share of
-the decisions that the copy takes alone is repeated by the model: see `nppr.tally.Audit`.
+the decisions that the copy takes alone is repeated by the model. What that shows is in
+`nppr.statistics.estimates.Allowance`.
 """
 
 from __future__ import annotations
