@@ -655,7 +655,7 @@ class SourcesOptions(MeasureOptions, FeatureModelOptions):
     distribution: Path | None = DISTRIBUTION_OPTION
     engine: str = option(
         EAGER,
-        "How the model runs. eager: exact. bfloat16: about a third faster, on processors"
+        "How the model runs. eager: exact. bfloat16: about a quarter less time, on processors"
         " with 16-bit floats, which take the clear decisions and lead fits. The model repeats a random"
         " part of these decisions, and intervals are widened to allow for errors (docs/speed.md).",
         Panel.ADVANCED,
