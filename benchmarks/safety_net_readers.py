@@ -102,9 +102,11 @@ def read_extras(folder: Path) -> Values:
         found["precision / rounds"] = json.dumps(reached["rounds"])
         for source, width in reached["widths"].items():
             found |= _pick(_name("precision", source), width, "half_width between within")
-    for made in report["distributions"]:
-        if made["seeds"]:
-            found |= _pick(_name("fit seeds", made["name"]), made["seeds"], "minimum spread")
+    for rung in report["ladder"]:
+        name = _name("rung", rung["name"])
+        found |= _pick(name, rung, "floor value calls half full strongest_value smaller_radius")
+        for list_ in ("restarts", "seeds"):
+            found |= {_name(name, list_, place): each for place, each in enumerate(rung[list_])}
     return found
 
 
@@ -139,7 +141,8 @@ def read_doctor(folder: Path) -> Values:
 def read_comparison(folder: Path) -> Values:
     """The value of every run, and the paired differences."""
     found: Values = {}
-    ends = "low high guaranteed_low guaranteed_high unpaired_low unpaired_high"
+    ends = "guaranteed_low guaranteed_high approximate_low approximate_high"
+    counts = "inputs first_better second_better p_value adjusted_p_value"
     for row in _json(folder / "compare.json")["results"]:
         name = _name("compare", row["source"], row["metric"])
         for each in row["standings"]:
@@ -147,7 +150,7 @@ def read_comparison(folder: Path) -> Values:
             found |= _pick(_name(name, f"run {each['entry']}"), each, fields)
         for each in row["differences"]:
             pair = f"{each['first']} - {each['second']}"
-            found |= _pick(_name(name, pair), each, f"value {ends} separated")
+            found |= _pick(_name(name, pair), each, f"value {ends} {counts} separated")
     return found
 
 
