@@ -5,7 +5,6 @@ start-up    `nppr --help`, and the shortest assessment
 estimates   announced times against times taken
 growth      time and peak memory against inputs, draws, image size, classes, components
 study       a study on two workers over one
-ranks       one assessment on two ranks over one process
 """
 
 from __future__ import annotations
@@ -19,15 +18,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-import torch
-from safetensors.torch import save_file
-
 import growth
 import speed_ratios
 import time_estimates
-import two_ranks
-from networks import untrained
 
 NPPR = [sys.executable, "-m", "nppr"]
 TURNS = 11
@@ -99,31 +92,12 @@ def time_study() -> None:
     print(f"  one worker {found[1]:.1f} s, two {found[2]:.1f} s: ratio {found[2] / found[1]:.3f}")
 
 
-def time_ranks() -> None:
-    """Print the time of two ranks over that of one process, for some minutes of work."""
-    with tempfile.TemporaryDirectory() as name:
-        weights, images = Path(name) / "weights.safetensors", Path(name) / "images.npz"
-        classifier, data = untrained("resnet20", 2000)
-        save_file(classifier.tensors(), weights)
-        splits = [each.batch(np.arange(len(each))) for each in data.splits]
-        x, y = (torch.cat(parts).numpy() for parts in zip(*splits, strict=True))
-        np.savez(images, x=x, y=y)
-        two_ranks.main(
-            [
-                "assess", "--model", "resnet20", "--weights", str(weights), "--data", str(images),
-                "--classes", "10", "--eps", "8/255", "--batch-size", "32", "--draws", "400",
-                "--sources", "nppr,uniform", "--floor", "0", "--fit-calls", "30720",
-            ]
-        )  # fmt: skip
-
-
 SECTIONS: dict[str, Callable[[], None]] = {
     "ratios": speed_ratios.main,
     "start-up": time_start_up,
     "estimates": time_estimates.main,
     "growth": growth.main,
     "study": time_study,
-    "ranks": time_ranks,
 }
 
 

@@ -19,7 +19,7 @@ def _interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-LONGEST = ("test_campaigns.py", "test_gate_command.py", "test_rough_gradients.py", "test_ranks.py")
+LONGEST = ("test_campaigns.py", "test_gate_command.py", "test_rough_gradients.py")
 """Files that begin first, so that no process is left alone with them at the end."""
 
 

@@ -69,6 +69,24 @@ class Linear(nn.Module):
         return torch.stack([margin, torch.zeros_like(margin)], dim=1)
 
 
+class GradientCounter(nn.Module):
+    """Counts the images whose gradient is wanted."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.seen = model, 0
+
+    def __deepcopy__(self, memory: object) -> GradientCounter:
+        return self  # one counter for all forms
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what the model returns."""
+        if x.requires_grad:
+            self.seen += len(x)
+        logits: Tensor = self.model(x)
+        return logits
+
+
 class Stray(Source):
     """A source that adds `delta` to every pixel, allowed or not."""
 

@@ -6,7 +6,6 @@ import torch
 
 from nppr.blocks import COUNTS, Blocks, FileStore
 from nppr.errors import RunFolderError
-from nppr.ranks import World
 from nppr.records import write_record
 
 
@@ -114,31 +113,14 @@ def test_of_every_input_the_furthest_is_taken() -> None:
     assert (again.correct.tolist(), again.calls.tolist()) == ([5, 9, 0], [10, 18, 0])
 
 
-def test_files_of_ranks_are_found_by_one_process_and_go_when_it_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = FileStore(tmp_path / "blocks" / "pgd.safetensors", "run")
-    for rank, finished in enumerate(([1, 0, 0], [0, 2, 0], [0, 0, 3])):
-        monkeypatch.setattr("nppr.blocks.world", lambda rank=rank: World(rank, 3))
-        done = np.array(finished)
-        store.save(Blocks(done, done, done), now=True)
-    names = [f"pgd{rank}.safetensors" for rank in ("", ".rank1", ".rank2")]
-    assert sorted(path.name for path in store.path.parent.iterdir()) == sorted(names)
-    monkeypatch.setattr("nppr.blocks.world", World)
-    loaded = store.load(3)
-    assert loaded is not None
-    assert loaded.finished.tolist() == [1, 2, 3]
-    store.finish(loaded)
-    assert [path.name for path in store.path.parent.iterdir()] == ["pgd.safetensors"]
-    kept = store.load(3)
-    assert kept is not None
-    assert kept.calls.tolist() == [1, 2, 3]
-    (store.path.parent / "pgd.rank1.safetensors").write_bytes(b"")
-    damaged = store.load(3)
-    assert damaged is not None
-    assert damaged.calls.tolist() == [1, 2, 3]
+def test_blocks_of_this_measurement_are_discarded(tmp_path: Path) -> None:
+    store = FileStore(tmp_path / "pgd.safetensors", "run")
+    store.save(Blocks.none(3), now=True)
+    FileStore(store.path, "another").discard()
+    assert store.load(3) is not None
     store.discard()
-    assert [path.name for path in store.path.parent.iterdir()] == ["pgd.rank1.safetensors"]
+    assert not store.path.exists()
+    store.discard()
 
 
 ZEROS = torch.zeros(3, dtype=torch.int64)

@@ -32,7 +32,6 @@ BLOCK = re.compile(
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 OTHERS = {
     *("--editable", "--constraint"),  # pip
-    *("--standalone", "--nproc-per-node", "--nnodes", "--node-rank", "--master-addr"),  # torchrun
     "--calls",  # benchmarks
 }
 

@@ -23,7 +23,7 @@ ROOT = Path(nppr.__file__).parent
 ORDER = [
     "errors", "user_code", "process", "bounded", "random_draws", "tally", "task", "losses",
     "noise_sets",
-    "transformations", "budget", "ranks", "locks", "records", "manifest", "specs", "data",
+    "transformations", "budget", "locks", "records", "manifest", "specs", "data",
     "classifiers", "noise", "statistics", "sources", "blocks", "measurement", "search", "rare",
     "report", "doctor", "compare", "run_settings", "options", "progress", "assessment", "testing",
     "study", "console", "cli", "__init__", "__main__",

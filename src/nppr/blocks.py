@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from nppr.errors import RecordError, RunFolderError
-from nppr.ranks import first, world
 from nppr.records import one_line, read_record, read_undamaged, write_record
 from nppr.tally import ByteArray, FloatArray, IntArray
 
@@ -114,17 +113,12 @@ class Store(Protocol):
     def save(self, blocks: Blocks, *, now: bool) -> None:
         """Keep the blocks: at once, or when the last time is long enough ago."""
 
-    def finish(self, blocks: Blocks) -> None:
-        """Keep the blocks of all ranks as those of one."""
-
 
 @dataclass
 class FileStore:
     """A safetensors file that is replaced whole, at most every `seconds`.
 
-    Blocks of another `identity` are refused. Every rank but the first
-    has a file of its own beside it until the measurement is finished; a later run, of any number of
-    ranks, finds them all.
+    Blocks of another `identity` are refused.
     """
 
     path: Path
@@ -133,9 +127,7 @@ class FileStore:
     _saved: float = field(default_factory=time.monotonic, repr=False)
 
     def load(self, inputs: int) -> Blocks | None:
-        paths = [path for path in (self.path, *self._beside()) if path.exists()]
-        found = [blocks for path in paths if (blocks := self._read(path, inputs)) is not None]
-        return Blocks.merged(found) if found else None
+        return self._read(inputs) if self.path.exists() else None
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
@@ -144,53 +136,20 @@ class FileStore:
         for name in OBSERVED:
             if getattr(blocks, name).size:
                 tensors[name] = torch.from_numpy(getattr(blocks, name))
-        write_record(self.own, tensors, {"identity": self.identity})
+        write_record(self.path, tensors, {"identity": self.identity})
         self._saved = time.monotonic()
 
-    def finish(self, blocks: Blocks) -> None:
-        """Rank 0 writes the file of all; then each removes what it kept, on whatever disk it is."""
-
-        def write() -> None:
-            beside = self._beside()
-            if world().size > 1 or beside:
-                self.save(blocks, now=True)
-            self._remove(beside)
-
-        first(write)
-        if not world().is_first:
-            self.own.unlink(missing_ok=True)
-
     def discard(self) -> None:
-        """Remove what was kept, to measure it again."""
-        self._remove([self.own, *(self._beside() if world().is_first else ())])
+        """Remove what was kept, to measure it again; a link or another measurement's file stays."""
+        if self.path.is_symlink():
+            return
+        with contextlib.suppress(RecordError):
+            if read_record(self.path)[1].get("identity") == self.identity:
+                self.path.unlink()
 
-    def _remove(self, paths: Sequence[Path]) -> None:
-        for path in paths:
-            if self._is_ours(path):
-                path.unlink(missing_ok=True)
-
-    @property
-    def own(self) -> Path:
-        """The file of this rank."""
-        name = self.path.name.removesuffix(SUFFIX)
-        rank = world().rank
-        return self.path.with_name(f"{name}.rank{rank}{SUFFIX}") if rank else self.path
-
-    def _beside(self) -> list[Path]:
-        """The files of the other ranks."""
-        name = glob.escape(self.path.name.removesuffix(SUFFIX))
-        return sorted(self.path.parent.glob(f"{name}.rank*{SUFFIX}"))
-
-    def _is_ours(self, path: Path) -> bool:
-        """Whether a file holds blocks of this measurement; a link to one does not."""
-        try:
-            return not path.is_symlink() and read_record(path)[1].get("identity") == self.identity
-        except RecordError:
-            return False
-
-    def _read(self, path: Path, inputs: int) -> Blocks | None:
-        """The blocks in a file; None if it is damaged."""
-        content = read_undamaged(path, "its draws are measured again")
+    def _read(self, inputs: int) -> Blocks | None:
+        """Return the blocks in the file, or None if it is damaged."""
+        content = read_undamaged(self.path, "its draws are measured again")
         if content is None:
             return None
         tensors, record = content
@@ -200,7 +159,7 @@ class FileStore:
             found, identity = Blocks(correct, finished, calls), record["identity"]
         except (KeyError, TypeError) as error:
             raise RunFolderError(
-                f"`resume` must find complete files, got {path}, which cannot be read:"
+                f"`resume` must find complete files, got {self.path}, which cannot be read:"
                 f" {one_line(error)}. Delete it to measure that source again."
             ) from error
         sound = all(
@@ -216,7 +175,7 @@ class FileStore:
                 setattr(found, name, kept)
         if not sound or identity != self.identity:
             raise RunFolderError(
-                f"`resume` must find blocks of this run, {path} is of another one."
+                f"`resume` must find blocks of this run, {self.path} is of another one."
                 " Delete it to measure that source again."
             )
         return found

@@ -1,15 +1,13 @@
 """Which files of a folder are ours to remove: those that its manifest lists, and no others.
 
 `manifest.json` lists the files of a run or a study by their paths within the folder. A file is listed
-before it is written, so a crash leaves at worst an entry without a file. Each rank but the first has a
-manifest of its own, `manifest.rank1.json`, because ranks may have disks of their own.
+before it is written, so a crash leaves at worst an entry without a file.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +15,9 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from nppr.bounded import read_text
 from nppr.errors import RunFolderError, WriteError
-from nppr.ranks import world
 from nppr.records import leftovers, write_beside
 
 MANIFEST = "manifest.json"
-RANK = re.compile(r"manifest\.rank[0-9]+\.json")
 FORMAT = 1
 
 
@@ -34,14 +30,13 @@ class Manifest:
 
     @property
     def path(self) -> Path:
-        """The manifest of this rank."""
-        rank = world().rank
-        return self.folder / (f"manifest.rank{rank}.json" if rank else MANIFEST)
+        """Where the list is."""
+        return self.folder / MANIFEST
 
     @property
     def exists(self) -> bool:
         """Whether the folder has a manifest of this kind."""
-        return self._read(self.path) is not None
+        return self._read() is not None
 
     @property
     def is_damaged(self) -> bool:
@@ -67,7 +62,7 @@ class Manifest:
         A file that lies outside of the folder, be it behind a link, is not listed. A damaged list is
         started anew.
         """
-        known = self._read(self.path)
+        known = self._read()
         if known is None and os.path.lexists(self.path) and not self.is_damaged:
             raise self._unreadable()
         names = self._inside(paths)
@@ -94,29 +89,17 @@ class Manifest:
         self.sweep()
 
     def clear(self) -> None:
-        """Remove the listed files; the first rank also removes what the manifests of others list."""
-        known = self._read(self.path)
+        """Remove the listed files, and what interrupted writes of them have left."""
+        known = self._read()
         if known is None:
             raise self._unreadable()
-        self._remove(known)
-        if not world().is_first:
-            self.path.unlink()
-            return
-        for path in sorted(self.folder.iterdir()):
-            names = self._read(path) if RANK.fullmatch(path.name) else None
-            if names is not None:
-                self._remove(names)
-                path.unlink()
+        paths = [self._path(name) for name in sorted(known)]
+        self._unlink([*paths, *leftovers(paths)])
 
     def sweep(self, *more: Path) -> None:
         """Remove what interrupted writes have left: of the listed files, the manifest and others."""
-        files = [self._path(name) for name in self._read(self.path) or ()]
+        files = [self._path(name) for name in self._read() or ()]
         self._unlink(leftovers([*files, self.path, *more]))
-
-    def _remove(self, names: set[str]) -> None:
-        """Remove files by their paths within the folder, and what writes of them have left."""
-        paths = [self._path(name) for name in sorted(names)]
-        self._unlink([*paths, *leftovers(paths)])
 
     def _path(self, name: str) -> Path:
         return self.folder.joinpath(*PurePosixPath(name).parts)
@@ -154,12 +137,12 @@ class Manifest:
             return None
         return name if _is_inside(name) else None
 
-    def _read(self, path: Path) -> set[str] | None:
-        """The names in a manifest of ours; None where there is none, or one with a wrong entry."""
+    def _read(self) -> set[str] | None:
+        """The listed names; None where there is no manifest of ours, or one with a wrong entry."""
         try:
-            if path.is_symlink():
+            if self.path.is_symlink():
                 return None
-            content = json.loads(read_text(path))
+            content = json.loads(read_text(self.path))
             if content["nppr"] != self.kind or content["format"] != FORMAT:
                 return None
             names = content["files"]

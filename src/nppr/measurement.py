@@ -2,9 +2,9 @@
 
 For every input and draw: ask the source for a perturbation, check it against the budget, apply it, clip
 to [0, 1], and ask the classifier. The counts do not depend on the micro-batch, on the form in which
-the classifier runs, on the number of processes, or on interruptions: draws are keyed by input, and
-where the logit of the label and the largest other one are too close for rounding not to matter, the
-answer is that of the model as given, on that image alone.
+the classifier runs, or on interruptions: draws are keyed by input, and where the logit of the label and
+the largest other one are too close for rounding not to matter, the answer is that of the model as
+given, on that image alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
 from nppr.losses import margin
 from nppr.random_draws import DRAWS, DRAWS_PER_BLOCK, DrawBlock
-from nppr.ranks import gathered, joined, share, together, world
 from nppr.sources import Clean, Source
 from nppr.tally import Audit, BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 
@@ -74,8 +73,7 @@ def measure(
     `classes` is needed only where `classifier` is not prepared yet. `clean_correct` is measured first
     where it is not given. Finished blocks go to `store`, and those found there are not run again.
     A source of one draw leaves the features of the images it judged in `keep`, by dataset index.
-    Inputs in `skip` are not run and count as wrong. Several ranks divide the inputs among them, and
-    every one of them gets the whole tally.
+    Inputs in `skip` are not run and count as wrong.
     """
     if draws < 1:
         raise SpecError(f"`draws` must be a whole number >= 1, got {draws}.")
@@ -93,7 +91,7 @@ def measure(
     share = 0.0
     if classifier.coarse is not None and source.may_be_screened:
         share = audit_share(int(clean_correct.sum()), draws)
-    with together(), classifier.frozen(quantise=quantise, audit=share) as models:
+    with classifier.frozen(quantise=quantise, audit=share) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
         kind=split.kind,
@@ -155,23 +153,14 @@ class _Job:
         images, draws = self.classifier.micro_batch, min(self.capacity, self.draws)
         if self.source.cost <= 1:
             images = max(images, NUMBERS_AT_ONCE // self.pixels)
-        return max(1, images // draws // self._filling * self._filling or images // draws)
+        filling = self.classifier.micro_batch // math.gcd(self.classifier.micro_batch, draws)
+        return max(1, images // draws // filling * filling or images // draws)
 
-    @property
-    def inputs_together(self) -> int:
-        """Inputs that stay on one rank: the micro-batches are the same on any number of ranks."""
-        divisible = self.source.cost <= 1 and self.source.inputs_at_once is None
-        return self._filling if divisible else self.inputs_at_once
-
-    @property
-    def _filling(self) -> int:
-        """How many inputs fill micro-batches."""
-        micro_batch = self.classifier.micro_batch
-        return micro_batch // math.gcd(micro_batch, min(self.capacity, self.draws))
-
-    def draws_done(self, blocks: Blocks) -> IntArray:
-        """Draws of every input that are measured."""
-        return np.minimum(blocks.finished * self.capacity, self.draws)
+    def progress_at(self, blocks: Blocks) -> Progress:
+        """How far the measurement is."""
+        done = np.minimum(blocks.finished * self.capacity, self.draws)
+        total = len(done) * self.draws
+        return Progress(self.source.name, int(done.sum()), total, int(blocks.correct.sum()))
 
     def draw_block(self, positions: IntArray, block: int) -> DrawBlock:
         return DrawBlock(
@@ -197,23 +186,17 @@ def _run(
     If the model contradicts a decision of the screening, all counts are discarded and made exactly.
     """
     inputs = len(job.split)
-    begun = gathered(((store.load(inputs) if store else None), job.classifier.micro_batch))
-    blocks = Blocks.merged([each or Blocks.none(inputs) for each, _ in begun])
-    job = job.with_micro_batch(min(micro_batch for _, micro_batch in begun))
+    blocks = (store.load(inputs) if store else None) or Blocks.none(inputs)
     exact = replace(models, screen=None)
     if not blocks.is_contradicted:
         used = exact if blocks.must_be_exact else models
-        job, blocks = _complete(job, used, blocks, progress, store, skip)
+        job = _complete(job, used, blocks, progress, store, skip)
     if blocks.is_contradicted:
         logger.warning("%s: the model contradicted 16-bit floats; counting again", job.source.name)
         blocks = Blocks.discarded(inputs)
         if store:
             store.save(blocks, now=True)
-        job, blocks = _complete(job, exact, blocks, progress, store, skip)
-    if store:
-        store.finish(blocks)
-    if job.keep is not None:
-        _exchange_features(job, job.keep)
+        job = _complete(job, exact, blocks, progress, store, skip)
     return blocks, job.classifier.micro_batch
 
 
@@ -224,80 +207,26 @@ def _complete(
     progress: ProgressCallback | None,
     store: Store | None,
     skip: BoolArray | None,
-) -> tuple[_Job, Blocks]:
-    """Run the blocks that are left, or stop at a contradiction; the job with its last micro-batch."""
+) -> _Job:
+    """Add the blocks that are left, in chunks of inputs, up to a contradiction.
+
+    The job that is returned has the micro-batch that this ended with.
+    """
     if skip is not None:
         blocks.finished[skip] = job.blocks
-    if bool((blocks.finished < job.blocks).any()):
-        job.source.make_ready()
-    own = _own_inputs(job, blocks)
-    report = _make_reporter(job, blocks, own, progress)
-    smallest = _run_own(job, models, own, blocks, report, store)
-    ended = gathered((blocks, smallest))
-    job = job.with_micro_batch(min(micro_batch for _, micro_batch in ended))
-    return job, Blocks.merged([each for each, _ in ended])
-
-
-def _own_inputs(job: _Job, blocks: Blocks) -> IntArray:
-    """The inputs of this rank: as much work as the others have, in the pieces of one process."""
-    everything = np.arange(len(job.split))
-    pieces = np.split(everything, everything[job.inputs_together :: job.inputs_together])
-    left = [int((job.blocks - blocks.finished[piece]).sum()) for piece in pieces]
-    return np.concatenate([everything[:0], *(pieces[number] for number in share(left))])
-
-
-def _exchange_features(job: _Job, keep: dict[int, Tensor]) -> None:
-    """Give every rank the features that the others saw."""
-    if world().size == 1:
-        return
-    indices = [index for each in gathered(list(keep)) for index in each]
-    if indices:
-        rows = [torch.stack(list(keep.values()))] if keep else []
-        features = joined(rows, job.classifier.device)
-        keep.update(zip(indices, features.unbind(), strict=True))
-
-
-def _make_reporter(
-    job: _Job, blocks: Blocks, own: IntArray, progress: ProgressCallback | None
-) -> Callable[[Blocks], None]:
-    """Reports progress from these blocks on.
-
-    Of several ranks the first reports, as if all were alike: each of its images counts `weight` times.
-    """
-    left = job.draws - job.draws_done(blocks)
-    weight = int(left.sum()) / max(1, int(left[own].sum()))
-    total = len(left) * job.draws
-    done, correct = total - int(left.sum()), int(blocks.correct.sum())
-
-    def report(now: Blocks) -> None:
-        if progress is not None and world().is_first:
-            more = round((int(job.draws_done(now).sum()) - done) * weight)
-            better = round((int(now.correct.sum()) - correct) * weight)
-            progress(Progress(job.source.name, done + more, total, correct + better))
-
-    return report
-
-
-def _run_own(
-    job: _Job,
-    models: FrozenForms,
-    own: IntArray,
-    blocks: Blocks,
-    report: Callable[[Blocks], None],
-    store: Store | None,
-) -> int:
-    """All blocks of this rank's inputs, in chunks of inputs; the micro-batch it ended with."""
+    inputs = np.arange(len(job.split))
     committing = False
     start = 0
     try:
-        while start < len(own):
-            chunk = own[start : start + job.inputs_at_once]
+        while start < len(inputs):
+            chunk = inputs[start : start + job.inputs_at_once]
             try:
                 for done in _chunk(job, models, chunk, blocks):
                     committing = True
                     _commit(job, blocks, done)
                     committing = False
-                    report(blocks)
+                    if progress is not None:
+                        progress(job.progress_at(blocks))
                     if store:
                         store.save(blocks, now=False)
             except (RuntimeError, MemoryError) as error:
@@ -314,7 +243,7 @@ def _run_own(
         # An interrupt between two lines of a commit must not be kept; the file before it is.
         if store and not committing:
             store.save(blocks, now=True)
-    return job.classifier.micro_batch
+    return job
 
 
 @dataclass(frozen=True, eq=False)

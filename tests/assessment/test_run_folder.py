@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from nppr import ranks
 from nppr.assessment.assess import assess
 from nppr.assessment.run_folder import Division, RunFolder, read_specs
 from nppr.blocks import Blocks
 from nppr.errors import RunFolderError, VanishedError
 from nppr.manifest import Manifest
 from nppr.noise.family import Dependency, Family
-from nppr.ranks import World
 from nppr.search.search_settings import default_settings
 
 SETTINGS = {"seed": 1, "draws": 10, "sources": ("a", "b")}
@@ -164,51 +162,6 @@ def test_a_folder_in_the_place_of_a_listed_file_is_left(tmp_path: Path) -> None:
     (begin(tmp_path).place("report.html") / "mine").mkdir(parents=True)
     begin(tmp_path, overwrite=True)
     assert (tmp_path / "report.html" / "mine").is_dir()
-
-
-def test_every_rank_lists_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = begin(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(ranks._state, "world", World(1, 2))
-        folder.store("a").own.write_text("of rank 1")
-        folder.place("rare/1.safetensors").parent.mkdir()
-        folder.place("rare/1.safetensors").write_text("of rank 1")
-    (tmp_path / "rare" / "mine.safetensors").write_text("precious")
-    (tmp_path / "blocks" / "mine.rank1.safetensors").write_text("precious")
-    listed = json.loads((tmp_path / "manifest.rank1.json").read_text())["files"]
-    assert "rare/1.safetensors" in listed
-    before = sorted(tmp_path.rglob("*"))
-    with monkeypatch.context() as patch:  # rank 1 on a disk of its own
-        patch.setattr(ranks._state, "world", World(1, 2))
-        folder.clear_rank()
-    assert {path.name for path in before} - {path.name for path in tmp_path.rglob("*")} == {
-        folder.store("a").path.stem + ".rank1.safetensors", "1.safetensors", "manifest.rank1.json",
-    }  # fmt: skip
-
-
-def test_a_damaged_manifest_of_another_rank_is_started_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = begin(tmp_path)
-    (tmp_path / "manifest.rank1.json").write_text("")
-    with monkeypatch.context() as patch:
-        patch.setattr(ranks._state, "world", World(1, 2))
-        name = folder.store("a").own.relative_to(tmp_path).as_posix()
-    assert json.loads((tmp_path / "manifest.rank1.json").read_text())["files"] == [name]
-
-
-def test_the_first_rank_removes_the_files_of_all_where_it_sees_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = begin(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(ranks._state, "world", World(1, 2))
-        folder.store("a").own.write_text("of rank 1")
-    (tmp_path / "manifest.rank2.json").write_text("precious")
-    begin(tmp_path, overwrite=True).close()
-    assert sorted(path.name for path in tmp_path.rglob("*")) == [
-        "blocks", "manifest.json", "manifest.rank2.json", "run.json",
-    ]  # fmt: skip
 
 
 @pytest.mark.slow

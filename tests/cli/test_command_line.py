@@ -7,9 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -172,17 +170,6 @@ def test_ctrl_c_is_one_line_and_exit_code_130(
     monkeypatch.setattr("nppr.cli.study_command.read_study", interrupt)
     assert run(words) == 130
     assert tuple(capsys.readouterr()) == ("", f"error: interrupted{kept}\n")
-
-
-def test_torchrun_divides_some_commands_only(
-    monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
-    world = SimpleNamespace(size=2, is_first=True)
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
-    monkeypatch.setattr("nppr.ranks.ranks", lambda: nullcontext(world))
-    error = refused(["doctor", "--inputs", "20"])
-    assert "`torchrun` must start one of assess, fit, evaluate, spectrum, bound" in error
-    assert "`draws` must be a whole number" in refused(["assess", "--draws", "0"])
 
 
 @pytest.mark.parametrize(

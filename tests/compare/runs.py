@@ -89,7 +89,7 @@ def a_run(
         timing=Timing(seconds={}, total_seconds=1.0, images_per_second=1.0),
         environment=Environment(
             python="3.11", torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
-            ranks=1, micro_batch=64, form=(),
+            micro_batch=64, form=(),
         ),
     )  # fmt: skip
     return RunFiles(Path(folder), report, per_input_of(tallies, 0.95), None)

@@ -101,7 +101,7 @@ def test_the_gradient_of_a_step_does_not_depend_on_the_micro_batch(
     ("images", "pieces"),
     [(1, [1]), (2, [1, 1]), (24, [12, 12]), (64, [32] * 2), (129, [33] + [32] * 3)],
 )
-def test_a_batch_is_cut_into_pieces_that_two_or_four_ranks_can_share(
+def test_a_batch_is_cut_into_two_four_or_more_equal_pieces(
     images: int, pieces: list[int], fitting: Fitting
 ) -> None:
     seen: list[int] = []

@@ -12,8 +12,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor, nn
 
-import ranks
-from helpers import Linear, evaluate_part
+from helpers import GradientCounter, Linear, evaluate_part
 from nppr.blocks import FileStore
 from nppr.classifiers import Classifier, Prepared, frozen, prepare
 from nppr.data import Split
@@ -184,7 +183,7 @@ def test_an_interrupted_measurement_ends_with_the_same_counts(after: int, tmp_pa
 def test_calls_are_kept_to(calls: int) -> None:
     prepared, split = ready(32)
     known, _ = bent()
-    watched = ranks.Watched(known.module or nn.Identity(), gradients=True)
+    watched = GradientCounter(known.module or nn.Identity())
     source = OffsetSearch(0.2, 0.2, calls)
     everything = np.ones(INPUTS, bool)
     tally = measure(

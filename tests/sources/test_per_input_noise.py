@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-import ranks
-from helpers import Linear, evaluate_part, half_classifier, two_class_data
+from helpers import GradientCounter, Linear, evaluate_part, half_classifier, two_class_data
 from nppr import assess
 from nppr.blocks import FileStore
 from nppr.budget import Budget
@@ -220,24 +219,10 @@ def test_an_interrupted_measurement_ends_with_the_same_counts(after: int, tmp_pa
     assert left[0] > seen[-1], "what was measured is not measured again"
 
 
-@pytest.mark.slow
-def test_two_ranks_give_the_counts_of_one(tmp_path: Path) -> None:
-    known, _ = bent()
-    assert known.module is not None
-    torch.save(known.module, tmp_path / "model.pt")
-    ended = ranks.run_ranks(2, tmp_path, ranks.per_input, str(tmp_path / "model.pt"), INPUTS)
-    assert ended.codes == [0, 0], ended.err
-    alone = ranks.per_input(str(tmp_path / "model.pt"), INPUTS)
-    assert ended.results[0]["correct"] == ended.results[1]["correct"] == alone["correct"]
-    shares = [each["searched"] for each in ended.results]
-    assert min(shares) > 0
-    assert sum(shares) == alone["searched"] == INPUTS
-
-
 def test_calls_are_kept_to() -> None:
     for calls in (5, 8, 20):
         known, split = bent()
-        model = ranks.Watched(known.module or nn.Identity(), gradients=True)
+        model = GradientCounter(known.module or nn.Identity())
         small = replace(split, indices=split.indices[:30], labels=split.labels[:30])
         ready_model = ready(32, known, split)
         ready_model = replace(ready_model, fast=Classifier(model))

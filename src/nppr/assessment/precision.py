@@ -166,11 +166,6 @@ class GrowingStore:
         if self.file:
             self.file.save(held, now=now)
 
-    def finish(self, blocks: Blocks) -> None:
-        held = self._with(blocks)
-        if self.file:
-            self.file.finish(held)
-
     def _with(self, blocks: Blocks) -> Blocks:
         held = self.held = self.held or Blocks.none(self.inputs)
         held.put(self.rows, blocks)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,7 +37,6 @@ from nppr.errors import (
 )
 from nppr.measurement import probe
 from nppr.noise.family import Dependency
-from nppr.ranks import first, gathered, require_same, world
 from nppr.report.model import DataRecord, LayoutRecord, SettingsRecord, SourceRecord, SplitSizes
 from nppr.run_settings import RunSettings
 from nppr.search.fitting import FitProgress
@@ -176,10 +173,10 @@ def prepare_run(
     """
     _require_images(data, budget, settings, sources)
     features = None if feature_model is None else load_classifier(feature_model, data=data)
-    finished = out is not None and not overwrite and first(lambda: RunFolder.is_finished(out))
+    finished = out is not None and not overwrite and RunFolder.is_finished(out)
     resume = resume or finished
-    division = first(lambda: RunFolder.division(out)) if resume and out is not None else Division()
-    threads = division.threads or gathered(torch.get_num_threads())[0]
+    division = RunFolder.division(out) if resume and out is not None else Division()
+    threads = division.threads or torch.get_num_threads()
     if threads != torch.get_num_threads():  # it would round a fit otherwise
         torch.set_num_threads(threads)
     if batch_size is not None:
@@ -189,7 +186,7 @@ def prepare_run(
     else:
         classifier = load_classifier(model, data=data)
         data = _in_its_classes(data, classifier)
-        ready = _prepare_on_ranks(
+        ready = _prepare_as_before(
             partial(prepare, classifier, probe(data.evaluate), classes=data.classes, device=device),
             division,
             settings.engine,
@@ -226,7 +223,6 @@ def prepare_run(
                 f"`distributions` must have been compared with {', '.join(names)},"
                 f" {each.source.name!r} names {each.winner[:80]!r}. Fit it again."
             )
-    _require_same_ranks(record, data)
     folder = None
     if out is not None:
         identity = {**record.model_dump(mode="json"), "device": ready.device.type}
@@ -237,11 +233,7 @@ def prepare_run(
             ready.engine,
             rough=searching is not None and searching.fast.guide is not None,
         )
-        folder = first(
-            lambda: RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
-        )
-        if not resume:
-            folder.clear_rank()
+        folder = RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
     return Setup(data, budget, ready, features, settings, folder, record, searching, finished)
 
 
@@ -286,7 +278,7 @@ def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared
     """The classifier as a search runs it.
 
     Candidates are judged with the run's engine. Gradients are rough if that is asked for, or if it is
-    left open (None) and worthwhile on the first rank.
+    left open (None) and worthwhile.
     """
     examples = probe(data.evaluate)
     engine = EAGER if classifier.coarse is None else classifier.engine
@@ -294,14 +286,13 @@ def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared
         fixed = fixed_form(classifier, data, engine)
     except ClassifierError:
         fixed = fixed_form(classifier, data)
-    decided = first(lambda: with_rough_gradients(fixed, examples, rough).fast.guide is not None)
-    return with_rough_gradients(fixed, examples, decided)
+    return with_rough_gradients(fixed, examples, rough)
 
 
 def fixed_form(classifier: Prepared, data: Data, engine: str = EAGER) -> Prepared:
     """The classifier in the form and micro-batch in which searches run, whatever the clock prefers."""
     pixels = math.prod(data.shape)
-    fixed = prepare(
+    return prepare(
         classifier.reference,
         probe(data.evaluate),
         classes=data.classes,
@@ -310,57 +301,22 @@ def fixed_form(classifier: Prepared, data: Data, engine: str = EAGER) -> Prepare
         form=FORMS,
         engine=engine,
     )
-    return _smallest_micro_batch(fixed)
 
 
-def _prepare_on_ranks(
+def _prepare_as_before(
     prepared: Callable[..., Prepared], division: Division, engine: str
 ) -> Prepared:
     """The classifier in the form, micro-batch and engine of the division, else the fastest form.
 
-    The first of several ranks searches, alone, and the others follow it.
+    An engine of the division that does not run here is replaced by the exact one.
     """
-    found: list[Prepared] = []
-
-    def repeat(used: Division) -> Prepared:
-        """As it ran elsewhere, or exactly if the engine does not run here."""
-        repeated = partial(prepared, **_sizes(used))
-        try:
-            return repeated(engine=used.engine)
-        except ClassifierError:
-            return repeated(engine=EAGER)
-
-    def search() -> Division:
-        used = replace(division, engine=division.engine or engine)
-        found.append(repeat(used) if division.engine else prepared(**_sizes(used), engine=engine))
-        return Division(found[0].micro_batch, found[0].form, engine=found[0].engine)
-
-    used = first(search)
-    ready = found[0] if found else repeat(used)
-    require_same({"device": ready.device.type})
-    return _smallest_micro_batch(ready)
-
-
-def _sizes(division: Division) -> dict[str, Any]:
-    return {"micro_batch": division.micro_batch, "form": division.form}
-
-
-def _smallest_micro_batch(ready: Prepared) -> Prepared:
-    """With the smallest micro-batch of all ranks: memory may be short on one of them."""
-    return replace(ready, micro_batch=min(gathered(ready.micro_batch)))
-
-
-def _require_same_ranks(record: RunRecord, data: Data) -> None:
-    """Raise `InputError` where ranks were given different things or have different versions."""
-    if world().size == 1:
-        return
-    splits = {f"{each.kind.name} split": each.fingerprint() for each in (data.fit, data.select)}
-    versions = {
-        "Python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
-    require_same({**record.model_dump(mode="json"), **splits, "version of": versions})
+    repeated = partial(prepared, micro_batch=division.micro_batch, form=division.form)
+    if division.engine is None:
+        return repeated(engine=engine)
+    try:
+        return repeated(engine=division.engine)
+    except ClassifierError:
+        return repeated(engine=EAGER)
 
 
 def _describe_budget(budget: Budget, data: Data) -> BudgetRecord:

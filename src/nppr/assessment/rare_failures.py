@@ -18,7 +18,6 @@ from nppr.assessment.session import Session, result_of
 from nppr.data import stratified_order
 from nppr.errors import RunStopped
 from nppr.noise_sets import Contaminated
-from nppr.ranks import first, gathered, span, together, world
 from nppr.rare import (
     Combined,
     Rare,
@@ -95,7 +94,7 @@ def follow_rare_failures(
             session.folder.place("rare.csv"),
             rare_csv({k: v.rare for k, v in found.items()}),
         )
-        first(lambda: write_whole(path, text))
+        write_whole(path, text)
     return found, rows
 
 
@@ -159,14 +158,13 @@ class _Splitter:
         return Followed(rare, len(unbroken), combined(tally, rare))
 
     def _groups(self, source: Source, places: IntArray, total: int) -> list[Rare]:
-        """The results of all groups, which several ranks divide."""
+        """The results of all groups."""
         groups = [places[start : start + GROUP] for start in range(0, len(places), GROUP)]
-        each, own = total // len(places), list[Rare]()
-        with together():
-            for number in span(len(groups)):
-                before = sum(map(_spent, own))
-                own.append(self._group(source, groups[number], each, before, total))
-            return [found for rank in gathered(own) for found in rank]
+        each, found = total // len(places), list[Rare]()
+        for group in groups:
+            before = sum(map(_spent, found))
+            found.append(self._group(source, group, each, before, total))
+        return found
 
     def _group(self, source: Source, places: IntArray, each: int, before: int, total: int) -> Rare:
         """The results of some inputs, from the file where they are kept already."""
@@ -179,7 +177,7 @@ class _Splitter:
                 return known
 
         def report(state: Progress) -> None:
-            if session.progress is not None and world().is_first:
+            if session.progress is not None:
                 name = f"rare {source.name}"
                 session.progress(Progress(name, before + state.done, total, state.correct))
 

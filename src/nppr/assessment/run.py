@@ -45,7 +45,6 @@ from nppr.doctor.flags import (
 from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
 from nppr.measurement import ProgressCallback, measure
-from nppr.ranks import first, world
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import (
@@ -382,7 +381,6 @@ def _finish(
             platform=platform.platform(),
             device=str(classifier.device),
             threads=torch.get_num_threads(),
-            ranks=world().size,
             micro_batch=classifier.micro_batch,
             form=classifier.form,
             engine=classifier.engine,
@@ -471,7 +469,7 @@ def _collect_evidence(
         classifier = fixed_form(session.classifier, session.data)
         fixed = replace(session, classifier=classifier)
         learned = [each.with_known(None) for each in run.learned]
-        return first(lambda: collect(fixed, run.tallies, run.clean, sources, learned, budget))
+        return collect(fixed, run.tallies, run.clean, sources, learned, budget)
     except Exception:
         logger.warning("the page will show numbers only")
         logger.debug("nothing is collected", exc_info=True)

@@ -31,7 +31,6 @@ from nppr.blocks import FileStore
 from nppr.bounded import read_text
 from nppr.errors import RecordError, RunFolderError, VanishedError
 from nppr.manifest import MANIFEST, Manifest
-from nppr.ranks import first, world
 from nppr.records import leftovers, read_record, write_beside
 from nppr.report.evidence import EVIDENCE, Evidence, write_evidence
 from nppr.report.model import ReportRecord
@@ -204,13 +203,12 @@ class RunFolder:
 
     def note(self, name: str, value: object) -> None:
         """Keep something of a run under way, for a resume."""
-        if world().is_first:
-            self._require_present()
-            self._write_run({**(_held(self.path) or {}), name: value})
+        self._require_present()
+        self._write_run({**(_held(self.path) or {}), name: value})
 
     def noted(self, name: str) -> Any:
         """What was noted, or None."""
-        return first(lambda: (_held(self.path) or {}).get(name))
+        return (_held(self.path) or {}).get(name)
 
     def store(self, source: str) -> FileStore:
         """Where a source keeps its finished blocks."""
@@ -222,7 +220,7 @@ class RunFolder:
             )
         path = self.path / "blocks" / f"{slug}-{_hash(source)[:8]}.safetensors"
         store = FileStore(path, identity=f"{self.identity} {source}")
-        self.list_files(store.own)
+        self.list_files(path)
         return store
 
     def save_learned(self, learned: Sequence[LearnedNoise]) -> None:
@@ -235,21 +233,17 @@ class RunFolder:
         per_input: PerInput,
         evidence: Evidence | None = None,
     ) -> None:
-        """Write the inputs' results and what is shown of them, then the report; the first rank does."""
-
-        def write() -> None:
-            names = (PER_INPUT, EVIDENCE, self.report_path.name)
-            self.list_files(*(self.path / name for name in names))
-            write_beside(self.path / PER_INPUT, per_input.to_csv())
-            if evidence is not None:
-                write_evidence(self.path, evidence)
-            write_beside(self.report_path, report.to_json())
-
-        first(write)
+        """Write the inputs' results and what is shown of them, then the report."""
+        names = (PER_INPUT, EVIDENCE, self.report_path.name)
+        self.list_files(*(self.path / name for name in names))
+        write_beside(self.path / PER_INPUT, per_input.to_csv())
+        if evidence is not None:
+            write_evidence(self.path, evidence)
+        write_beside(self.report_path, report.to_json())
 
     def _require_present(self) -> None:
-        """Raise where the folder was removed while the run is at work; other ranks may have no copy."""
-        if world().is_first and not (self.path / RUN).exists():
+        """Raise `VanishedError` if the folder was removed while the run is at work."""
+        if not (self.path / RUN).exists():
             raise vanished(self.path)
 
     def _write_run(self, content: Mapping[str, object]) -> None:
@@ -331,11 +325,6 @@ class RunFolder:
         begun |= {MANIFEST} if self.manifest.exists else set()
         begun |= {name for name in (RUN, MANIFEST, LOCK) if _is_blank(self.path / name)}
         return sorted({path.name for path in self.path.iterdir()} - begun)
-
-    def clear_rank(self) -> None:
-        """Remove what a rank other than the first has left of another run, on a disk of its own."""
-        if not world().is_first and self.manifest.exists:
-            self.manifest.clear()
 
 
 def write_specs(path: Path, specs: Mapping[str, object]) -> None:

@@ -10,7 +10,6 @@ from nppr.classifiers import Prepared
 from nppr.data import Data
 from nppr.noise.family import Dependency
 from nppr.random_draws import DRAWS_PER_BLOCK
-from nppr.ranks import world
 from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
 from nppr.search.search_settings import SearchSettings, Stage, walk
@@ -63,7 +62,7 @@ class Work:
             + rough * self.fits / search.eager_images_per_second
         )
         beside = ONCE + EACH * self.sources + STEP_SECONDS * self.steps
-        return beside + each / world().size
+        return beside + each
 
 
 def count_passes(

@@ -7,10 +7,8 @@ PyTorch is loaded when it is first used, after the text of a command has been ch
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
@@ -44,7 +42,7 @@ from nppr.cli import (  # noqa: E402, F401
     train_command,
 )
 from nppr.cli.app import FLAGS, app  # noqa: E402
-from nppr.errors import NpprError, RunStopped, SpecError, VanishedError  # noqa: E402
+from nppr.errors import NpprError, RunStopped, VanishedError  # noqa: E402
 from nppr.process import (  # noqa: E402
     keep_freed_memory,
     make_streams_robust,
@@ -64,11 +62,11 @@ COMMANDS = (
 )  # fmt: skip
 """In the order of `nppr --help`."""
 
-DIVIDED = ("assess", "fit", "evaluate", "spectrum", "bound", "bracket")
-"""Commands that torchrun can divide among processes."""
-
 CONTINUED_BY = {
-    **dict.fromkeys((*DIVIDED, "train"), "add --resume to continue"),
+    **dict.fromkeys(
+        ("assess", "fit", "evaluate", "spectrum", "bound", "bracket", "train"),
+        "add --resume to continue",
+    ),
     "study": "the same command continues",
 }
 """How to continue a command that keeps what is finished."""
@@ -92,10 +90,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error of the user is one line."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _divided(given):
-            code = app(args=given or ["--help"], prog_name="nppr", standalone_mode=False)
-            if code == INTERRUPTED:
-                raise KeyboardInterrupt  # no waiting for other ranks
+        code = app(args=given or ["--help"], prog_name="nppr", standalone_mode=False)
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
     except KeyboardInterrupt:
         way = CONTINUED_BY.get(given[0])
         console.show_error("interrupted" + (f"; what is finished is kept: {way}" if way else ""))
@@ -149,26 +146,6 @@ def _fault(error: Exception) -> str | None:
             "memory ran out. Give smaller --batch-size, --inputs or --resize, or a smaller model."
         )
     return None
-
-
-@contextmanager
-def _divided(arguments: Sequence[str]) -> Iterator[None]:
-    """Join the other processes where torchrun has started this one; all but the first are silent."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        yield
-        return
-    from nppr.ranks import ranks
-
-    with ranks() as world:
-        if not world.is_first:
-            console.out.quiet = console.err.quiet = True
-            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-        if world.size > 1 and arguments and arguments[0] not in DIVIDED:
-            raise SpecError(
-                f"`torchrun` must start one of {', '.join(DIVIDED)}, got {arguments[0]!r}."
-                f" Run nppr {arguments[0]} in one process."
-            )
-        yield
 
 
 def main() -> NoReturn:

@@ -370,7 +370,6 @@ def _measure(
     from nppr.assessment.load import load_images, load_models
     from nppr.assessment.run_folder import vanished, write_specs
     from nppr.data import with_slices
-    from nppr.ranks import world
     from nppr.search.learned_noise import load_learned
 
     loaded = load_images(options, settings, options.classes, evaluate_all=options.evaluate_all)
@@ -406,19 +405,18 @@ def _measure(
         )
     write_specs(folder, {name: getattr(options, name) for name in FITTED_SPECS})
     path = folder / "report.json"
-    if world().is_first and not path.exists():
+    if not path.exists():
         raise vanished(folder)
     return report, path
 
 
 def _render(folder: Path, options: MeasureOptions) -> bool:
     """Write the page and the figures; whether that worked. A failure never costs the numbers."""
-    from nppr.ranks import world
     from nppr.records import one_line
     from nppr.report.run_files import read_run, write_rendered
 
     formats = figure_formats(options.figures)
-    if not world().is_first or not (options.page or formats):
+    if not (options.page or formats):
         return True
     try:
         written = write_rendered(read_run(folder), page=options.page, figures=formats)

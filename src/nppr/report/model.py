@@ -350,7 +350,6 @@ class Environment(Record):
     platform: str
     device: str
     threads: int
-    ranks: int
     micro_batch: int
     form: tuple[str, ...]
     engine: str | None = None

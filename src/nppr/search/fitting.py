@@ -3,10 +3,6 @@
 A step takes a few micro-batches at a time through mixture, up-sampler and frozen classifier. The
 classifier gives the gradient in the perturbation only, from where it goes on to the distribution, so
 memory does not grow with the step. The random numbers of an input depend on (seed, index, epoch) only.
-
-Several ranks divide the work of the classifier and exchange its gradients in the perturbation. All of
-them then take the same step, which is the step of one process bit for bit: nothing is added up in
-another order. The first rank alone reads and writes the state, which is the same on all of them.
 """
 
 from __future__ import annotations
@@ -30,9 +26,8 @@ from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
 from nppr.errors import FitError, RunFolderError, RunStopped
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Given
-from nppr.process import Interrupt, held_back
+from nppr.process import held_back
 from nppr.random_draws import DrawBlock, key
-from nppr.ranks import LostRank, first, gathered, joined, span, together, world
 from nppr.records import (
     UNREADABLE,
     add_prefix,
@@ -162,7 +157,7 @@ class StateFile:
 
     def save(self, state: FitState, now: bool) -> None:
         """Write the state: at once, or if the last write was more than `seconds` ago."""
-        if not world().is_first or (not now and time.monotonic() - self._saved < self.seconds):
+        if not now and time.monotonic() - self._saved < self.seconds:
             return
         tensors = add_prefix("distribution/", state.distribution.state_dict())
         for number, optimiser in enumerate(state.optimisers):
@@ -191,9 +186,8 @@ class StateFile:
 
 
 def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """The file of a stage, if there is a sound one; of several ranks the first reads it."""
-    remedy = "that stage is fitted again"
-    return first(lambda: read_undamaged(path, remedy) if path.exists() else None)
+    """The file of a stage, if there is a sound one."""
+    return read_undamaged(path, "that stage is fitted again") if path.exists() else None
 
 
 def unreadable_stage(path: Path, error: Exception) -> RunFolderError:
@@ -216,12 +210,12 @@ def fit(
     with held_back() as interrupt, fitting.classifier.frozen(quantise=fitting.quantise) as models:
         while state.number < fitting.steps:
             try:
-                fitting = _take_step(fitting, state, models.fast, interrupt)
-                if progress and world().is_first:
+                fitting = _take_step(fitting, state, models.fast)
+                if progress:
                     latest = (state.number, fitting.steps, state.loss[-1], state.pr[-1])
                     progress(FitProgress(fitting.stage, *latest))
                 interrupt.raise_if_asked()
-            except (FitError, LostRank, RunStopped, KeyboardInterrupt):
+            except (FitError, RunStopped, KeyboardInterrupt):
                 if save:  # the step was taken completely or not at all
                     save(state, True)
                 raise
@@ -231,17 +225,13 @@ def fit(
     return state
 
 
-def _take_step(
-    fitting: Fitting, state: FitState, model: FrozenClassifier, interrupt: Interrupt
-) -> Fitting:
-    """One step; where memory runs out, it is repeated with half the micro-batch, on all ranks."""
+def _take_step(fitting: Fitting, state: FitState, model: FrozenClassifier) -> Fitting:
+    """Take one step; it is repeated with half the micro-batch if memory runs out."""
     number, steps, recipe = state.number, fitting.steps, fitting.recipe
     while True:
         state.distribution.zero_grad(set_to_none=True)
         try:
-            with together():
-                loss, pr = _gradients(fitting, state.distribution, model, number)
-                interrupt.asked = any(gathered(interrupt.asked))  # all stop after the same step
+            loss, pr = _gradients(fitting, state.distribution, model, number)
             break
         except (RuntimeError, MemoryError) as error:
             smaller = fitting.classifier.micro_batch // 2
@@ -329,9 +319,8 @@ def _score_gradients(
         labels = y.repeat_interleave(2)
         images = perturbed(x.unsqueeze(1), delta, fitting.budget).flatten(0, 1)
         with torch.no_grad():
-            pieces = images.split(classifier.micro_batch)
-            own = [model.logits(pieces[piece]) for piece in span(len(pieces))]
-        logits, labels = model.judged(joined(own, x.device), labels)
+            found_logits = [model.logits(piece) for piece in images.split(classifier.micro_batch)]
+        logits, labels = model.judged(torch.cat(found_logits), labels)
         each = LOSS_FUNCTIONS[recipe.loss](logits, labels, recipe.kappa)
         loss += float(each.sum())
         correct += int((logits.argmax(1) == labels).sum())
@@ -354,18 +343,14 @@ def _in_pieces(
     size: int,
     loss_of: Callable[[Tensor, Tensor], Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Gradients and logits, in equal pieces of at most a micro-batch, each on one rank.
-
-    There are 2, 4, 8, ... of them, so that two ranks have the same to do, and more where there is more.
-    """
+    """Gradients and logits, in 2, 4, 8, ... equal pieces of at most a micro-batch."""
     pieces = min(len(x), max(2, 2 ** (-(-len(x) // size) - 1).bit_length()))
-    images, labels = x.tensor_split(pieces), y.tensor_split(pieces)
     found = [
-        model.gradient(lambda z, y=labels[piece]: loss_of(z, y), images[piece], rough=True)  # type: ignore[misc]
-        for piece in span(pieces)
+        model.gradient(lambda z, y=labels: loss_of(z, y), images, rough=True)  # type: ignore[misc]
+        for images, labels in zip(x.tensor_split(pieces), y.tensor_split(pieces), strict=True)
     ]
-    gradients, logits = ([each[i] for each in found] for i in (0, 1))
-    return joined(gradients, x.device), joined(logits, x.device)
+    gradients, logits = (torch.cat([each[i] for each in found]) for i in (0, 1))
+    return gradients, logits
 
 
 def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int, IntArray]]:

@@ -20,7 +20,6 @@ from nppr.classifiers import Classifier
 from nppr.errors import DistributionError, NpprError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency
-from nppr.ranks import first
 from nppr.records import UNREADABLE, checksum, one_line, read_record, write_record
 from nppr.search.search_record import (
     FORMAT,
@@ -93,21 +92,17 @@ def save_learned(
     learned: Sequence[LearnedNoise],
     before: Callable[..., None] | None = None,
 ) -> list[Path]:
-    """Write each distribution to a file under its name; of several ranks the first does.
+    """Write each distribution to a file under its name.
 
     `before` is given the paths before they are written.
     """
-
-    def write() -> list[Path]:
-        paths = [folder / (each.source.name.replace(":", "_") + SUFFIX) for each in learned]
-        if before:
-            before(*paths)
-        for path, each in zip(paths, learned, strict=True):
-            state = each.source.distribution.state_dict()
-            write_record(path, {**state, SEEN: torch.tensor(each.seen)}, each.record)
-        return paths
-
-    return first(write)
+    paths = [folder / (each.source.name.replace(":", "_") + SUFFIX) for each in learned]
+    if before:
+        before(*paths)
+    for path, each in zip(paths, learned, strict=True):
+        state = each.source.distribution.state_dict()
+        write_record(path, {**state, SEEN: torch.tensor(each.seen)}, each.record)
+    return paths
 
 
 def load_learned(

@@ -18,7 +18,6 @@ from nppr.losses import margin
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import FLOOR_NOISE, Rule
 from nppr.random_draws import DrawBlock
-from nppr.ranks import joined, span, together
 from nppr.search.selection import CleanInputs
 from nppr.sources.per_input_noise import latent_points
 from nppr.tally import Fit, IntArray
@@ -97,16 +96,16 @@ def scan_box(
     count = min(MOST_POINTS, POINTS_PER_DIMENSION * shape[0], max(2, most_calls // 64))
     means = latent_points(count, shape[0])
     some = inputs.limit(max(1, min(INPUTS, most_calls // count)), seed)
-    own, device = span(count), classifier.device
+    device = classifier.device
     rows: list[Tensor] = []
-    with together(), classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
         everything = np.arange(len(some))
         size = classifier.micro_batch
         for positions in np.split(everything, everything[size::size]):
             x, y = some.batch(positions, device)
             indices = tuple(some.split.indices[positions].tolist())
             found = []
-            for number in own:
+            for number in range(count):
                 delta = budget.squash(means[number].view(1, *shape).to(x)).expand(len(x), *shape)
                 if floor:
                     draws = DrawBlock(seed, "fit/scan", indices, number, 1, device, 1)
@@ -117,5 +116,4 @@ def scan_box(
                 correct = (logits.argmax(1) == labels).double()
                 found.append(correct - TIE * margin(logits, labels).double().clamp(-1e3, 1e3))
             rows.append(torch.stack(found))
-        scores = joined([torch.cat(rows, 1)], device).cpu()
-    return BoxScan(means.to(device), scores.to(device), some.split.labels)
+    return BoxScan(means.to(device), torch.cat(rows, 1), some.split.labels)

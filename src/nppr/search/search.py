@@ -30,7 +30,6 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Rule
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
 from nppr.random_draws import key
-from nppr.ranks import together, world
 from nppr.records import UNREADABLE, add_prefix, take_prefix, write_record
 from nppr.search.fitting import (
     FitProgress,
@@ -142,15 +141,12 @@ class Search:
         """Every stage of all seeds, floor by floor; the lowest on select bears the plain name."""
         learned: list[LearnedNoise] = []
         stages = walk(self.settings, self.data.classes, self.shape)
-        with together():
-            self.find_inputs()
-            walks = [self._walk(stages, number) for number in range(self.settings.seeds)]
-            for place in range(len(stages)):
-                same = sorted(
-                    enumerate(walks), key=lambda each: each[1][place][-1].select_value or 0.0
-                )
-                for rank, (number, finished) in enumerate(same):
-                    learned.append(self.learned(finished[place], number if rank else None))
+        self.find_inputs()
+        walks = [self._walk(stages, number) for number in range(self.settings.seeds)]
+        for place in range(len(stages)):
+            same = sorted(enumerate(walks), key=lambda each: each[1][place][-1].select_value or 0.0)
+            for rank, (number, finished) in enumerate(same):
+                learned.append(self.learned(finished[place], number if rank else None))
         return learned
 
     @property
@@ -204,15 +200,14 @@ class Search:
             files.append(
                 StateFile(path.with_name(f"{slug}.{fit}.state.safetensors"), self.identity)
             )
-            if self.before_write and world().is_first:
+            if self.before_write:
                 self.before_write(path, files[-1].path)
             return files[-1]
 
         done = self._complete(stage, parents, seed, file)
-        if world().is_first:
-            save_finished(path, self.identity, done)
-            for each in files:
-                each.path.unlink(missing_ok=True)
+        save_finished(path, self.identity, done)
+        for each in files:
+            each.path.unlink(missing_ok=True)
         return done
 
     def diagnose(self, finished: FinishedStage) -> Diagnostics:

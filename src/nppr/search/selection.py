@@ -28,7 +28,6 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Rule
 from nppr.noise.mixture import Context
 from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
-from nppr.ranks import gathered, joined, span, together
 from nppr.search.search_record import Diagnostics
 from nppr.sources import Source
 from nppr.sources.learned import Learned
@@ -104,34 +103,25 @@ def find_clean_inputs(
     quantise: bool = False,
     keep_images: bool = False,
 ) -> CleanInputs[S]:
-    """Run every input once: which are clean-correct, and what their features are.
-
-    Several ranks divide the micro-batches; each reads the images it keeps by itself.
-    """
+    """Run every input once: which are clean-correct, and what their features are."""
     size, everything = classifier.micro_batch, np.arange(len(split))
     batches = np.split(everything, everything[size::size])
-    own = span(len(batches))
     images: list[Tensor] = []
     found: list[tuple[Tensor, Tensor]] = []
-    with together():
-        with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
-            for number, positions in enumerate(batches):
-                if number not in own and not keep_images:
-                    continue
-                x, y = split.batch(positions)
-                if keep_images:
-                    images.append(x)
-                    keep_images = sum(each.nbytes for each in images) <= IN_MEMORY
-                    if not keep_images:
-                        images.clear()
-                if number in own:
-                    x, y = x.to(classifier.device), y.to(classifier.device)
-                    found.append(_look(models.fast, x, y, features, feature_model))
-            calls = models.fast.calls
-            if features and feature_model is not None:
-                calls += sum(len(known) for known, _ in found)
-        calls = sum(gathered(calls))
-        correct, seen = (joined([each[i] for each in found], classifier.device) for i in (0, 1))
+    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+        for positions in batches:
+            x, y = split.batch(positions)
+            if keep_images:
+                images.append(x)
+                keep_images = sum(each.nbytes for each in images) <= IN_MEMORY
+                if not keep_images:
+                    images.clear()
+            x, y = x.to(classifier.device), y.to(classifier.device)
+            found.append(_look(models.fast, x, y, features, feature_model))
+        calls = models.fast.calls
+        if features and feature_model is not None:
+            calls += sum(len(known) for known, _ in found)
+    correct, seen = (torch.cat([each[i] for each in found]) for i in (0, 1))
     keep = np.flatnonzero(correct.cpu().numpy())
     if not len(keep):
         raise DataError(

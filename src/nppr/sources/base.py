@@ -184,9 +184,6 @@ class Source(ABC):
         """The source ready to be measured on a classifier; itself where nothing has to be fitted."""
         return self
 
-    def make_ready(self) -> None:  # noqa: B027
-        """Do now, on all ranks together, what would otherwise happen at the first perturbation."""
-
     def at(self, budget: Budget) -> Self:
         """The same source in a budget of another radius."""
         return cast("Self", replace(cast("Any", self), budget=budget))

@@ -19,7 +19,6 @@ from nppr.errors import NoFitDataError, SpecError, require_at_most
 from nppr.losses import margin
 from nppr.noise.family import Dependency
 from nppr.random_draws import DrawBlock, key
-from nppr.ranks import joined, span, together, world
 from nppr.sources.base import Guidance, Source
 from nppr.tally import Fit, FrozenModel, IntArray, Metric, Progress
 
@@ -34,7 +33,7 @@ AT_ONCE = 64
 """Inputs of a step."""
 
 PIECE = 16
-"""Inputs that go through the classifier together; several ranks divide the pieces of a step."""
+"""Inputs that go through the classifier together."""
 
 PASSES_PER_CALL = 3.5
 """Forward passes that a forward and backward pass takes."""
@@ -124,11 +123,6 @@ class UniversalOn(Source):
         """The same perturbation for all, `(B, 1, C, H, W)`."""
         return self.delta.to(x).expand(len(x), 1, *self.delta.shape)
 
-    def make_ready(self) -> None:
-        """Fit it now; of several ranks all must ask for it at the same time."""
-        with together():
-            _ = self.delta
-
     @cached_property
     def delta(self) -> Tensor:
         """The perturbation `(C, H, W)`."""
@@ -147,7 +141,7 @@ class UniversalOn(Source):
                 delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
                 logits, labels = model.judged(logits, y)
                 broken += int((logits.argmax(1) != labels).sum())
-                if self.progress and world().is_first:
+                if self.progress:
                     seen += len(y)
                     total = seen + (steps - number - 1) * AT_ONCE
                     self.progress(Progress(f"fit {self.name}", seen, total, seen - broken))
@@ -165,16 +159,15 @@ class UniversalOn(Source):
 def _in_pieces(
     budget: Budget, model: FrozenModel, x: Tensor, y: Tensor, delta: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients in delta of the clipped margins, one per input, and logits, each piece on one rank."""
-    images, labels = x.split(PIECE), y.split(PIECE)
+    """Gradients in delta of the clipped margins, one per input, and logits."""
     found = [
         budget.gradient(
             model,
-            lambda logits, y=labels[piece]: margin(*model.judged(logits, y)).clamp_max(1.0),  # type: ignore[misc]
-            images[piece],
-            delta.expand(len(images[piece]), *delta.shape),
+            lambda logits, y=labels: margin(*model.judged(logits, y)).clamp_max(1.0),  # type: ignore[misc]
+            images,
+            delta.expand(len(images), *delta.shape),
         )
-        for piece in span(len(images))
+        for images, labels in zip(x.split(PIECE), y.split(PIECE), strict=True)
     ]
-    gradients, logits = ([each[part] for each in found] for part in (0, 1))
-    return joined(gradients, x.device), joined(logits, x.device)
+    gradients, logits = (torch.cat([each[part] for each in found]) for part in (0, 1))
+    return gradients, logits

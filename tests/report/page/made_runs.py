@@ -279,7 +279,7 @@ def _report(
         environment=Environment(
             date="2026-01-31", python="3.11",
             torch="2.7", numpy="2.1", platform="linux", device="cpu", threads=1,
-            ranks=1, micro_batch=64, form=("folded", "channels_last"),
+            micro_batch=64, form=("folded", "channels_last"),
         ),
     )  # fmt: skip
 
