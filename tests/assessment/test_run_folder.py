@@ -178,10 +178,10 @@ def test_every_file_of_a_run_is_listed(tmp_path: Path) -> None:
     assert {"blocks", "fit", "rare", "distributions", "per_input.csv", "rare.csv"} <= kinds
     (out / "rare" / "mine.safetensors").write_text("precious")
     listed = set(json.loads((out / "manifest.json").read_text())["files"])
-    assert found - listed == {"run.json", "manifest.json"}
+    assert found - listed == {"lock", "run.json", "manifest.json"}
     begin(out, overwrite=True).close()
     left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert left == {"run.json", "manifest.json", "rare/mine.safetensors"}
+    assert left == {"lock", "run.json", "manifest.json", "rare/mine.safetensors"}
 
 
 def test_blocks_know_their_run(tmp_path: Path) -> None:
@@ -395,14 +395,39 @@ except RunFolderError as error:
     assert busy.startswith("`out` must be a folder that no other process works in")
     assert busy.count("\n") == 1
     folder.close()
-    assert not (tmp_path / "lock").exists()
     free = subprocess.run(ask, capture_output=True, text=True, check=True).stdout
     assert "holds one with another draws" in free
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from nppr.assessment.run_folder import RunFolder
+folder = RunFolder.open(sys.argv[1], {})
+print(folder.lock.is_locked, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert killed.stdout == "True\n"
+    assert killed.returncode == -9
+    RunFolder.open(tmp_path, {}, resume=True).close()
+
+
+def test_a_folder_that_is_taken_twice_is_free_after_the_second_close(tmp_path: Path) -> None:
+    outer, inner = begin(tmp_path), begin(tmp_path, resume=True)
+    assert outer.lock is not None
+    inner.close()
+    assert outer.lock.is_locked
+    outer.close()
+    assert not outer.lock.is_locked
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("kept")
     begin(tmp_path / "run").close()
+    (tmp_path / "run" / "lock").unlink()
     (tmp_path / "run" / "lock").symlink_to(tmp_path / "precious")
     with pytest.raises(RunFolderError, match="can be written"):
         begin(tmp_path / "run", overwrite=True)

@@ -54,7 +54,7 @@ class TestAssess:
             in (printed.err)
         )
         assert {path.name for path in Path("out").iterdir()} == {
-            "blocks", "evidence.safetensors", "manifest.json", "per_input.csv", "report.json",
+            "blocks", "evidence.safetensors", "lock", "manifest.json", "per_input.csv", "report.json",
             "run.json",
         }  # fmt: skip
         assert run([*ASSESS, "--out", "out", "--quiet"]) == 0

@@ -30,7 +30,7 @@ def test_a_finished_node_is_found_without_what_it_resumed_from(tmp_path: Path) -
     assert finished.seconds == 0.5
     folder = cache.folder(node.hash)
     kept = {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
-    assert kept == {"node.json", "run/report"}
+    assert kept == {"lock", "node.json", "run/report"}
     assert not (folder / "run" / "blocks").exists()
 
 

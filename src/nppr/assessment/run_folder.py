@@ -1,6 +1,6 @@
 """The folder of a run: its settings, finished blocks, and at the end the report.
 
-lock             while a process is at work in the folder
+lock             empty; the system locks it while a process works in the folder
 run.json         what determines the numbers, and how the run was divided; marks the folder as a run's
 manifest.json    the files that the run has written: what --overwrite removes
 blocks/          finished blocks of each source, for --resume
@@ -26,7 +26,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nppr import locks
+from filelock import FileLock, Timeout
+
 from nppr.blocks import FileStore
 from nppr.bounded import read_text
 from nppr.errors import RecordError, RunFolderError, VanishedError
@@ -74,6 +75,7 @@ class RunFolder:
 
     path: Path
     identity: str
+    lock: FileLock | None = None
 
     @classmethod
     def open(
@@ -92,9 +94,10 @@ class RunFolder:
         others.
         """
         known = json.loads(json.dumps(settings))
-        folder = cls(Path(path), _hash(json.dumps(known, sort_keys=True)))
+        lock = FileLock(Path(path) / LOCK, is_singleton=True)
+        folder = cls(Path(path), _hash(json.dumps(known, sort_keys=True)), lock)
         try:
-            folder._lock()
+            folder._acquire(lock)
             try:
                 folder._begin(known, resume=resume, overwrite=overwrite)
                 if division is not None:
@@ -111,9 +114,10 @@ class RunFolder:
 
     def close(self) -> None:
         """Let other processes work in the folder."""
-        locks.release(self.path / LOCK)
+        if self.lock is not None:
+            self.lock.release()
 
-    def _lock(self) -> None:
+    def _acquire(self, lock: FileLock) -> None:
         """Keep other processes out of the folder; one that is not a run's is left as it is."""
         try:
             if _held(self.path) is None:
@@ -122,11 +126,13 @@ class RunFolder:
             if not self._is_recognised():
                 raise
         self.path.mkdir(parents=True, exist_ok=True)
-        if not locks.take(self.path / LOCK):
+        try:
+            lock.acquire(blocking=False)
+        except Timeout as error:
             raise RunFolderError(
                 f"`out` must be a folder that no other process works in, {str(self.path)!r} is in use."
                 " Wait until that run has ended, or choose another folder."
-            )
+            ) from error
 
     def _begin(self, settings: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
         """Continue the run in the folder, or start one."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from os import getpid
 from pathlib import Path
 
+from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from nppr.locks import locked
 from nppr.records import write_whole
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
@@ -138,7 +138,7 @@ class NodeCache:
         """Keep other processes from doing the same node at the same time; a killed one lets go."""
         folder = self.folder(node.hash)
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / LOCK):
+        with FileLock(folder / LOCK, is_singleton=True):
             yield
 
 

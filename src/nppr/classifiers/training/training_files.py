@@ -7,18 +7,19 @@ checksum of the tensors.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field
 from torch import Tensor, nn
 
-from nppr import locks
 from nppr.classifiers.training.training_settings import Value
 from nppr.errors import RecordError, RunFolderError
 from nppr.records import (
@@ -193,20 +194,23 @@ class Outputs:
     def locked(self) -> Iterator[None]:
         """Keep other processes from training to the same file, and remove what a killed one left."""
         self._require_writable()
-        lock = self.log.with_suffix(".lock")
+        lock = FileLock(self.log.with_suffix(".lock"))
         with self.writing():
-            free = locks.take(lock)
-        if not free:
-            raise RunFolderError(
-                f"`out` must be a file that no other process trains to, {str(self.weights)!r} is in"
-                " use. Wait until that training has ended, or choose another file."
-            )
+            try:
+                lock.acquire(blocking=False)
+            except Timeout as error:
+                raise RunFolderError(
+                    f"`out` must be a file that no other process trains to, {str(self.weights)!r} is"
+                    " in use. Wait until that training has ended, or choose another file."
+                ) from error
         try:
             for path in leftovers([self.weights, self.log, self.checkpoint]):
                 path.unlink(missing_ok=True)
             yield
         finally:
-            locks.release(lock)
+            with suppress(OSError):  # Windows keeps an open file, and filelock removes it then
+                os.unlink(lock.lock_file)
+            lock.release()
 
     def _require_writable(self) -> None:
         """Find out now, not after hours of training."""
