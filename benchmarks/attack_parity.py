@@ -71,7 +71,9 @@ def main(weights: str, data: str, inputs: int) -> None:
         ]
         if importlib.util.find_spec("torchattacks"):
             sources.append(CustomAttack(budget, theirs(budget), label="torchattacks-pgd"))
-        report = nppr.assess(model, loaded, budget=budget, sources=sources, inputs=inputs)
+        report = nppr.assess(
+            model, loaded, budget=budget, sources=sources, measure=nppr.Measure(inputs=inputs)
+        )
         rows = [report.headline(source.name, Metric.AR) for source in sources]
         found = ", ".join(
             f"{row.source} {100 * row.value:.2f}" for row in rows if row and row.value is not None

@@ -87,9 +87,18 @@ def run(case: Case) -> None:
         family = Family(Dependency(case.rung), components=case.components)
         search = default_settings(family, floors=(0.0,), calls=case.calls)
         search = replace(search, per_input_calls=0)
-        nppr.assess(model, data, budget=BUDGET, sources="nppr", search=search, draws=case.draws)
+        nppr.assess(
+            model,
+            data,
+            budget=BUDGET,
+            sources="nppr",
+            search=search,
+            measure=nppr.Measure(draws=case.draws),
+        )
     else:
-        nppr.assess(model, data, budget=BUDGET, sources="uniform", draws=case.draws)
+        nppr.assess(
+            model, data, budget=BUDGET, sources="uniform", measure=nppr.Measure(draws=case.draws)
+        )
     seconds = time.perf_counter() - start
     print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))
 

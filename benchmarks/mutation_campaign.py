@@ -44,15 +44,23 @@ from nppr.budget import Budget
 from nppr.classifiers import load_classifier
 from nppr.classifiers.weight_files import read_weights
 from nppr.cli import run
-from nppr.cli.check_commands import CertifyOptions, DoctorOptions
-from nppr.cli.measure_commands import AssessOptions, BoundOptions, FitOptions, SpectrumOptions
-from nppr.cli.train_command import TrainCommandOptions
+from nppr.cli.commands import (
+    AssessOptions,
+    BoundOptions,
+    BracketOptions,
+    CertifyOptions,
+    DoctorOptions,
+    FitOptions,
+    SourcesOptions,
+    SpectrumOptions,
+    TrainCommandOptions,
+)
 from nppr.compare import compare_runs  # noqa: F401
 from nppr.data import load_data
 from nppr.errors import NpprError, without_controls
-from nppr.options import BracketOptions, Options, SourcesOptions
 from nppr.records import read_record, write_record, write_tensors
 from nppr.search.learned_noise import load_learned
+from nppr.settings import Group, settings_in
 from nppr.sources import SOURCES, option_defaults, parse_sources
 from nppr.specs import NETWORKS
 from nppr.study.plan import plan
@@ -94,7 +102,7 @@ ASSESS = (
 )  # fmt: skip
 """The run that is changed afterwards."""
 
-COMMANDS: dict[str, tuple[type[Options], tuple[str, ...]]] = {
+COMMANDS: dict[str, tuple[type[Group], tuple[str, ...]]] = {
     "assess": (AssessOptions, (*TINY, *SEARCH, *SHORT, "--sources", "uniform")),
     "fit": (FitOptions, (*TINY, *SEARCH, "--dependency", "independent", "--overwrite")),
     "evaluate": (SourcesOptions, (*TINY, *SHORT)),
@@ -190,15 +198,12 @@ def mutate_option(draw: random.Random, made: Materials, place: Path) -> object:
         arguments += ["--distribution", str(made.run)]
     if command in LATER_ARE_TAKEN:
         arguments += ["--out", str(place / ("w.safetensors" if command == "train" else "out"))]
-    names = [name for name in model.model_fields if name not in NOT_CHANGED]
+    settings = settings_in(model)
+    names = [name for name in settings if name.islower() and settings[name].name not in NOT_CHANGED]
     for name in draw.sample(names, draw.choice((1, 1, 2))):
-        extra = model.model_fields[name].json_schema_extra
-        assert isinstance(extra, dict)
-        flag = str(extra["flag"] or f"--{name.replace('_', '-')}").split(" ")[0]
-        if flag.startswith("-") and model.model_fields[name].annotation is bool:
-            arguments.append(flag)
-        elif flag.startswith("-"):
-            arguments += [flag, draw.choice((*NUMBERS, *NUMBERS, *TEXTS))]
+        arguments.append(f"--{name}")
+        if settings[name].kind is not bool:
+            arguments.append(draw.choice((*NUMBERS, *NUMBERS, *TEXTS)))
     return _command(arguments)
 
 

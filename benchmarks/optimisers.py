@@ -19,8 +19,8 @@ from nppr.assessment.prepare import fixed_form, prepare_run
 from nppr.classifiers import load_classifier
 from nppr.data import load_data
 from nppr.measurement import measure
-from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
+from nppr.settings import Measure
 
 RULES = {"sign-momentum": 0.9, "adam": None}
 DRAWS = 16
@@ -58,7 +58,7 @@ def main() -> None:
                 recipe = replace(search.recipe, rate=0.3, head_rate=2e-3)
                 search = replace(search, recipe=recipe, child_rate=0.1)
             began = time.perf_counter()
-            setup = prepare_run(classifier, data, budget, RunSettings(seed=seed), search=search)
+            setup = prepare_run(classifier, data, budget, Measure(seed=seed), search=search)
             learned = setup.search(search).run()
             ready = fixed_form(setup.classifier, data)
             for each in learned:

@@ -25,7 +25,7 @@ from nppr.data import load_data
 from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.search import default_settings
-from nppr.search.search import FinishedStage, Search
+from nppr.search.search import FinishedStage, NoiseSearch
 from nppr.search.search_settings import WALKS, Stage
 from nppr.sources import Clean
 from nppr.sources.learned import Learned
@@ -42,7 +42,7 @@ def inside(small: Node, large: Node) -> bool:
     return small != large and small[0] <= large[0] and large[1].contains(small[1])
 
 
-def fit_all(search: Search, calls: int, family: Family) -> dict[Node, FinishedStage]:
+def fit_all(search: NoiseSearch, calls: int, family: Family) -> dict[Node, FinishedStage]:
     """Fit every family, the smaller ones first."""
     done: dict[Node, FinishedStage] = {}
     base = search.settings.recipe
@@ -132,7 +132,7 @@ def main() -> None:
     )
     family = Family(upsampler=given.upsampler)
     budget = Budget.linf(given.eps)
-    search = Search(default_settings(family, calls=92_160), ready, data, budget)
+    search = NoiseSearch(default_settings(family, calls=92_160), ready, data, budget)
     done = fit_all(search, given.calls, family)
     clean = measure(Clean(), ready, data.evaluate).correct == 1
     known: dict[int, FloatArray] = {}

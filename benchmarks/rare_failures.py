@@ -34,7 +34,7 @@ from nppr.budget import Budget
 from nppr.classifiers import Classifier, prepare
 from nppr.data import Split, TensorImages
 from nppr.rare import Rare, rare_failures
-from nppr.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Gaussian, Source, Uniform
 from nppr.tally import Evaluate
 

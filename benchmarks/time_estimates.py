@@ -12,9 +12,9 @@ import torch
 
 import nppr
 from networks import untrained
-from nppr.assessment.assess import Plan
 from nppr.classifiers import Classifier, load_classifier
 from nppr.process import keep_freed_memory
+from nppr.progress import Plan
 
 BUDGET = nppr.Budget.linf("8/255")
 NOISE = "uniform,pgd"
@@ -37,7 +37,12 @@ def compare(name: str, model: Any, data: Any, **options: Any) -> None:
     """Print the times of one run; with one thread its processor time is that of an idle machine."""
     plans: list[Plan] = []
     start, used = time.perf_counter(), time.process_time()
-    nppr.assess(model, data, on_plan=plans.append, **options)
+
+    def keep_plan(state: object) -> None:
+        if isinstance(state, Plan):
+            plans.append(state)
+
+    nppr.assess(model, data, progress=keep_plan, **options)
     taken, used = time.perf_counter() - start, time.process_time() - used
     told = plans[0].seconds
     line = f"  {name:38s} {told:8.1f} s {taken:8.1f} s {used:8.1f} s   {told / used:5.2f}"
@@ -51,29 +56,34 @@ def main() -> None:
     print(f"{header}   announced / processor (target 0.5 to 2)")
     compare("digits, uniform and pgd", "digits-cnn", "digits", sources=NOISE)
     compare("digits, everything by default", "digits-cnn", "digits")
-    few: dict[str, Any] = {"budget": BUDGET, "floor": 0.0}
+    few: dict[str, Any] = {"budget": BUDGET, "measure": nppr.Measure(draws=16)}
     network, data = untrained("resnet20", 1000)
     compare("resnet20, uniform and pgd", network, data, budget=BUDGET, sources=NOISE)
     compare(
         "resnet20, fits to joint", network, data,
-        sources=JOINT, dependency="joint", fit_calls=6144, draws=16, **few,
+        sources=JOINT, search=nppr.Search(dependency="joint", floor=0, calls=6144), **few,
     )  # fmt: skip
     compare(
         "resnet20, fits to per-input", network, data,
-        sources=JOINT, fit_calls=6144, draws=16, **few,
+        sources=JOINT, search=nppr.Search(floor=0, calls=6144), **few,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         program = load_classifier(str(exported(network, Path(folder))), data=data)
         compare("resnet20.pt2, uniform and pgd", program, data, budget=BUDGET, sources=NOISE)
         compare(
             "resnet20.pt2, fits to independent", program, data,
-            sources=JOINT, dependency="independent", fit_calls=6144, draws=16, **few,
+            sources=JOINT,
+            search=nppr.Search(dependency="independent", floor=0, calls=6144), **few,
         )  # fmt: skip
     network, data = untrained("resnet18", 40, side=224)
-    compare("resnet18 at 224, uniform", network, data, budget=BUDGET, sources="uniform", draws=50)
+    compare(
+        "resnet18 at 224, uniform", network, data,
+        budget=BUDGET, sources="uniform", measure=nppr.Measure(draws=50),
+    )  # fmt: skip
     compare(
         "resnet18 at 224, fits to independent", network, data,
-        sources=JOINT, dependency="independent", fit_calls=256, draws=16, **few,
+        sources=JOINT,
+        search=nppr.Search(dependency="independent", floor=0, calls=256), **few,
     )  # fmt: skip
 
 

@@ -61,7 +61,13 @@ def answers(classifier: Classifier, data: Data, budget: Budget, points: FloatArr
 def compare(classifier: Classifier, data: Data, box: str, draws: int, tried: int) -> None:
     """One line: what the ladder finds, and what scans of the same inputs find."""
     budget = Budget.box(box)
-    report = nppr.assess(classifier, data, budget=budget, draws=draws, sources="nppr,uniform,scan")
+    report = nppr.assess(
+        classifier,
+        data,
+        budget=budget,
+        sources="nppr,uniform,scan",
+        measure=nppr.Measure(draws=draws),
+    )
     values = {rung.name: 100 * rung.value for rung in report.ladder}
     uniform = next(row.value for row in report.results if row.source == "uniform")
     random = np.random.default_rng(0).uniform(-1, 1, tried)
@@ -82,7 +88,9 @@ def bound(classifier: Classifier, data: Data, box: str, patterns: int) -> None:
     """What holds at least for every law of at most 5 times the uniform density."""
     budget = Budget.box(box)
     sources = [Bound(budget, ratio="5"), Bound(budget, ratio="5", patterns=patterns)]
-    report = nppr.assess(classifier, data, budget=budget, draws=100, sources=sources)
+    report = nppr.assess(
+        classifier, data, budget=budget, sources=sources, measure=nppr.Measure(draws=100)
+    )
     for row in report.results:
         if row.metric.value in ("bound", "infimum") and row.value is not None:
             sees = "may see" if row.sees_input else "does not see"

@@ -63,9 +63,13 @@ def main() -> None:
         model, x, y, input_range = example()
         budget = nppr.Budget.linf(radius)
         report = nppr.assess(
-            model, (x, y), input_range=input_range, budget=budget, draws=16, out=f"runs/{name}",
-            overwrite=True,
-        )  # fmt: skip
+            model,
+            (x, y),
+            input_range=input_range,
+            budget=budget,
+            measure=nppr.Measure(draws=16),
+            run=nppr.Run(out=f"runs/{name}", overwrite=True),
+        )
         print(report.table())
 
 

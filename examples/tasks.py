@@ -160,7 +160,13 @@ def main() -> None:
     """Assess the model of one example, or of all."""
     for name in sys.argv[1:] or EXAMPLES:
         model, data, settings = EXAMPLES[name]()
-        report = nppr.assess(model, data, draws=16, fit_calls=20_000, **settings)
+        report = nppr.assess(
+            model,
+            data,
+            search=nppr.Search(calls=20_000),
+            measure=nppr.Measure(draws=16),
+            **settings,
+        )
         print(report.table())
 
 

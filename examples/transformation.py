@@ -16,7 +16,7 @@ def main() -> None:
     """Gamma within 0.25 to 4, together with nothing else; then a rotation that is built in."""
     curve = nppr.CustomTransform({"gamma": (0.25, 4.0)}, gamma, label="gamma", neutral=(1.0,))
     for budget in (nppr.Budget.box(curve), nppr.Budget.box("rotate=20")):
-        report = nppr.assess("digits-cnn", "digits", budget=budget, draws=16)
+        report = nppr.assess("digits-cnn", "digits", budget=budget, measure=nppr.Measure(draws=16))
         print(report.table())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from nppr.search.search_record import (
     StageRecord,
 )
 from nppr.search.search_settings import WALKS, default_settings
+from nppr.settings import Group, Measure, Run, Search, flags_of
 from nppr.sources import Source
 from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, FrozenModel
@@ -197,3 +198,19 @@ def learned_noise(
         **dict(law_of(distribution)),
     )
     return LearnedNoise(Learned(budget, distribution), record)
+
+
+def grouped(**given: Any) -> dict[str, Any]:
+    """Arguments of `assess`, of which those of groups are given by the names of their flags."""
+    found: dict[str, Any] = {}
+    kinds: dict[str, type[Group]] = {"search": Search, "measure": Measure, "run": Run}
+    for argument, kind in kinds.items():
+        flags = {name: flag.replace("-", "_") for name, flag in flags_of(kind).items()}
+        own = {
+            name: given.pop(flag)
+            for name, flag in flags.items()
+            if flag != "search" and flag in given
+        }
+        if own:
+            found[argument] = kind(**own)
+    return {**given, **found}

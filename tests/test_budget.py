@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nppr.budget import Budget, parse_radius, perturbed
+from nppr.budget import Budget, perturbed
 from nppr.errors import BudgetBreach, BudgetError, SpecError
+from nppr.radius import parse_radius
 from nppr.random_draws import DrawBlock
 
 NORMS = ["linf", "l2"]

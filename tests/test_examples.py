@@ -79,7 +79,9 @@ def compare(
     targets: Tensor,
     ends: tuple[Tensor, ...],
 ) -> None:
-    report = nppr.assess(model, data, budget=budget, sources="uniform", draws=DRAWS)
+    report = nppr.assess(
+        model, data, budget=budget, sources="uniform", measure=nppr.Measure(draws=DRAWS)
+    )
     assert report.per_input is not None
     counted = report.per_input.of("uniform")["correct"]
     some = range(0, len(data.evaluate), 7)
@@ -109,7 +111,9 @@ def test_other_inputs_agree_with_a_loop_by_hand(name: str) -> None:
     model, x, y, input_range = getattr(example("signals_and_tables"), name)()
     data = nppr.from_arrays(x, y, input_range=input_range)
     low, high = (torch.as_tensor(each).float().reshape(-1) for each in input_range)
-    report = nppr.assess(model, data, budget=Budget.linf(0.1), sources="uniform", draws=DRAWS)
+    report = nppr.assess(
+        model, data, budget=Budget.linf(0.1), sources="uniform", measure=nppr.Measure(draws=DRAWS)
+    )
     assert report.per_input is not None
     counted = report.per_input.of("uniform")["correct"]
     with torch.no_grad():
@@ -124,7 +128,13 @@ def test_other_inputs_agree_with_a_loop_by_hand(name: str) -> None:
 def test_the_ladder_of_a_task_is_in_order() -> None:
     """The detector, whole as the example runs it, with fewer calls."""
     model, data, settings = example("tasks").EXAMPLES["detection"]()
-    report = nppr.assess(model, data, draws=8, fit_calls=8000, inputs=200, **settings)
+    report = nppr.assess(
+        model,
+        data,
+        search=nppr.Search(calls=8000),
+        measure=nppr.Measure(draws=8, inputs=200),
+        **settings,
+    )
     values = {rung.name: rung.value for rung in report.ladder if not rung.floor}
     assert values["nppr:per-input"] <= values["nppr:input"] + 0.02
     assert values["nppr:input"] <= values["nppr:independent"] + 0.02

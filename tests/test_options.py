@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
-
-from helpers import FAMILIES
-from nppr.cli.measure_commands import AssessOptions, FitOptions, SpectrumOptions
-from nppr.cli.train_command import TrainCommandOptions
-from nppr.errors import SpecError
-from nppr.noise.family import Dependency
 from nppr.options import (
     RARE_CALLS,
     FamilyOptions,
@@ -20,6 +13,13 @@ from nppr.options import (
     SearchOptions,
     TrainOptions,
 )
+from pydantic import ValidationError
+
+from helpers import FAMILIES
+from nppr.cli.measure_commands import AssessOptions, FitOptions, SpectrumOptions
+from nppr.cli.train_command import TrainCommandOptions
+from nppr.errors import SpecError
+from nppr.noise.family import Dependency
 from nppr.random_draws import DRAWS
 from nppr.search.search_settings import SearchSettings, paper_settings, walk
 from nppr.study.study_file import ClassifierEntry, FitEntry

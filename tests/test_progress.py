@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 import nppr
+from helpers import grouped
 from nppr import progress
 from nppr.search.fitting import FitProgress
 from nppr.tally import Progress
@@ -20,22 +21,21 @@ def written(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def test_a_log_has_a_line_as_soon_as_a_source_is_complete(written: io.StringIO) -> None:
-    with progress.progress_bars(quiet=False) as (update, update_fit):
+    with progress.progress_bars(quiet=False) as update:
         assert update is not None
-        assert update_fit is not None
         update(Progress("uniform", 50, 100, 40))
         assert written.getvalue() == ""
         update(Progress("uniform", 100, 100, 90))
         assert written.getvalue() == "uniform: 100/100, 90.0 % correct, 0 s\n"
         update(Progress("uniform", 100, 100, 90))
-        update_fit(FitProgress("label", 8, 8, 0.25, 0.5))
+        update(FitProgress("label", 8, 8, 0.25, 0.5))
         assert written.getvalue().splitlines()[1:] == [
             "fit label: 8/8, loss 0.250, 50.0 % correct, 0 s"
         ]
 
 
 def test_a_log_shows_a_stage_again_that_begins_again(written: io.StringIO) -> None:
-    with progress.progress_bars(quiet=False) as (_, update):
+    with progress.progress_bars(quiet=False) as update:
         assert update is not None
         for step in (1, 2, 1, 2):
             update(FitProgress("label", step, 2, 0.0, 1.0))
@@ -46,7 +46,7 @@ def test_a_log_hears_of_what_takes_long(
     written: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    with progress.progress_bars(quiet=False) as (update, _):
+    with progress.progress_bars(quiet=False) as update:
         assert update is not None
         update(Progress("pgd", 10, 100, 1))
     assert written.getvalue() == "pgd: 10/100, 10.0 % correct, 0 s\n"
@@ -56,7 +56,7 @@ def test_the_library_shows_bars_on_a_terminal_only(
     written: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def assess(**how: bool) -> None:
-        nppr.assess(inputs=10, draws=2, sources="uniform", **how)  # type: ignore[arg-type]
+        nppr.assess(sources="uniform", **grouped(inputs=10, draws=2, **how))
 
     assess()
     assert written.getvalue() == ""

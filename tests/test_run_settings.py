@@ -7,26 +7,26 @@ import pytest
 from helpers import two_class_data
 from nppr.budget import Budget
 from nppr.errors import BudgetError, NpprError, SpecError
-from nppr.run_settings import RunSettings, default_draws, require_budget
+from nppr.settings import Measure, default_draws, require_budget
 
 
 def test_settings_are_checked_at_construction() -> None:
     with pytest.raises(SpecError, match="`draws`"):
-        RunSettings(draws=0)
+        Measure(draws=0)
     with pytest.raises(SpecError, match="`confidence`"):
-        RunSettings(confidence=float("nan"))
+        Measure(confidence=float("nan"))
     with pytest.raises(SpecError, match="`precision` must lie in"):
-        RunSettings(precision=0.5)
+        Measure(precision=0.5)
 
 
 @pytest.mark.parametrize("radii", [("0.1", "1/10"), ("x",)], ids=["twice", "word"])
 def test_radii_are_checked(radii: tuple[str, ...]) -> None:
     with pytest.raises(NpprError, match="`radii`"):
-        RunSettings(radii=radii)
+        Measure(radii=radii)
 
 
 def test_radii_are_kept_as_written_smallest_first() -> None:
-    assert RunSettings(radii=("8/255", 0.01, "1/100000")).radii == ("1/100000", "0.01", "8/255")
+    assert Measure(radii=("8/255", 0.01, "1/100000")).radii == ("1/100000", "0.01", "8/255")
 
 
 def test_a_budget_is_a_budget_within_the_images_and_stated() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import nppr
+from helpers import grouped
 from nppr.budget import Budget
 from nppr.compare import compare
 from nppr.errors import InputError, TaskError
@@ -103,9 +104,14 @@ def test_scores_must_be_finite_floats_that_agree_with_the_predicate() -> None:
 def report() -> nppr.Report:
     task = Task(score=near, meaning="the sum is within 0.25")
     return nppr.assess(
-        Sum(), known(), task=task, budget=Budget.linf(0.1), draws=16, fit_calls=4000,
+        Sum(),
+        known(),
+        task=task,
+        budget=Budget.linf(0.1),
         sources="nppr,uniform,pgd",
-    )  # fmt: skip
+        search=nppr.Search(calls=4000),
+        measure=nppr.Measure(draws=16),
+    )
 
 
 def test_the_worst_noise_of_a_sum_is_known(report: nppr.Report) -> None:
@@ -141,9 +147,14 @@ def test_the_words_follow_the_task(report: nppr.Report) -> None:
 def test_without_a_score_the_search_sees_right_and_wrong_only() -> None:
     task = Task(correct=lambda z, t: near(z, t) > 0)
     report = nppr.assess(
-        Sum(), known(), task=task, budget=Budget.linf(0.1), draws=8, fit_calls=8192,
-        sources="nppr,pgd", floor=0.0,
-    )  # fmt: skip
+        Sum(),
+        known(),
+        task=task,
+        budget=Budget.linf(0.1),
+        sources="nppr,pgd",
+        search=nppr.Search(calls=8192, floor=0.0),
+        measure=nppr.Measure(draws=8),
+    )
     assert "by-scores" in {flag.id for flag in report.flags}
     rows = {row.name: row for row in report.results if row.value is not None}
     assert rows["nppr:independent"].value == pytest.approx(0, abs=0.05)
@@ -156,11 +167,19 @@ def test_targets_that_are_classes_keep_their_classes() -> None:
     images, labels = data.evaluate.batch(data.evaluate.indices.argsort())
     task = Task(correct=lambda z, y: z.argmax(1) == y, classes=True)
     report = nppr.assess(
-        "digits-cnn", (images, labels), task=task, budget=Budget.linf(0.1), sources="uniform",
-        draws=8,
-    )  # fmt: skip
+        "digits-cnn",
+        (images, labels),
+        task=task,
+        budget=Budget.linf(0.1),
+        sources="uniform",
+        measure=nppr.Measure(draws=8),
+    )
     plain = nppr.assess(
-        "digits-cnn", (images, labels), budget=Budget.linf(0.1), sources="uniform", draws=8
+        "digits-cnn",
+        (images, labels),
+        budget=Budget.linf(0.1),
+        sources="uniform",
+        measure=nppr.Measure(draws=8),
     )
     assert report.data.classes == 10
     assert report.per_input is not None
@@ -175,9 +194,14 @@ def test_targets_identify_a_run(tmp_path: Path) -> None:
 
     def run(targets: Tensor, *, resume: bool) -> None:
         nppr.assess(
-            Sum(), (images, targets), task=Task(score=near), budget=Budget.linf(0.1), draws=4,
-            sources="uniform", out=tmp_path / "run", resume=resume,
-        )  # fmt: skip
+            Sum(),
+            (images, targets),
+            task=Task(score=near),
+            budget=Budget.linf(0.1),
+            sources="uniform",
+            measure=nppr.Measure(draws=4),
+            run=nppr.Run(out=tmp_path / "run", resume=resume),
+        )
 
     run(sums, resume=False)
     run(sums, resume=True)
@@ -194,7 +218,14 @@ def test_a_predicate_that_fails_costs_one_line_and_no_folder(tmp_path: Path) -> 
     out = tmp_path / "run"
     task = Task(correct=lambda z, _: z)
     with pytest.raises(TaskError, match="one entry per input"):
-        nppr.assess(Sum(), known(), task=task, budget=Budget.linf(0.1), draws=4, out=out)
+        nppr.assess(
+            Sum(),
+            known(),
+            task=task,
+            budget=Budget.linf(0.1),
+            measure=nppr.Measure(draws=4),
+            run=nppr.Run(out=out),
+        )
     assert not (out / "report.json").exists()
 
 
@@ -209,7 +240,7 @@ def test_sources_that_do_not_suit_the_data_are_refused(
     labels = (sums > 2).long()
     data = (images, sums) if "task" in kwargs else (images.flatten(1), labels)
     with pytest.raises(InputError, match="`sources` must suit the data"):
-        nppr.assess(Sum(), data, budget=Budget.linf(0.1), sources=sources, **kwargs)
+        nppr.assess(Sum(), data, budget=Budget.linf(0.1), sources=sources, **grouped(**kwargs))
 
 
 SHAPES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -225,7 +256,12 @@ def test_outputs_have_any_shape_and_type(name: str) -> None:
     model = SHAPES[name]
     task = Task(correct=lambda z, _: z.double().reshape(len(z), -1).mean(1) > 0.5)
     report = nppr.assess(
-        model, (images, sums), task=task, budget=Budget.linf(0.1), sources="uniform", draws=4
+        model,
+        (images, sums),
+        task=task,
+        budget=Budget.linf(0.1),
+        sources="uniform",
+        measure=nppr.Measure(draws=4),
     )
     assert report.per_input is not None
     right = task.judged(model(images), sums)[0].argmax(1)
@@ -238,7 +274,12 @@ def test_the_unit_of_a_score_does_not_matter() -> None:
     for unit in (1e-3, 1.0, 1e4):
         task = Task(score=lambda z, t, unit=unit: unit * near(z, t))  # type: ignore[misc]
         report = nppr.assess(
-            Sum(), known(), task=task, budget=Budget.linf(0.07), sources="pgd", draws=4
+            Sum(),
+            known(),
+            task=task,
+            budget=Budget.linf(0.07),
+            sources="pgd",
+            measure=nppr.Measure(draws=4),
         )
         values.append(next(row.value for row in report.results if row.name == "pgd"))
     assert values[0] == values[1] == values[2]
@@ -254,9 +295,14 @@ def test_a_task_of_the_same_words_is_not_resumed(tmp_path: Path) -> None:
     def run(tolerance: float, folder: str) -> None:
         task = Task(score=lambda z, t: tolerance - (z[:, 0] - t).abs(), meaning="it is near")
         nppr.assess(
-            Sum(), known(), task=task, budget=Budget.linf(0.1), draws=4, sources="uniform",
-            out=tmp_path / folder, resume=(tmp_path / folder).exists(),
-        )  # fmt: skip
+            Sum(),
+            known(),
+            task=task,
+            budget=Budget.linf(0.1),
+            sources="uniform",
+            measure=nppr.Measure(draws=4),
+            run=nppr.Run(out=tmp_path / folder, resume=(tmp_path / folder).exists()),
+        )
 
     run(0.25, "a")
     run(0.25, "a")
@@ -289,6 +335,11 @@ def test_outputs_that_a_model_need_not_give_do_not_stop_a_run() -> None:
     """A score that is not finite for negative outputs, of which the model has none."""
     task = Task(score=lambda z, t: 0.25 - (z[:, 0].log() - t.log()).abs())
     report = nppr.assess(
-        Sum(), known(), task=task, budget=Budget.linf(0.1), draws=4, sources="uniform"
+        Sum(),
+        known(),
+        task=task,
+        budget=Budget.linf(0.1),
+        sources="uniform",
+        measure=nppr.Measure(draws=4),
     )
     assert report.data.task_fingerprint is not None

@@ -23,7 +23,8 @@ from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.report import Report
 from nppr.search import SearchSettings, default_settings
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search import Search
+from nppr.search.search import NoiseSearch
+from nppr.settings import Measure
 from nppr.sources import PGD, Uniform
 from nppr.sources.learned import Learned
 from nppr.tally import Evaluate, Metric, Tally
@@ -60,7 +61,7 @@ def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000)
 def searched(
     data: Data, classifier: Prepared, budget: Budget, settings: SearchSettings
 ) -> list[LearnedNoise]:
-    return Search(settings, classifier, data, budget).run()
+    return NoiseSearch(settings, classifier, data, budget).run()
 
 
 def tally_of(
@@ -147,9 +148,10 @@ def report() -> Report:
     family = Family(Dependency.JOINT, components=3)
     search = default_settings(family, floors=(0.0, 1.0), calls=12_000, inputs=64)
     return assess(
-        inputs=100, draws=30, search=replace(search, per_input_calls=8),
         sources="nppr,gaussian,uniform,laplace,pgd",
-    )  # fmt: skip
+        search=replace(search, per_input_calls=8),
+        measure=Measure(inputs=100, draws=30),
+    )
 
 
 def value(report: Report, source: str, metric: Metric) -> float:

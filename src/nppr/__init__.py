@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nppr.report import Report, read_report, read_run
     from nppr.search.learned_noise import LearnedNoise, load_learned
     from nppr.search.search_settings import SearchSettings, default_settings, paper_settings
+    from nppr.settings import Measure, Run, Search
     from nppr.sources import CW, PGD, Gaussian, Laplace, Source, Uniform
     from nppr.sources.custom import CustomAttack, CustomNoise
     from nppr.sources.learned import Learned
@@ -46,6 +47,7 @@ _HOMES = {
     "nppr.report": ("Report", "read_report", "read_run"),
     "nppr.search.learned_noise": ("LearnedNoise", "load_learned"),
     "nppr.search.search_settings": ("SearchSettings", "default_settings", "paper_settings"),
+    "nppr.settings": ("Measure", "Run", "Search"),
     "nppr.sources": ("CW", "PGD", "Gaussian", "Laplace", "Source", "Uniform"),
     "nppr.sources.custom": ("CustomAttack", "CustomNoise"),
     "nppr.sources.learned": ("Learned",),
@@ -58,7 +60,8 @@ _HOMES = {
 __all__ = [
     "CW", "PGD", "ArrayModel", "Budget", "Classifier", "CustomAttack", "CustomNoise", "CustomTransform",
     "Data", "Dependency", "Distribution", "Estimate", "Family", "Gaussian", "Laplace", "Learned",
-    "LearnedNoise", "ModelUnavailableError", "NpprError", "Report", "SearchSettings", "Source",
+    "LearnedNoise", "Measure", "ModelUnavailableError", "NpprError", "Report", "Run", "Search",
+    "SearchSettings", "Source",
     "Tally", "Task", "Uniform", "assess", "default_settings", "from_arrays", "learn", "load_classifier",
     "load_data", "load_learned", "measure", "paper_settings", "read_report", "read_run",
 ]  # fmt: skip

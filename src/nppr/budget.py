@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from nppr.errors import BudgetBreach, BudgetError, GradientError, unknown
+from nppr.radius import parse_radius
 from nppr.random_draws import DrawBlock
 from nppr.tally import FrozenModel
 from nppr.transformations import Transform, parse_transform
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 
 VECTOR = (-3, -2, -1)
-SMALLEST, LARGEST = 1e-9, 1e6
-"""Radii that single precision can tell from 0 and from infinity."""
-
 TOLERANCE = 1e-5
 """Excess over the radius, relative to it, that counts as rounding, not as a breach."""
 
@@ -332,26 +330,6 @@ class Budget:
 
     def __str__(self) -> str:
         return f"{self.norm.name} {self.text}" if self.transform is None else self.text
-
-
-def parse_radius(radius: float | str) -> float:
-    """A radius from a number or from text such as `8/255`.
-
-    >>> parse_radius("8/255") == 8 / 255
-    True
-    """
-    try:
-        above, slash, below = radius.partition("/") if isinstance(radius, str) else (radius, "", 1)
-        value = float(above) / float(below) if slash else float(above)
-    except (ValueError, ZeroDivisionError, TypeError):
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise BudgetError(f"`radius` must be a number > 0, got {radius!r}. Example: 8/255")
-    if not SMALLEST <= value <= LARGEST:
-        raise BudgetError(
-            f"`radius` must lie between {SMALLEST:g} and {LARGEST:g}, got {radius!r}. Example: 8/255"
-        )
-    return value
 
 
 def perturbed(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from nppr.errors import without_controls
+from nppr.progress import Plan
 from nppr.progress import err as err
 
 if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from pathlib import Path
 
-    from nppr.assessment.assess import Plan
     from nppr.report.model import ReportRecord
     from nppr.search.learned_noise import LearnedNoise
 

@@ -34,9 +34,18 @@ from nppr.classifiers.screening import audit_share
 from nppr.data import PROBE_INPUTS, Split
 from nppr.errors import DataError, SpecError
 from nppr.losses import margin
-from nppr.random_draws import DRAWS, DRAWS_PER_BLOCK, DrawBlock
+from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.sources import Clean, Source
-from nppr.tally import Audit, BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
+from nppr.tally import (
+    DRAWS,
+    Audit,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Progress,
+    SplitKind,
+    Tally,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -23,9 +25,6 @@ from rich.progress import Progress as ProgressBars
 
 if TYPE_CHECKING:  # this module is loaded at start-up and must stay quick
     from nppr.classifiers.training import TrainProgress
-    from nppr.measurement import ProgressCallback
-    from nppr.search.fitting import FitProgress
-    from nppr.tally import Progress
 
 # Without emoji: `nppr:label:floor=0.5` is a name and holds no picture.
 err = Console(stderr=True, highlight=False, emoji=False)
@@ -33,8 +32,29 @@ err = Console(stderr=True, highlight=False, emoji=False)
 SECONDS_BETWEEN_LINES = 30.0
 """Between two lines of something that is still under way."""
 
+ShowProgress = Callable[[Any], None]
+"""Called with a `Plan`, and with the `FitProgress` and `Progress` of what is under way."""
+
 Show = Callable[[str, int, int, str], None]
 """Shows a name, what is done, of how much, and a remark."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is about to run."""
+
+    inputs: int
+    fit_inputs: int
+    select_inputs: int
+    sources: tuple[str, ...]
+    micro_batch: int
+    form: tuple[str, ...]
+    seconds: float
+    """Of the whole run, with what it took to prepare it."""
+    warning: str | None = None
+    finished: Path | None = None
+    """The folder of this run where it was finished before: it is read instead of computed."""
+    notes: tuple[str, ...] = ()
 
 
 def has_viewer() -> bool:
@@ -44,26 +64,24 @@ def has_viewer() -> bool:
 
 @contextmanager
 def progress_bars(
-    *, quiet: bool
-) -> Iterator[tuple[ProgressCallback | None, Callable[[FitProgress], None] | None]]:
-    """Each source and each stage of a search, with the fraction of correct answers.
+    *, quiet: bool, show_plan: Callable[[Plan], None] | None = None
+) -> Iterator[ShowProgress | None]:
+    """Show each source and each stage of a search, with the fraction of correct answers.
 
-    Nothing if quiet.
+    Nothing if quiet. A plan goes to `show_plan`.
     """
     if quiet:
-        yield None, None
+        yield None
         return
     with _shown() as show:
 
-        def update(state: Progress) -> None:
-            share = f"{100 * state.correct / max(1, state.done):.1f} % correct"
-            show(state.source, state.done, state.total, share)
+        def update(state: Any) -> None:
+            if not isinstance(state, Plan):
+                show(*state.shown)
+            elif show_plan is not None:
+                show_plan(state)
 
-        def update_fit(state: FitProgress) -> None:
-            note = f"loss {state.loss:.3f}, {100 * state.pr:.1f} % correct"
-            show(f"fit {state.stage}", state.step, state.steps, note)
-
-        yield update, update_fit
+        yield update
 
 
 @contextmanager

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-DRAWS = 100
-"""Draws per input unless something else is asked for."""
-
 DRAWS_PER_BLOCK = 16
 
 _INDEX_BITS = 20

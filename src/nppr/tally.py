@@ -26,6 +26,9 @@ ByteArray = NDArray[np.uint8]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
+DRAWS = 100
+"""Draws per input unless something else is asked for."""
+
 RARE_ACCURACY = (
     "an estimate from 5,500 calls, the fewest per input, has a relative standard deviation of about"
     " 30 % at 1e-3 and 55 % at 1e-6"
@@ -222,3 +225,9 @@ class Progress:
     done: int
     total: int
     correct: int
+
+    @property
+    def shown(self) -> tuple[str, int, int, str]:
+        """The name, how much is done, of how much, and a remark."""
+        share = f"{100 * self.correct / max(1, self.done):.1f} % correct"
+        return self.source, self.done, self.total, share

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from nppr.options import MeasureOptions, SearchOptions
 from torch import Tensor
 
 import nppr
-from helpers import Broken, Stray, half_classifier, two_class_data
+from helpers import Broken, Stray, grouped, half_classifier, two_class_data
 from nppr.assessment.assess import Plan, _search_settings
 from nppr.errors import BudgetError, ClassifierError, DataError, RunFolderError, SpecError
 from nppr.noise.family import Family
-from nppr.options import MeasureOptions, SearchOptions
 from nppr.report import Report
 from nppr.search.search_settings import default_settings
 from nppr.sources import Source
@@ -42,9 +42,10 @@ def test_two_runs_are_equal_but_for_timing_and_environment(tmp_path: Path) -> No
     reports = []
     for name, batch in (("a", None), ("b", 7)):
         nppr.assess(
-            sources="nppr,gaussian,pgd:steps=2", search=SMALL, batch_size=batch,
-            out=tmp_path / name, **FEW,
-        )  # fmt: skip
+            sources="nppr,gaussian,pgd:steps=2",
+            search=SMALL,
+            **grouped(batch_size=batch, out=tmp_path / name, **FEW),
+        )
         content = json.loads((tmp_path / name / "report.json").read_text())
         del content["timing"], content["environment"]
         reports.append(content)
@@ -55,14 +56,20 @@ def test_two_runs_are_equal_but_for_timing_and_environment(tmp_path: Path) -> No
 
 def test_the_seed_matters() -> None:
     values = [
-        nppr.assess(inputs=60, draws=20, sources="gaussian:scale=3", seed=seed).results[1].value
+        nppr.assess(
+            sources="gaussian:scale=3", measure=nppr.Measure(inputs=60, draws=20, seed=seed)
+        )
+        .results[1]
+        .value
         for seed in (0, 1)
     ]
     assert values[0] != values[1]
 
 
 def test_every_source_has_its_readings_and_ar_is_merged() -> None:
-    report = nppr.assess(inputs=60, draws=8, sources="gaussian,uniform,laplace,pgd")
+    report = nppr.assess(
+        sources="gaussian,uniform,laplace,pgd", measure=nppr.Measure(inputs=60, draws=8)
+    )
     rows = [(row.source, row.metric.value, row.method) for row in report.results]
     assert rows[0] == ("clean", "accuracy", "clopper-pearson")
     for noise in ("gaussian", "uniform", "laplace"):
@@ -91,14 +98,19 @@ def test_a_report_carries_its_date_and_the_kind_of_its_task() -> None:
     near = nppr.Task(score=lambda outputs, _: 1 + outputs[:, 0].abs(), kind="regression")
     before = datetime.now(UTC).date().isoformat()
     report = nppr.assess(
-        half_classifier(), (images, targets), budget=BUDGET, draws=4, sources="uniform", task=near
+        half_classifier(),
+        (images, targets),
+        budget=BUDGET,
+        sources="uniform",
+        task=near,
+        measure=nppr.Measure(draws=4),
     )
     assert before <= str(report.environment.date) <= datetime.now(UTC).date().isoformat()
     assert report.data.task_kind == "regression"
 
 
 def test_explicit_sources_run_exactly_those() -> None:
-    report = nppr.assess(inputs=20, draws=4, sources="uniform")
+    report = nppr.assess(sources="uniform", measure=nppr.Measure(inputs=20, draws=4))
     assert {row.source for row in report.results} == {"clean", "uniform"}
 
 
@@ -111,14 +123,18 @@ def test_modules_callables_and_tensors() -> None:
         return logits
 
     reports = [
-        nppr.assess(known, data, budget=BUDGET, draws=8, sources="gaussian,pgd")
+        nppr.assess(
+            known, data, budget=BUDGET, sources="gaussian,pgd", measure=nppr.Measure(draws=8)
+        )
         for known in (module, model)
     ]
     assert reports[0].results == reports[1].results
     assert reports[0].classifier.fingerprint != reports[1].classifier.fingerprint
     assert module.training
     images, labels = torch.rand(20, 1, 4, 4), torch.arange(20) % 2
-    pair = nppr.assess(module, (images, labels), budget=BUDGET, draws=4, sources="uniform")
+    pair = nppr.assess(
+        module, (images, labels), budget=BUDGET, sources="uniform", measure=nppr.Measure(draws=4)
+    )
     assert pair.data.inputs.model_dump() == {"fit": 10, "select": 4, "evaluate": 6}
 
 
@@ -130,7 +146,12 @@ def test_a_source_that_fails_leaves_the_others_their_results(tmp_path: Path) -> 
         nppr.Gaussian(BUDGET),
     ]
     out = tmp_path / "run"
-    report = nppr.assess(inputs=20, draws=4, budget=BUDGET, sources=sources, out=out)
+    report = nppr.assess(
+        budget=BUDGET,
+        sources=sources,
+        measure=nppr.Measure(inputs=20, draws=4),
+        run=nppr.Run(out=out),
+    )
     errors = {row.source: row.error for row in report.results if row.error}
     assert set(errors) == {"broken", "outside"}
     assert errors["broken"] == "this source is broken"
@@ -142,7 +163,7 @@ def test_a_source_that_fails_leaves_the_others_their_results(tmp_path: Path) -> 
 
 def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -> None:
     made: dict[str, Any] = {**FEW, "search": SMALL, "sources": "nppr,gaussian,laplace"}
-    whole = nppr.assess(out=tmp_path / "whole", **made)
+    whole = nppr.assess(**grouped(out=tmp_path / "whole", **made))
 
     def interrupt(state: object) -> None:
         if getattr(state, "source", "") == "laplace":
@@ -150,11 +171,12 @@ def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -
 
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        nppr.assess(out=out, progress=interrupt, **made)
+        nppr.assess(progress=interrupt, **grouped(out=out, **made))
     assert not (out / "report.json").exists()
-    measured: list[str] = []
+    measured: list[object] = []
     again = nppr.assess(
-        out=out, resume=True, progress=lambda state: measured.append(state.source), **made
+        progress=lambda state: measured.append(getattr(state, "source", None)),
+        **grouped(out=out, resume=True, **made),
     )
     assert comparable(again) == comparable(whole)
     assert "gaussian" not in measured
@@ -162,14 +184,14 @@ def test_resume_after_an_interrupt_equals_an_uninterrupted_run(tmp_path: Path) -
 
 def test_emptied_files_of_an_unfinished_run_are_made_again(tmp_path: Path) -> None:
     made: dict[str, Any] = {**FEW, "search": SMALL, "sources": "nppr,gaussian,laplace"}
-    whole = nppr.assess(out=tmp_path / "whole", **made)
+    whole = nppr.assess(**grouped(out=tmp_path / "whole", **made))
 
     def interrupt(state: object) -> None:
         if getattr(state, "source", "").startswith("nppr:label"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nppr.assess(out=tmp_path / "run", progress=interrupt, **made)
+        nppr.assess(progress=interrupt, **grouped(out=tmp_path / "run", **made))
     out = tmp_path / "run"
     (_, block), fits = sorted((out / "blocks").iterdir())[:2], sorted((out / "fit").iterdir())
     assert fits
@@ -178,7 +200,9 @@ def test_emptied_files_of_an_unfinished_run_are_made_again(tmp_path: Path) -> No
         shutil.copytree(out, copy)
         for path in emptied:
             (copy / path.relative_to(out)).write_bytes(b"")
-        assert comparable(nppr.assess(out=copy, resume=True, **made)) == comparable(whole)
+        assert comparable(nppr.assess(**grouped(out=copy, resume=True, **made))) == comparable(
+            whole
+        )
 
 
 def test_another_callable_does_not_resume_a_run(tmp_path: Path) -> None:
@@ -187,32 +211,48 @@ def test_another_callable_does_not_resume_a_run(tmp_path: Path) -> None:
     def inverted(x: Tensor) -> Tensor:
         return -half_classifier().forward(x)
 
-    nppr.assess(lambda x: half_classifier()(x), data, budget=BUDGET, draws=4, sources="uniform",
-                out=tmp_path)  # fmt: skip
+    nppr.assess(
+        lambda x: half_classifier()(x),
+        data,
+        budget=BUDGET,
+        sources="uniform",
+        measure=nppr.Measure(draws=4),
+        run=nppr.Run(out=tmp_path),
+    )
     with pytest.raises(RunFolderError, match="fingerprint"):
-        nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform", out=tmp_path,
-                    resume=True)  # fmt: skip
+        nppr.assess(
+            inverted,
+            data,
+            budget=BUDGET,
+            sources="uniform",
+            measure=nppr.Measure(draws=4),
+            run=nppr.Run(out=tmp_path, resume=True),
+        )
 
 
 def test_features_are_described() -> None:
-    report = nppr.assess(inputs=20, draws=4, sources="uniform")
+    report = nppr.assess(sources="uniform", measure=nppr.Measure(inputs=20, draws=4))
     features = report.classifier.features
     assert features is not None
     assert (features.number, features.model) == (256, "digits-cnn")
     layer = nppr.load_classifier("digits-cnn", features="body.0")
-    other = nppr.assess(inputs=20, draws=4, sources="uniform", feature_model=layer)
+    other = nppr.assess(
+        sources="uniform", feature_model=layer, measure=nppr.Measure(inputs=20, draws=4)
+    )
     features = other.classifier.features
     assert features is not None
     assert (features.layer, features.number) == ("body.0", 32 * 64)
     data = two_class_data(20)
-    plain = nppr.assess(half_classifier(), data, budget=BUDGET, draws=4, sources="uniform")
+    plain = nppr.assess(
+        half_classifier(), data, budget=BUDGET, sources="uniform", measure=nppr.Measure(draws=4)
+    )
     assert plain.classifier.features is None
     with pytest.raises(ClassifierError, match="--feature-model"):
         nppr.assess(half_classifier(), data, budget=BUDGET, feature_model=half_classifier())
 
 
 def test_every_option_of_a_source_is_recorded() -> None:
-    report = nppr.assess(inputs=20, draws=4, sources="uniform:scale=0.5,pgd")
+    report = nppr.assess(sources="uniform:scale=0.5,pgd", measure=nppr.Measure(inputs=20, draws=4))
     assert {each.name: each.options for each in report.settings.sources} == {
         "uniform:scale=0.5": {"scale": 0.5},
         "pgd": {"steps": 10, "step": 1.0, "restarts": 1, "random_start": True},
@@ -221,7 +261,11 @@ def test_every_option_of_a_source_is_recorded() -> None:
 
 def test_the_plan_comes_before_anything_runs() -> None:
     plans: list[Plan] = []
-    nppr.assess(inputs=20, draws=4, sources="uniform,pgd:steps=2", on_plan=plans.append)
+    nppr.assess(
+        sources="uniform,pgd:steps=2",
+        progress=plans.append,
+        measure=nppr.Measure(inputs=20, draws=4),
+    )
     (plan,) = plans
     assert plan.inputs == 20
     assert plan.sources == ("uniform", "pgd:steps=2")
@@ -229,7 +273,7 @@ def test_the_plan_comes_before_anything_runs() -> None:
 
 
 def test_misclassified_inputs_are_set_aside_after_the_limit() -> None:
-    report = nppr.assess(inputs=300, draws=4, sources="uniform")
+    report = nppr.assess(sources="uniform", measure=nppr.Measure(inputs=300, draws=4))
     clean = report.results[0]
     pr = report.headline("uniform", Metric.PR)
     assert pr is not None
@@ -239,8 +283,10 @@ def test_misclassified_inputs_are_set_aside_after_the_limit() -> None:
 
 
 def test_quantise_and_confidence_are_settings() -> None:
-    report = nppr.assess(inputs=20, draws=4, sources="uniform", quantise=True, confidence=0.8)
-    assert report.settings.quantise is True
+    report = nppr.assess(
+        sources="uniform", measure=nppr.Measure(inputs=20, draws=4, quantise=True, confidence=0.8)
+    )
+    assert report.settings.measure.quantise is True
     assert all(row.confidence == 0.8 for row in report.results)
 
 
@@ -250,7 +296,9 @@ ATTACKS = "pgd:steps=5,uniform:scale=3,cw:steps=3,pgd:steps=7,gaussian"
 def test_only_merged_is_the_merged_ar_of_a_full_run_for_fewer_calls(tmp_path: Path) -> None:
     whole, quick = (
         nppr.assess(
-            inputs=60, draws=20, sources=ATTACKS, only_merged=only, out=tmp_path / str(only)
+            sources=ATTACKS,
+            measure=nppr.Measure(inputs=60, draws=20, only_merged=only),
+            run=nppr.Run(out=tmp_path / str(only)),
         )
         for only in (False, True)
     )
@@ -266,12 +314,14 @@ def test_only_merged_is_the_merged_ar_of_a_full_run_for_fewer_calls(tmp_path: Pa
     # What is not an attack is measured in full.
     for noise in ("uniform:scale=3", "gaussian"):
         assert quick.headline(noise, Metric.PR) == whole.headline(noise, Metric.PR)
-    assert quick.settings.only_merged is True
+    assert quick.settings.measure.only_merged is True
 
 
 def test_only_merged_of_one_attack_is_its_ar() -> None:
-    attack = nppr.assess(inputs=60, draws=4, sources="pgd").headline("pgd", Metric.AR)
-    report = nppr.assess(inputs=60, draws=4, sources="pgd", only_merged=True)
+    attack = nppr.assess(sources="pgd", measure=nppr.Measure(inputs=60, draws=4)).headline(
+        "pgd", Metric.AR
+    )
+    report = nppr.assess(sources="pgd", measure=nppr.Measure(inputs=60, draws=4, only_merged=True))
     assert [row.source for row in report.results] == ["clean", "merged"]
     assert attack is not None
     assert report.results[1].value == attack.value
@@ -284,9 +334,11 @@ def test_only_merged_resumes(tmp_path: Path) -> None:
                 raise KeyboardInterrupt
 
         return nppr.assess(
-            inputs=60, draws=8, sources="pgd:steps=5,cw:steps=3,uniform", only_merged=True,
-            out=tmp_path / out, resume=resume, progress=interrupt,
-        )  # fmt: skip
+            sources="pgd:steps=5,cw:steps=3,uniform",
+            progress=interrupt,
+            measure=nppr.Measure(inputs=60, draws=8, only_merged=True),
+            run=nppr.Run(out=tmp_path / out, resume=resume),
+        )
 
     whole = run("whole")
     with pytest.raises(KeyboardInterrupt):
@@ -296,11 +348,13 @@ def test_only_merged_resumes(tmp_path: Path) -> None:
 
 def test_sources_are_texts_and_objects_in_one_list() -> None:
     mixed = nppr.assess(
-        inputs=20, draws=4, budget=BUDGET,
+        budget=BUDGET,
         sources=["uniform, pgd-3", nppr.Gaussian(BUDGET), "brightness", nppr.CW(BUDGET, steps=2)],
-    )  # fmt: skip
+        measure=nppr.Measure(inputs=20, draws=4),
+    )
     text = nppr.assess(
-        inputs=20, draws=4, sources="uniform,pgd-classic:steps=3,brightness,gaussian,cw:steps=2"
+        sources="uniform,pgd-classic:steps=3,brightness,gaussian,cw:steps=2",
+        measure=nppr.Measure(inputs=20, draws=4),
     )
     named = {row.source for row in mixed.results}
     assert named == {
@@ -312,16 +366,17 @@ def test_sources_are_texts_and_objects_in_one_list() -> None:
 
 def test_corruptions_are_not_merged() -> None:
     """They know no budget, so what they break is no adversarial example."""
-    report = nppr.assess(inputs=60, draws=4, sources="pgd:steps=1,salt-and-pepper:severity=5")
+    report = nppr.assess(
+        sources="pgd:steps=1,salt-and-pepper:severity=5", measure=nppr.Measure(inputs=60, draws=4)
+    )
     assert report.headline("merged", Metric.AR) is None
     share = report.headline("salt-and-pepper:severity=5", Metric.CORRUPTION)
     assert share is not None
     assert share.value is not None
     assert report.settings.sources[1].options == {"severity": 5, "constants": "cifar-c"}
     more = nppr.assess(
-        inputs=60,
-        draws=4,
         sources="pgd:steps=1,uniform,salt-and-pepper:severity=5:constants=imagenet-c",
+        measure=nppr.Measure(inputs=60, draws=4),
     )
     worse = more.headline("salt-and-pepper:severity=5:constants=imagenet-c", Metric.CORRUPTION)
     merged, pgd = more.headline("merged", Metric.AR), more.headline("pgd:steps=1", Metric.AR)
@@ -334,7 +389,9 @@ def test_corruptions_are_not_merged() -> None:
 
 
 def test_stress_is_reported_with_its_ratio() -> None:
-    report = nppr.assess(inputs=60, draws=20, sources="stress:q=1+100,uniform")
+    report = nppr.assess(
+        sources="stress:q=1+100,uniform", measure=nppr.Measure(inputs=60, draws=20)
+    )
     values = {(row.name, row.metric): row.value for row in report.results if "stress" in row.source}
     assert list(values) == [
         ("stress:q=1", Metric.STRESS),
@@ -370,7 +427,7 @@ def test_stress_is_reported_with_its_ratio() -> None:
 )
 def test_bad_arguments_are_named(arguments: dict[str, object], kind: type, message: str) -> None:
     with pytest.raises(kind, match=message):
-        nppr.assess(**arguments)  # type: ignore[arg-type]
+        nppr.assess(**grouped(**arguments))
 
 
 @pytest.mark.slow
@@ -381,17 +438,15 @@ def test_a_classifier_that_guesses_stops_after_its_clean_answers(precision: floa
         nppr.assess(
             nppr.load_classifier("digits-cnn", weights="random", data=nppr.load_data("digits")),
             sources="nppr,uniform",
-            precision=precision,
-            progress=lambda state: seen.append(state.source),
-            on_search=lambda _: seen.append("search"),
+            progress=lambda state: seen.append(getattr(state, "source", "search")),
+            measure=nppr.Measure(precision=precision),
         )
     assert set(seen) <= {"clean"}
     report = nppr.assess(
         nppr.load_classifier("digits-cnn", weights="random", data=nppr.load_data("digits")),
         sources="uniform",
-        inputs=40,
-        draws=2,
-        anyway=True,
+        measure=nppr.Measure(inputs=40, draws=2),
+        run=nppr.Run(anyway=True),
     )
     assert report.headline("uniform", Metric.PR) is not None
     assert "near-chance" in [flag.id for flag in report.flags]
@@ -402,7 +457,14 @@ def test_without_a_clean_correct_input_a_source_has_no_number() -> None:
     inverted = half_classifier()
     with torch.no_grad():
         inverted.w.neg_()
-    report = nppr.assess(inverted, data, budget=BUDGET, draws=4, sources="uniform", anyway=True)
+    report = nppr.assess(
+        inverted,
+        data,
+        budget=BUDGET,
+        sources="uniform",
+        measure=nppr.Measure(draws=4),
+        run=nppr.Run(anyway=True),
+    )
     assert report.results[0].value == 0.0
     assert "at least one clean-correct input" in str(report.results[1].error)
 
@@ -410,7 +472,9 @@ def test_without_a_clean_correct_input_a_source_has_no_number() -> None:
 @pytest.mark.slow
 def test_the_search_can_be_set_plainly() -> None:
     report = nppr.assess(
-        inputs=30, draws=8, sources="nppr", dependency="label", floor=0.5, fit_calls=4096
+        sources="nppr",
+        search=nppr.Search(dependency="label", floor=0.5, calls=4096),
+        measure=nppr.Measure(inputs=30, draws=8),
     )
     assert [rung.name for rung in report.ladder] == [
         "nppr:independent:floor=0.5", "nppr:label:floor=0.5",
@@ -418,9 +482,15 @@ def test_the_search_can_be_set_plainly() -> None:
     assert report.settings.search is not None
     assert report.settings.search.calls == 4096
     with pytest.raises(SpecError, match="`dependency` must be one of"):
-        nppr.assess(inputs=10, sources="nppr", dependency="lable")
+        nppr.assess(
+            sources="nppr", search=nppr.Search(dependency="lable"), measure=nppr.Measure(inputs=10)
+        )
     with pytest.raises(SpecError, match="`search` must be given without"):
-        nppr.assess(inputs=10, sources="nppr", search=nppr.SearchSettings(), floor=0.5)
+        nppr.assess(
+            sources="nppr",
+            search=nppr.Search(method=nppr.SearchSettings(), floor=0.5),
+            measure=nppr.Measure(inputs=10),
+        )
 
 
 def test_every_option_of_the_search_is_an_argument() -> None:
@@ -464,18 +534,27 @@ def test_without_arguments_the_search_is_that_of_the_command_line() -> None:
 
 def test_a_wrong_setting_of_the_search_is_named() -> None:
     with pytest.raises(SpecError, match="`fit-calls` must be a whole number, got 'many'"):
-        nppr.assess(inputs=10, sources="nppr", fit_calls="many")  # type: ignore[arg-type]
+        nppr.assess(
+            sources="nppr", search=nppr.Search(calls="many"), measure=nppr.Measure(inputs=10)
+        )  # type: ignore[arg-type]
 
 
 def test_all_of_a_pair_of_tensors_can_be_evaluated() -> None:
     images, labels = torch.rand(20, 1, 4, 4), torch.arange(20) % 2
     settings: dict[str, Any] = {"budget": BUDGET, "draws": 2, "sources": "uniform"}
-    divided = nppr.assess(half_classifier(), (images, labels), **settings)
-    whole = nppr.assess(half_classifier(), (images, labels), evaluate_all=True, **settings)
+    divided = nppr.assess(half_classifier(), (images, labels), **grouped(**settings))
+    whole = nppr.assess(
+        half_classifier(), (images, labels), **grouped(evaluate_all=True, **settings)
+    )
     assert dict(divided.data.inputs) == {"fit": 10, "select": 4, "evaluate": 6}
     assert dict(whole.data.inputs) == {"fit": 0, "select": 0, "evaluate": 20}
     assert whole.per_input["index"].tolist() == list(range(20))
     with pytest.raises(
         SpecError, match="`evaluate-all` must be given with sources that need no fit"
     ):
-        nppr.assess(half_classifier(), (images, labels), budget=BUDGET, evaluate_all=True)
+        nppr.assess(
+            half_classifier(),
+            (images, labels),
+            budget=BUDGET,
+            measure=nppr.Measure(evaluate_all=True),
+        )

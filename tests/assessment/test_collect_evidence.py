@@ -23,8 +23,8 @@ from nppr.noise.family import Dependency, Family
 from nppr.noise.mixture import Context, Given
 from nppr.random_draws import DrawBlock
 from nppr.report.evidence import Draws, Evidence, Worst
-from nppr.run_settings import RunSettings
 from nppr.search.learned_noise import LearnedNoise
+from nppr.settings import Measure
 from nppr.sources import PGD, AutoAttack, Brightness, Clean, Gaussian, Source, Stress, Uniform
 from nppr.sources.custom import CustomAttack
 from nppr.tally import Evaluate, Metric, Tally
@@ -91,7 +91,7 @@ class Case:
             classifier = replace(classifier, micro_batch=micro_batch)
         everything = [*sources, *(each.source for each in learned)]
         found = self.tallies(everything) if tallies is None else tallies
-        session = Session(RunSettings(seed=self.seed), self.data, classifier)
+        session = Session(Measure(seed=self.seed), self.data, classifier)
         return collect(session, found, self.clean(), sources, learned, self.budget)
 
 

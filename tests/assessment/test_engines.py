@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from helpers import grouped
 from nppr.assessment.assess import assess
 from nppr.budget import Budget
 from nppr.classifiers import Classifier
@@ -43,13 +44,19 @@ def case() -> tuple[Classifier, Data]:
 
 def run(case: tuple[Classifier, Data], **more: object) -> Report:
     classifier, data = case
-    return assess(classifier, data, budget=BUDGET, sources="uniform,pgd", draws=16, **more)  # type: ignore[arg-type]
+    return assess(
+        classifier, data, budget=BUDGET, sources="uniform,pgd", **grouped(draws=16, **more)
+    )  # type: ignore[arg-type]
 
 
 def test_the_report_states_engine_and_audit(case: tuple[Classifier, Data]) -> None:
     exact, screened = run(case), run(case, engine=BFLOAT16)
-    assert (exact.environment.engine, exact.settings.engine, exact.audits) == ("eager", "eager", ())
-    assert screened.environment.engine == screened.settings.engine == BFLOAT16
+    assert (exact.environment.engine, exact.settings.measure.engine, exact.audits) == (
+        "eager",
+        "eager",
+        (),
+    )
+    assert screened.environment.engine == screened.settings.measure.engine == BFLOAT16
     (audit,) = screened.audits
     assert audit.source == "uniform"
     assert 0 < audit.audited < audit.alone

@@ -32,7 +32,11 @@ def one(words: str, **keys: Any) -> Decision:
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("baseline") / "run"
-    nppr.assess(sources="uniform,pgd", draws=20, batch_size=64, out=folder)
+    nppr.assess(
+        sources="uniform,pgd",
+        measure=nppr.Measure(draws=20),
+        run=nppr.Run(batch_size=64, out=folder),
+    )
     return folder
 
 
@@ -44,9 +48,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nppr.assess(
         sources="nppr,uniform",
         search=nppr.default_settings(family, floors=(0.5,), calls=1024),
-        draws=10,
-        batch_size=64,
-        out=folder,
+        measure=nppr.Measure(draws=10),
+        run=nppr.Run(batch_size=64, out=folder),
     )
     return folder
 
@@ -180,7 +183,7 @@ def test_a_baseline_with_screened_counts_is_refused(baseline: Path, tmp_path: Pa
     folder = tmp_path / "screened"
     shutil.copytree(baseline, folder)
     report = json.loads((folder / "report.json").read_text())
-    report["settings"]["engine"] = "bfloat16"
+    report["settings"]["measure"]["engine"] = "bfloat16"
     report["audits"] = [
         {"source": "uniform", "share": 0.02, "alone": 9000, "audited": 180, "discarded": False,
          "widened_by": 0.005}

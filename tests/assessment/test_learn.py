@@ -8,13 +8,12 @@ import torch
 
 import nppr
 from helpers import half_classifier
-from nppr.assessment.assess import Plan
 from nppr.budget import Budget
 from nppr.data import Data, Split, from_arrays, load_data
 from nppr.doctor.flags import FITTED_ON
 from nppr.errors import BudgetError, DistributionError, NoFitDataError, RunFolderError
 from nppr.noise.family import Dependency, Family
-from nppr.search.fitting import FitProgress
+from nppr.progress import Plan
 from nppr.search.search_settings import default_settings
 from nppr.tally import Claim, Evaluate, Metric
 
@@ -34,15 +33,20 @@ def halves(shares: tuple[float, float] = (0.4, 0.3)) -> Data:
 
 
 def test_without_features_the_noise_may_see_the_label_only() -> None:
-    seen: list[FitProgress] = []
+    seen: list[object] = []
     found = nppr.learn(
-        half_classifier(), halves(), budget=BUDGET, search=SMALL, on_search=seen.append
+        half_classifier(), halves(), budget=BUDGET, progress=seen.append, search=SMALL
     )
     assert {each.stage for each in seen} == {"independent", "label"}
     assert [each.source.name for each in found] == ["nppr:independent", "nppr:label"]
     assert not any(each.source.distribution.family.dependency.sees_input for each in found)
     report = nppr.assess(
-        half_classifier(), halves(), budget=BUDGET, search=SMALL, draws=4, sources="nppr"
+        half_classifier(),
+        halves(),
+        budget=BUDGET,
+        sources="nppr",
+        search=SMALL,
+        measure=nppr.Measure(draws=4),
     )
     assert "no-features" in {flag.id for flag in report.flags}
     text = report.table(200)
@@ -55,13 +59,19 @@ def test_without_features_the_noise_may_see_the_label_only() -> None:
 
 
 def test_a_model_with_features_has_no_such_flag() -> None:
-    report = nppr.assess(search=SMALL, fit_inputs=100, inputs=20, draws=4, sources="nppr")
+    report = nppr.assess(
+        sources="nppr", search=SMALL, measure=nppr.Measure(fit_inputs=100, inputs=20, draws=4)
+    )
     assert "no-features" not in {flag.id for flag in report.flags}
 
 
 def test_the_batch_size_does_not_change_what_is_learned() -> None:
     first, second = (
-        nppr.learn(search=SMALL, fit_inputs=100, select_inputs=40, batch_size=size)[0]
+        nppr.learn(
+            search=SMALL,
+            measure=nppr.Measure(fit_inputs=100, select_inputs=40),
+            run=nppr.Run(batch_size=size),
+        )[0]
         for size in (None, 5)
     )
     assert first.record == second.record
@@ -71,12 +81,20 @@ def test_the_batch_size_does_not_change_what_is_learned() -> None:
 
 
 def test_learned_noise_gives_the_same_numbers_later(tmp_path: Path) -> None:
-    learned = nppr.learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path / "fit")
+    learned = nppr.learn(
+        search=SMALL,
+        measure=nppr.Measure(fit_inputs=100, select_inputs=40),
+        run=nppr.Run(out=tmp_path / "fit"),
+    )
     together = nppr.assess(
-        search=SMALL, fit_inputs=100, select_inputs=40, inputs=25, draws=4, sources="nppr"
+        sources="nppr",
+        search=SMALL,
+        measure=nppr.Measure(fit_inputs=100, select_inputs=40, inputs=25, draws=4),
     )
     for known in (learned, nppr.load_learned(tmp_path / "fit")):
-        later = nppr.assess(inputs=25, draws=4, sources="", distributions=known)
+        later = nppr.assess(
+            sources="", distributions=known, measure=nppr.Measure(inputs=25, draws=4)
+        )
         rows = [
             [(row.value, row.low, row.high) for row in report.results if row.source == "nppr"]
             for report in (together, later)
@@ -92,7 +110,9 @@ def test_inputs_that_noise_was_fitted_on_are_no_sample_of_the_population() -> No
     mixed = replace(some, evaluate=again)
     flagged = {}
     for known in (some, mixed):
-        report = nppr.assess(data=known, draws=4, sources="uniform", distributions=noise)
+        report = nppr.assess(
+            data=known, sources="uniform", distributions=noise, measure=nppr.Measure(draws=4)
+        )
         flagged[known.evaluate is again] = {
             flag.source: flag.message for flag in report.flags if flag.id == FITTED_ON
         }
@@ -109,7 +129,9 @@ def test_inputs_that_noise_was_fitted_on_are_no_sample_of_the_population() -> No
 def test_noise_for_images_of_another_shape_is_one_clear_line_and_costs_no_other_row() -> None:
     label = replace(SMALL, family=Family(Dependency.LABEL))
     noise = nppr.learn(half_classifier(), halves(), budget=BUDGET, search=label)
-    report = nppr.assess(inputs=20, draws=4, sources="uniform", distributions=noise)
+    report = nppr.assess(
+        sources="uniform", distributions=noise, measure=nppr.Measure(inputs=20, draws=4)
+    )
     for each in noise:
         (row,) = [row for row in report.results if row.name == each.source.name]
         assert row.value is None
@@ -127,9 +149,13 @@ def test_a_split_without_a_clean_correct_input_costs_the_search_only(wrong: str)
     split = getattr(data, wrong)
     label = replace(SMALL, family=Family(Dependency.LABEL))
     report = nppr.assess(
-        half_classifier(), replace(data, **{wrong: replace(split, labels=1 - split.labels)}),
-        budget=BUDGET, search=label, draws=4, sources="nppr,uniform",
-    )  # fmt: skip
+        half_classifier(),
+        replace(data, **{wrong: replace(split, labels=1 - split.labels)}),
+        budget=BUDGET,
+        sources="nppr,uniform",
+        search=label,
+        measure=nppr.Measure(draws=4),
+    )
     (row,) = [row for row in report.results if row.metric is Metric.NPPR]
     assert row.error is not None
     assert f"the {wrong} split must hold at least one clean-correct input" in row.error
@@ -139,24 +165,33 @@ def test_a_split_without_a_clean_correct_input_costs_the_search_only(wrong: str)
 
 
 def test_a_short_search_is_announced_before_it_starts() -> None:
-    plans: list[Plan] = []
+    events: list[object] = []
     for calls in (128, 3 * 40 * 4):
         small = replace(
             default_settings(Family(), floors=(0.0,), calls=calls, inputs=4), per_input_calls=0
         )
         nppr.assess(
-            search=small, inputs=10, draws=2, sources="nppr", fit_inputs=20, select_inputs=20,
-            on_plan=plans.append,
-        )  # fmt: skip
+            sources="nppr",
+            progress=events.append,
+            search=small,
+            measure=nppr.Measure(inputs=10, draws=2, fit_inputs=20, select_inputs=20),
+        )
+    plans = [each for each in events if isinstance(each, Plan)]
     assert plans[0].warning is not None
     assert "--fit-calls 128 is too few for this search, which needs 480" in plans[0].warning
     assert plans[1].warning is None
 
 
 def test_another_runs_folder_is_safe(tmp_path: Path) -> None:
-    nppr.learn(search=SMALL, fit_inputs=100, out=tmp_path / "fit")
+    nppr.learn(
+        search=SMALL, measure=nppr.Measure(fit_inputs=100), run=nppr.Run(out=tmp_path / "fit")
+    )
     with pytest.raises(RunFolderError, match="seed"):
-        nppr.learn(search=SMALL, fit_inputs=100, out=tmp_path / "fit", seed=1, resume=True)
+        nppr.learn(
+            search=SMALL,
+            measure=nppr.Measure(fit_inputs=100, seed=1),
+            run=nppr.Run(out=tmp_path / "fit", resume=True),
+        )
 
 
 def test_data_that_cannot_be_split_are_refused() -> None:
@@ -191,7 +226,14 @@ def test_a_run_without_its_headline_is_not_graded_well(
         return found
 
     search = replace(SMALL, method="gradients")  # by itself it would be searched by scores
-    report = nppr.assess(answers, halves(), budget=BUDGET, search=search, draws=4, sources=sources)
+    report = nppr.assess(
+        answers,
+        halves(),
+        budget=BUDGET,
+        sources=sources,
+        search=search,
+        measure=nppr.Measure(draws=4),
+    )
     assert report.grade.letter == letter
     assert reason in report.grade.reason
     assert f"{reason}: " in report.table(200)
@@ -200,7 +242,8 @@ def test_a_run_without_its_headline_is_not_graded_well(
 def test_noise_that_was_compared_with_an_unknown_one_is_refused() -> None:
     search = default_settings(Family(Dependency.INDEPENDENT), calls=512, floors=(0.0,))
     (found,) = nppr.learn(
-        search=replace(search, per_input_calls=0), fit_inputs=64, select_inputs=20
+        search=replace(search, per_input_calls=0),
+        measure=nppr.Measure(fit_inputs=64, select_inputs=20),
     )
     compared = found.record.search.references
     assert compared is not None
@@ -209,4 +252,6 @@ def test_noise_that_was_compared_with_an_unknown_one_is_refused() -> None:
     )
     crafted = replace(found, record=found.record.model_copy(update={"search": made}))
     with pytest.raises(DistributionError, match="'nppr:independent' names 'mine'"):
-        nppr.assess(distributions=[crafted], inputs=10, draws=2, sources="uniform")
+        nppr.assess(
+            distributions=[crafted], sources="uniform", measure=nppr.Measure(inputs=10, draws=2)
+        )

@@ -85,7 +85,9 @@ def test_corruptions_and_stopped_runs_share_their_error_too() -> None:
 
 
 def test_the_headline_of_a_run_quotes_the_corrected_interval() -> None:
-    report = nppr.assess(inputs=60, draws=8, sources="gaussian,uniform,laplace")
+    report = nppr.assess(
+        sources="gaussian,uniform,laplace", measure=nppr.Measure(inputs=60, draws=8)
+    )
     first = headline_of(report)
     assert first is not None
     lowest = as_lowest(report, first)
@@ -100,7 +102,7 @@ def test_the_headline_of_a_run_quotes_the_corrected_interval() -> None:
     assert "corrected for the choice of the lowest of 3" in sentence_of(Numbers(report), lowest)
     page = report.to_html()
     assert "corrected for the choice of the lowest of 3" in page
-    alone = nppr.assess(inputs=60, draws=8, sources="uniform")
+    alone = nppr.assess(sources="uniform", measure=nppr.Measure(inputs=60, draws=8))
     assert not any(row.lowest_of for row in alone.results)
 
 

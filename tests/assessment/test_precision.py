@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import Broken, half_classifier
+from helpers import Broken, grouped, half_classifier
 from nppr.assessment.assess import assess
 from nppr.assessment.precision import MARGIN, GrowingStore, Look, Need, Round, whole_blocks
 from nppr.blocks import Blocks
@@ -23,6 +23,7 @@ from nppr.report import Report
 from nppr.report.findings import guaranteed, table_rows
 from nppr.report.model import Result
 from nppr.report.results_table import notes_of
+from nppr.settings import Measure, Run
 from nppr.statistics import Interval, betting_sequence
 from nppr.statistics.estimates import SEQUENCE
 from nppr.tally import BoolArray, Evaluate, FloatArray, IntArray, Metric, Progress, Tally
@@ -212,7 +213,7 @@ def without_bounds(report: Report) -> tuple[Result, ...]:
 
 
 def test_the_interval_shown_is_the_one_the_run_stopped_by() -> None:
-    report = assess(sources="gaussian,uniform", precision=0.02)
+    report = assess(sources="gaussian,uniform", measure=Measure(precision=0.02))
     assert report.precision is not None
     assert report.precision.reached
     reaches = []
@@ -232,12 +233,14 @@ def test_the_interval_shown_is_the_one_the_run_stopped_by() -> None:
 
 def test_the_numbers_are_those_of_a_plain_run_of_the_same_size() -> None:
     sources = "gaussian,pgd:steps=2"
-    grown = assess(sources=sources, precision=0.015, batch_size=64)
+    grown = assess(sources=sources, measure=Measure(precision=0.015), run=Run(batch_size=64))
     assert grown.precision is not None
     assert grown.precision.reached
     assert len(grown.precision.rounds) > 1
     inputs, draws = grown.precision.rounds[-1]
-    plain = assess(sources=sources, inputs=inputs, draws=draws, batch_size=64)
+    plain = assess(
+        sources=sources, measure=Measure(inputs=inputs, draws=draws), run=Run(batch_size=64)
+    )
     assert without_sequence(grown) == without_bounds(plain)
     assert grown.data == plain.data
     assert grown.data.inputs.evaluate == inputs
@@ -248,24 +251,26 @@ def test_more_draws_extend_fewer_when_inputs_run_out(tmp_path: Path) -> None:
     images[..., 0, 0] += 1e-3  # clean-correct by a hair, a coin toss with noise
     data = from_arrays(images, torch.arange(1000) % 1, shares=(0.0, 0.0), class_names=("a", "b"))
     made: dict[str, Any] = {"budget": Budget.linf(0.1), "sources": "uniform", "batch_size": 256}
-    grown = assess(half_classifier(), data, precision=0.013, out=tmp_path, **made)
+    grown = assess(half_classifier(), data, **grouped(precision=0.013, out=tmp_path, **made))
     assert grown.precision is not None
     assert grown.precision.reached
     assert grown.precision.rounds[:3] == ((256, 16), (512, 16), (1000, 16))
     inputs, draws = grown.precision.rounds[-1]
     assert inputs == 1000
     assert draws > 16
-    plain = assess(half_classifier(), data, draws=draws, **made)
+    plain = assess(half_classifier(), data, **grouped(draws=draws, **made))
     assert without_sequence(grown) == without_bounds(plain)
     # Blocks of rounds that nobody knows any more are measured again.
     (tmp_path / "run.json").write_text("")
-    again = assess(half_classifier(), data, precision=0.013, out=tmp_path, resume=True, **made)
+    again = assess(
+        half_classifier(), data, **grouped(precision=0.013, out=tmp_path, resume=True, **made)
+    )
     assert again.precision == grown.precision
     assert again.results == grown.results
 
 
 def test_a_precision_that_cannot_be_reached_is_flagged_with_what_it_would_take() -> None:
-    report = assess(sources="gaussian", inputs=30, precision=0.001)
+    report = assess(sources="gaussian", measure=Measure(inputs=30, precision=0.001))
     assert report.precision is not None
     assert not report.precision.reached
     assert report.precision.available_inputs == 30
@@ -276,19 +281,30 @@ def test_a_precision_that_cannot_be_reached_is_flagged_with_what_it_would_take()
 
 
 def test_an_interrupted_run_resumes_to_the_same_report(tmp_path: Path) -> None:
-    whole = assess(sources="gaussian,uniform", precision=0.015, out=tmp_path / "a")
+    whole = assess(
+        sources="gaussian,uniform", measure=Measure(precision=0.015), run=Run(out=tmp_path / "a")
+    )
     assert whole.precision is not None
     last = whole.precision.rounds[-1][0]
 
-    def interrupt(state: Progress) -> None:
-        if state.source == "uniform" and state.total == last * 16:
+    def interrupt(state: object) -> None:
+        if isinstance(state, Progress) and (state.source, state.total) == ("uniform", last * 16):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        assess(sources="gaussian,uniform", precision=0.015, out=tmp_path / "b", progress=interrupt)
+        assess(
+            sources="gaussian,uniform",
+            progress=interrupt,
+            measure=Measure(precision=0.015),
+            run=Run(out=tmp_path / "b"),
+        )
     noted = json.loads((tmp_path / "b" / "run.json").read_text())["rounds"]
     assert noted == [list(each) for each in whole.precision.rounds]
-    again = assess(sources="gaussian,uniform", precision=0.015, out=tmp_path / "b", resume=True)
+    again = assess(
+        sources="gaussian,uniform",
+        measure=Measure(precision=0.015),
+        run=Run(out=tmp_path / "b", resume=True),
+    )
     assert again.precision == whole.precision
     assert again.results == whole.results
     texts = [(tmp_path / name / "per_input.csv").read_text() for name in ("a", "b")]
@@ -298,12 +314,15 @@ def test_an_interrupted_run_resumes_to_the_same_report(tmp_path: Path) -> None:
 def test_precision_needs_a_source_that_draws(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(SpecError, match="`precision` must be given with a source that draws"):
-        assess(sources="pgd:steps=1", inputs=20, precision=0.1, out=out)
+        assess(sources="pgd:steps=1", measure=Measure(inputs=20, precision=0.1), run=Run(out=out))
     assert not out.exists()
 
 
 def test_a_source_that_fails_has_its_row_and_does_not_stop_the_others() -> None:
-    report = assess(sources=["uniform", Broken(Budget.linf(0.1), 0.0)], inputs=40, precision=0.1)
+    report = assess(
+        sources=["uniform", Broken(Budget.linf(0.1), 0.0)],
+        measure=Measure(inputs=40, precision=0.1),
+    )
     failed = report.headline("stray", Metric.PR)
     assert failed is not None
     assert failed.error

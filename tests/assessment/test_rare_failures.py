@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from helpers import Linear
+from helpers import Linear, grouped
 from nppr.assessment.assess import assess
 from nppr.budget import Budget
 from nppr.data import Data, from_arrays
@@ -18,9 +18,9 @@ from nppr.doctor.flags import RARE_PARTLY
 from nppr.errors import SpecError
 from nppr.report import Report
 from nppr.report.model import SPLITTING, Result
-from nppr.run_settings import RARE_CALLS_PER_INPUT
+from nppr.settings import RARE_CALLS_PER_INPUT, Measure, Run
 from nppr.sources import PGD, Bound, Gaussian, Uniform
-from nppr.tally import Claim, Metric, Progress
+from nppr.tally import Claim, Metric
 
 BUDGET = Budget.linf(0.5)
 SOURCE = "gaussian:scale=0.02"
@@ -41,7 +41,12 @@ def followed(
     calls: int = 10 * RARE_CALLS_PER_INPUT, sources: str = SOURCE, out: Path | None = None
 ) -> Report:
     return assess(
-        MODEL, known(), budget=BUDGET, sources=sources, draws=32, rare_calls=calls, out=out
+        MODEL,
+        known(),
+        budget=BUDGET,
+        sources=sources,
+        measure=Measure(draws=32, rare_calls=calls),
+        run=Run(out=out),
     )
 
 
@@ -75,9 +80,12 @@ def test_closed_form(tmp_path: Path) -> None:
 def test_the_infimum_of_a_bound_uses_it() -> None:
     small = Budget.linf(0.01 * 3**0.5)  # Uniform noise of the same variance
     report = assess(
-        MODEL, known(), budget=small, sources="bound:ratio=1+1000", draws=32,
-        rare_calls=10 * RARE_CALLS_PER_INPUT,
-    )  # fmt: skip
+        MODEL,
+        known(),
+        budget=small,
+        sources="bound:ratio=1+1000",
+        measure=Measure(draws=32, rare_calls=10 * RARE_CALLS_PER_INPUT),
+    )
     rows = {row.density_ratio: row for row in split_rows(report)}
     assert set(rows) == {1, 1000}
     (entry,) = report.rare
@@ -106,8 +114,8 @@ def test_groups_are_kept_for_a_resume(
     whole = followed(out=tmp_path / "a")
     stopped: list[int] = []
 
-    def interrupt(state: Progress) -> None:
-        if state.source.startswith("rare"):
+    def interrupt(state: object) -> None:
+        if getattr(state, "source", "").startswith("rare"):
             kept = list((tmp_path / "b" / "rare").glob("*.safetensors"))
             if kept:
                 stopped.append(len(kept))
@@ -116,16 +124,16 @@ def test_groups_are_kept_for_a_resume(
     arguments = {"budget": BUDGET, "sources": SOURCE, "draws": 32,
                  "rare_calls": 10 * RARE_CALLS_PER_INPUT, "out": tmp_path / "b"}  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        assess(MODEL, known(), progress=interrupt, **arguments)  # type: ignore[arg-type]
+        assess(MODEL, known(), progress=interrupt, **grouped(**arguments))
     assert stopped == [1]
-    again = assess(MODEL, known(), resume=True, **arguments)  # type: ignore[arg-type]
+    again = assess(MODEL, known(), **grouped(resume=True, **arguments))
     assert again.rare == whole.rare
     texts = [(tmp_path / name / "rare.csv").read_text() for name in ("a", "b")]
     assert texts[0] == texts[1]
     (tmp_path / "b" / "report.json").unlink()
     for path in (tmp_path / "b" / "rare").glob("*.safetensors"):
         path.write_bytes(path.read_bytes()[:50])
-    damaged = assess(MODEL, known(), resume=True, **arguments)  # type: ignore[arg-type]
+    damaged = assess(MODEL, known(), **grouped(resume=True, **arguments))
     assert damaged.rare == whole.rare
     assert "is damaged" in caplog.text
 

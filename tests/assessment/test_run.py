@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import Broken, Stray, half_classifier, two_class_data
+from helpers import Broken, Stray, grouped, half_classifier, two_class_data
 from nppr.assessment.assess import assess, learn
 from nppr.assessment.run import _measure_clean, _Measurements
 from nppr.assessment.session import Session
@@ -21,8 +21,8 @@ from nppr.classifiers import load_classifier, prepare
 from nppr.measurement import measure, probe
 from nppr.noise.family import Dependency, Family
 from nppr.report import Report, read_run
-from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
+from nppr.settings import Measure, Run
 from nppr.sources import Source, Uniform, parse_sources
 from nppr.sources.custom import CustomNoise
 from nppr.tally import Metric
@@ -36,7 +36,7 @@ def measured(sources: Sequence[Source], **settings: Any) -> _Measurements:
     data = two_class_data(60)
     known = load_classifier(half_classifier(), data=data)
     classifier = prepare(known, probe(data.evaluate), classes=2, micro_batch=16)
-    session = Session(RunSettings(draws=4, **settings), data, classifier)
+    session = Session(Measure(draws=4, **settings), data, classifier)
     run, _ = _measure_clean(session, keep=False)
     for source in sources:
         run.add(source)
@@ -87,9 +87,13 @@ def test_only_merged_without_a_clean_correct_input_keeps_the_run() -> None:
     with torch.no_grad():
         wrong.w.neg_()
     report = assess(
-        wrong, two_class_data(), budget=Budget.linf(0.1), sources="pgd:steps=1,uniform", draws=4,
-        only_merged=True, anyway=True,
-    )  # fmt: skip
+        wrong,
+        two_class_data(),
+        budget=Budget.linf(0.1),
+        sources="pgd:steps=1,uniform",
+        measure=Measure(draws=4, only_merged=True),
+        run=Run(anyway=True),
+    )
     row = report.headline("merged", Metric.AR)
     assert row is not None
     assert row.error
@@ -102,9 +106,11 @@ def test_searches_of_one_rung_and_floor_are_described_with_their_spread() -> Non
         seeds=2, per_input_calls=0,
     )  # fmt: skip
     report = assess(
-        budget=BUDGET, sources="nppr", search=search, inputs=40, fit_inputs=80, select_inputs=40,
-        draws=4,
-    )  # fmt: skip
+        budget=BUDGET,
+        sources="nppr",
+        search=search,
+        measure=Measure(inputs=40, fit_inputs=80, select_inputs=40, draws=4),
+    )
     assert len(report.distributions) == 8
     for number in range(0, 8, 2):
         made = report.distributions[number : number + 2]
@@ -120,9 +126,13 @@ def test_failing_to_collect_does_not_cost_the_run(
 ) -> None:
     def run(name: str) -> Report:
         return assess(
-            half_classifier(), two_class_data(), budget=Budget.linf(0.1), sources="uniform,pgd",
-            draws=4, out=tmp_path / name,
-        )  # fmt: skip
+            half_classifier(),
+            two_class_data(),
+            budget=Budget.linf(0.1),
+            sources="uniform,pgd",
+            measure=Measure(draws=4),
+            run=Run(out=tmp_path / name),
+        )
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("the images are gone")
@@ -140,13 +150,15 @@ def test_failing_to_collect_does_not_cost_the_run(
 def test_learned_noise_is_scaled_to_another_radius() -> None:
     family = Family(Dependency.INDEPENDENT)
     search = default_settings(family, floors=(0.0,), calls=256, inputs=32)
-    (learned,) = learn(search=search, budget=BUDGET, fit_inputs=100, select_inputs=50)
+    (learned,) = learn(
+        budget=BUDGET, search=search, measure=Measure(fit_inputs=100, select_inputs=50)
+    )
     made: dict[str, Any] = {"inputs": 40, "draws": 8, "sources": ""}
-    report = assess(budget=BUDGET, distributions=[learned], radii=["0.4", "0.1"], **made)
+    report = assess(budget=BUDGET, distributions=[learned], **grouped(radii=["0.4", "0.1"], **made))
     assert [row.radius for row in report.other_radii if row.method == "normal"] == [0.1, 0.4]
     for radius, rows in report.at_other_radii():
         moved = type(learned)(learned.source.at(Budget.linf(radius)), learned.record)
-        alone = assess(budget=Budget.linf(radius), distributions=[moved], **made)
+        alone = assess(budget=Budget.linf(radius), distributions=[moved], **grouped(**made))
         row = alone.headline("nppr:independent", Metric.NPPR)
         assert row is not None
         assert rows[0].value == row.value
@@ -158,9 +170,12 @@ def test_a_source_of_ones_own_has_one_radius() -> None:
 
     budget = Budget.linf(0.1)
     report = assess(
-        half_classifier(), two_class_data(), budget=budget, sources=[CustomNoise(budget, mine)],
-        draws=4, radii=["0.2"],
-    )  # fmt: skip
+        half_classifier(),
+        two_class_data(),
+        budget=budget,
+        sources=[CustomNoise(budget, mine)],
+        measure=Measure(draws=4, radii=["0.2"]),
+    )
     assert all(row.error is None for row in report.results)
     (row,) = report.other_radii
     assert row.radius == 0.2
@@ -169,9 +184,10 @@ def test_a_source_of_ones_own_has_one_radius() -> None:
 
 def test_a_source_that_is_fitted_is_fitted_again_for_another_radius() -> None:
     report = assess(
-        sources="universal:calls=640", inputs=60, fit_inputs=100, budget=Budget.linf(0.05),
-        radii=["0.4"],
-    )  # fmt: skip
+        sources="universal:calls=640",
+        budget=Budget.linf(0.05),
+        measure=Measure(inputs=60, fit_inputs=100, radii=["0.4"]),
+    )
     first = report.headline("universal:calls=640", Metric.AR)
     assert first is not None
     (there,) = report.other_radii

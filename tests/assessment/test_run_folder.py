@@ -18,6 +18,7 @@ from nppr.errors import RunFolderError, VanishedError
 from nppr.manifest import Manifest
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import default_settings
+from nppr.settings import Measure, Run
 
 SETTINGS = {"seed": 1, "draws": 10, "sources": ("a", "b")}
 
@@ -170,9 +171,11 @@ def test_every_file_of_a_run_is_listed(tmp_path: Path) -> None:
     family = Family(Dependency.LABEL)
     search = default_settings(family, calls=256, inputs=32, floors=(0.0,))
     assess(
-        draws=16, inputs=30, fit_inputs=64, select_inputs=40, sources="uniform,nppr", search=search,
-        rare_calls=20_000, out=out,
-    )  # fmt: skip
+        sources="uniform,nppr",
+        search=search,
+        measure=Measure(draws=16, inputs=30, fit_inputs=64, select_inputs=40, rare_calls=20_000),
+        run=Run(out=out),
+    )
     found = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     kinds = {name.split("/")[0] for name in found}
     assert {"blocks", "fit", "rare", "distributions", "per_input.csv", "rare.csv"} <= kinds
@@ -365,7 +368,11 @@ def test_stores_of_different_sources_are_different_files(tmp_path: Path) -> None
 
 
 def test_per_input_csv_has_a_line_for_every_input_and_source(tmp_path: Path) -> None:
-    report = assess(inputs=30, draws=8, sources="uniform,pgd:steps=2", out=tmp_path / "run")
+    report = assess(
+        sources="uniform,pgd:steps=2",
+        measure=Measure(inputs=30, draws=8),
+        run=Run(out=tmp_path / "run"),
+    )
     with (tmp_path / "run" / "per_input.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 60

@@ -19,9 +19,13 @@ def sliced() -> nppr.Report:
     data = two_class_data(200)
     sites = ["near" if at % 4 else "far & <away>" for at in range(200)]
     return nppr.assess(
-        half_classifier(), replace(data, slices={"site": sites}), budget=nppr.Budget.linf(0.3),
-        sources="uniform", draws=8, batch_size=64,
-    )  # fmt: skip
+        half_classifier(),
+        replace(data, slices={"site": sites}),
+        budget=nppr.Budget.linf(0.3),
+        sources="uniform",
+        measure=nppr.Measure(draws=8),
+        run=nppr.Run(batch_size=64),
+    )
 
 
 def test_a_slice_is_read_off_the_lines_of_its_inputs() -> None:

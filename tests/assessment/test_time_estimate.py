@@ -13,8 +13,8 @@ from nppr.classifiers import load_classifier, prepare
 from nppr.data import load_data
 from nppr.measurement import measure, probe
 from nppr.noise.family import Dependency, Family
-from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
+from nppr.settings import Measure
 from nppr.sources import ClassicPGD, Uniform
 
 BUDGET = Budget.linf(0.1)
@@ -23,7 +23,7 @@ BUDGET = Budget.linf(0.1)
 def test_the_passes_of_sources_are_those_they_take() -> None:
     data = load_data("digits").limit(inputs=50)
     ready = prepare(load_classifier("digits-cnn"), probe(data.evaluate), classes=10)
-    settings = RunSettings(draws=20)
+    settings = Measure(draws=20)
     alone = count_passes(data, settings, [], None)
     for source in (Uniform(BUDGET), ClassicPGD(BUDGET, steps=5)):
         work = count_passes(data, settings, [source], None)
@@ -44,7 +44,7 @@ def test_the_passes_of_a_search_are_those_it_takes(rung: Dependency) -> None:
     taken = sum(
         PASSES_PER_CALL * stage.fit_calls + stage.forward_calls for stage in stages.values()
     )
-    work = count_passes(data, RunSettings(draws=4), [], search)
+    work = count_passes(data, Measure(draws=4), [], search)
     counted = work.fits + work.judged
     assert 0.6 * taken <= counted <= 1.6 * taken
 
@@ -54,7 +54,7 @@ def test_every_rung_and_radius_is_counted() -> None:
     search = default_settings(Family(Dependency.LABEL), calls=3072)
     own = replace(search, per_input_calls=20)
     none = replace(search, per_input_calls=0)
-    settings = RunSettings(draws=20)
+    settings = Measure(draws=20)
     alone, with_own = (count_passes(data, settings, [], each) for each in (none, own))
     assert with_own.plain - alone.plain == 2 * 50 * 20
     assert with_own.guided > alone.guided

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import nppr
+from helpers import grouped
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.noise.family import Dependency, Family
 from nppr.report import read_run
@@ -28,9 +29,12 @@ SEARCH = default_settings(Family(Dependency.LABEL), calls=2048)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("run") / "box"
     nppr.assess(
-        inputs=80, budget=BUDGET, search=SEARCH, draws=16, sources="nppr,uniform,scan,bound",
-        radii=[0.5], out=place,
-    )  # fmt: skip
+        budget=BUDGET,
+        sources="nppr,uniform,scan,bound",
+        search=SEARCH,
+        measure=nppr.Measure(inputs=80, draws=16, radii=[0.5]),
+        run=nppr.Run(out=place),
+    )
     return place
 
 
@@ -96,9 +100,12 @@ def test_its_figures_are_those_of_parameters(folder: Path) -> None:
 @pytest.mark.parametrize("box", ["rotate=20", "rotate=20,blur=1,exposure=0.5"])
 def test_one_and_many_parameters_are_drawn(box: str, tmp_path: Path) -> None:
     nppr.assess(
-        inputs=30, budget=nppr.Budget.box(box), search=SEARCH, draws=8, sources="nppr,uniform",
-        out=tmp_path / "run",
-    )  # fmt: skip
+        budget=nppr.Budget.box(box),
+        sources="nppr,uniform",
+        search=SEARCH,
+        measure=nppr.Measure(inputs=30, draws=8),
+        run=nppr.Run(out=tmp_path / "run"),
+    )
     run = read_run(tmp_path / "run")
     drawn = {each.id: each for each in figures_of(run.report, None, run.evidence)}
     assert {"parameters", "failures"} <= set(drawn)
@@ -118,12 +125,14 @@ def test_a_law_of_your_own_needs_its_function(tmp_path: Path) -> None:
         return (images * theta[:, :, None, None]).clamp(0, 1)
 
     budget = nppr.Budget.box(nppr.CustomTransform({"gain": (0.3, 1.0)}, gain, neutral=(1.0,)))
-    found = nppr.learn(budget=budget, search=SEARCH, out=tmp_path / "fit")
+    found = nppr.learn(budget=budget, search=SEARCH, run=nppr.Run(out=tmp_path / "fit"))
     assert found
     with pytest.raises(DistributionError, match="a function of your own"):
         nppr.load_learned(tmp_path / "fit")
     (first, *_) = nppr.load_learned(tmp_path / "fit", budget)
-    report = nppr.assess(inputs=30, budget=budget, distributions=[first], sources=(), draws=8)
+    report = nppr.assess(
+        budget=budget, distributions=[first], sources=(), measure=nppr.Measure(inputs=30, draws=8)
+    )
     assert report.results[1].value is not None
 
 
@@ -133,24 +142,32 @@ def test_sources_that_perturb_pixels_are_refused() -> None:
 
     noise = CustomNoise(BUDGET, mine)
     with pytest.raises(BudgetError, match="'mine', which perturbs pixels"):
-        nppr.assess(inputs=10, budget=BUDGET, sources=[noise])
+        nppr.assess(budget=BUDGET, sources=[noise], measure=nppr.Measure(inputs=10))
     with pytest.raises(SpecError, match="'laplace', which needs added noise"):
-        nppr.assess(inputs=10, budget=BUDGET, sources="laplace")
+        nppr.assess(budget=BUDGET, sources="laplace", measure=nppr.Measure(inputs=10))
     with pytest.raises(BudgetError, match="`saturation` must be left out"):
-        nppr.assess(inputs=10, budget=nppr.Budget.box("saturation=0.5"), sources="uniform")
+        nppr.assess(
+            budget=nppr.Budget.box("saturation=0.5"),
+            sources="uniform",
+            measure=nppr.Measure(inputs=10),
+        )
 
 
 def test_an_interrupted_run_resumes_with_the_same_counts(tmp_path: Path) -> None:
     settings = {"inputs": 40, "budget": BUDGET, "search": SEARCH, "draws": 8}
-    whole = nppr.assess(sources="nppr,uniform,scan", out=tmp_path / "a", **settings)  # type: ignore[arg-type]
+    whole = nppr.assess(sources="nppr,uniform,scan", **grouped(out=tmp_path / "a", **settings))
 
     def stop(progress: object) -> None:
         if getattr(progress, "source", "") == "scan":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nppr.assess(sources="nppr,uniform,scan", out=tmp_path / "b", progress=stop, **settings)  # type: ignore[arg-type]
-    again = nppr.assess(sources="nppr,uniform,scan", out=tmp_path / "b", resume=True, **settings)  # type: ignore[arg-type]
+        nppr.assess(
+            sources="nppr,uniform,scan", progress=stop, **grouped(out=tmp_path / "b", **settings)
+        )  # type: ignore[arg-type]
+    again = nppr.assess(
+        sources="nppr,uniform,scan", **grouped(out=tmp_path / "b", resume=True, **settings)
+    )  # type: ignore[arg-type]
     assert [row.value for row in again.results] == [row.value for row in whole.results]
 
 

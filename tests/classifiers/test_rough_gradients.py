@@ -27,8 +27,8 @@ from nppr.errors import RunFolderError
 from nppr.measurement import probe
 from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DrawBlock
-from nppr.run_settings import RunSettings
 from nppr.search.search_settings import default_settings
+from nppr.settings import Measure
 from nppr.sources import PGD
 from nppr.specs import BFLOAT16, EAGER
 
@@ -124,7 +124,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
             classifier,
             data,
             BUDGET,
-            RunSettings(engine=BFLOAT16),
+            Measure(engine=BFLOAT16),
             search=settings,
             batch_size=micro_batch,
         )
@@ -136,7 +136,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
         guide.register_forward_hook(lambda _, x, __, used=used: used.append(len(x[0])))
         found.append(search.run())
         assert sum(used) >= 256, "all calls of the fit"
-    exact = prepare_run(classifier, data, BUDGET, RunSettings(), search=settings).search(settings)
+    exact = prepare_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
     assert exact.classifier.fast.guide is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -147,7 +147,7 @@ def test_a_resumed_run_repeats_its_gradients(resnet: Prepared, tmp_path: Path) -
     asked = partial(prepare_run, resnet.reference, data, BUDGET, search=settings, resume=True)
     for engine, guided in ((BFLOAT16, True), (EAGER, False)):
         for _ in range(2):
-            with asked(RunSettings(engine=engine), out=tmp_path / engine) as setup:
+            with asked(Measure(engine=engine), out=tmp_path / engine) as setup:
                 assert (setup.search(settings).classifier.fast.guide is not None) is guided
     with pytest.raises(RunFolderError, match="engine"):  # its numbers would be others
-        asked(RunSettings(engine=EAGER), out=tmp_path / BFLOAT16)
+        asked(Measure(engine=EAGER), out=tmp_path / BFLOAT16)

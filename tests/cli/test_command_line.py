@@ -15,7 +15,7 @@ from PIL import Image
 from helpers import ends_within
 from nppr.cli import COMMANDS, run
 from nppr.errors import VanishedError, WriteError
-from nppr.options import Panel
+from nppr.settings import Panel
 
 from .conftest import Refused
 

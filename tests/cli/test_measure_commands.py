@@ -60,7 +60,7 @@ class TestAssess:
         assert run([*ASSESS, "--out", "out", "--quiet"]) == 0
         assert tuple(capsys.readouterr()) == ("out/report.json\n", "")
         assert run([*ASSESS, "--out", "out", "--quiet", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["settings"]["draws"] == 8
+        assert json.loads(capsys.readouterr().out)["settings"]["measure"]["draws"] == 8
 
     def test_the_default_folder_belongs_to_the_numbers(self) -> None:
         words = [*ASSESS[:-1], "uniform", "--quiet"]
@@ -70,7 +70,9 @@ class TestAssess:
 
     def test_another_run_in_the_folder_is_kept(self, refused: Refused) -> None:
         words = [*ASSESS, "--out", "out", "--quiet"]
-        nppr.assess(inputs=20, draws=4, sources="uniform", out="out")
+        nppr.assess(
+            sources="uniform", measure=nppr.Measure(inputs=20, draws=4), run=nppr.Run(out="out")
+        )
         before = Path("out/report.json").read_text()
         assert "--overwrite" in refused(words)
         assert Path("out/report.json").read_text() == before
@@ -136,7 +138,7 @@ class TestAssess:
         report = nppr.read_report("out/report.json")
         assert report.precision is not None
         assert report.precision.reached
-        assert report.settings.draws == 16
+        assert report.settings.measure.draws == 16
         assert all(width.half_width <= 0.04 for width in report.precision.widths.values())
 
     def test_rare_failures_are_reported(self, capsys: pytest.CaptureFixture[str]) -> None:

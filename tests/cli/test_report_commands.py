@@ -29,11 +29,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     made = []
     for name, eps, seed in (("small0", "0.1", 0), ("small1", "0.1", 1), ("large0", "0.4", 0)):
         nppr.assess(
-            out=folder / name,
-            draws=4,
             sources="uniform,pgd:steps=3",
             budget=Budget.linf(eps),
-            seed=seed,
+            measure=nppr.Measure(draws=4, seed=seed),
+            run=nppr.Run(out=folder / name),
         )
         made.append(folder / name)
     return made

@@ -20,6 +20,7 @@ from nppr.report.model import (
     Timing,
 )
 from nppr.search.search_record import BudgetRecord, ClassifierRecord
+from nppr.settings import Measure
 from nppr.statistics.estimates import accuracy, adversarial, normalised, probabilistic
 from nppr.tally import BoolArray, Evaluate, IntArray, Metric, Tally
 from report.page.made_runs import results_of
@@ -58,6 +59,7 @@ def a_run(
 
     A source named `nppr` or `nppr:floor=0.5` is learned noise.
     """
+    measured = {name: settings.pop(name) for name in Measure.model_fields if name in settings}
     tallies = {name: tally(each.correct, each.draws, correct) for name, each in sources.items()}
     clean = tally(correct.astype(np.int64), 1, np.ones(len(correct), np.bool_))
     rows = results_of([accuracy(clean, 0.95)], "clean")
@@ -82,7 +84,8 @@ def a_run(
                 for name, each in sources.items()
                 if each.metric is not Metric.NPPR
             ),
-            **{"draws": 16, "confidence": 0.95, **settings},
+            measure=Measure(**{"draws": 16, **measured}),
+            **settings,
         ),
         results=tuple(rows),
         grade=Grade(letter="A", reason="no flag"),

@@ -154,9 +154,13 @@ def test_a_run_says_what_was_converted() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 2))
     images = np.stack([GREY] * 3, -1)
     report = nppr.assess(
-        model, (images, ["b", "a"] * 5), budget=nppr.Budget.linf(0.1), sources="uniform", draws=2,
-        evaluate_all=True, class_order={"b": 0, "a": 1},
-    )  # fmt: skip
+        model,
+        (images, ["b", "a"] * 5),
+        budget=nppr.Budget.linf(0.1),
+        sources="uniform",
+        class_order={"b": 0, "a": 1},
+        measure=nppr.Measure(draws=2, evaluate_all=True),
+    )
     assert report.data.class_names == ("b", "a")
     for note in report.data.notes:
         assert f"data: {note}" in report.table(200)
@@ -170,13 +174,19 @@ def test_a_subset_of_the_classes_of_a_classifier_can_be_assessed() -> None:
     images, labels = whole(digits)
     kept = labels >= 8
     report = nppr.assess(
-        "digits-cnn", (images[kept], labels[kept]), budget=nppr.Budget.linf(0.05), draws=2,
+        "digits-cnn",
+        (images[kept], labels[kept]),
+        budget=nppr.Budget.linf(0.05),
         sources="uniform",
-    )  # fmt: skip
+        measure=nppr.Measure(draws=2),
+    )
     shifted = nppr.assess(
-        "digits-cnn", (images, labels + 1), budget=nppr.Budget.linf(0.05), draws=2, inputs=50,
+        "digits-cnn",
+        (images, labels + 1),
+        budget=nppr.Budget.linf(0.05),
         sources="uniform",
-    )  # fmt: skip
+        measure=nppr.Measure(draws=2, inputs=50),
+    )
     for each in (report, shifted):
         assert each.data.classes == 10
         assert each.results[0].value is not None

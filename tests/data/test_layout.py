@@ -85,9 +85,13 @@ def test_a_radius_is_a_share_of_each_range() -> None:
     x, y = table()
     model = Linear(torch.tensor([0.1, 0.01]), -0.5)
     report = nppr.assess(
-        model, (x, y), input_range=((-5, 0), (5, 100)), budget=Budget.linf(0.1), sources="uniform,pgd",
-        draws=4,
-    )  # fmt: skip
+        model,
+        (x, y),
+        input_range=((-5, 0), (5, 100)),
+        budget=Budget.linf(0.1),
+        sources="uniform,pgd",
+        measure=nppr.Measure(draws=4),
+    )
     margins = (x[:, 0] / 10 + x[:, 1] / 100 - 0.5).abs()
     data = nppr.from_arrays(x, y, input_range=((-5, 0), (5, 100)))
     expected = float((margins[torch.from_numpy(data.evaluate.indices)] > 0.2).float().mean())
@@ -172,7 +176,11 @@ def test_five_dimensions_reach_the_model_as_they_are() -> None:
         return inputs.flatten(1)[:, :2]
 
     nppr.assess(
-        model, (x, torch.arange(30) % 2), input_range=(0, 1), budget=Budget.linf(0.1),
-        sources="uniform", draws=2,
-    )  # fmt: skip
+        model,
+        (x, torch.arange(30) % 2),
+        input_range=(0, 1),
+        budget=Budget.linf(0.1),
+        sources="uniform",
+        measure=nppr.Measure(draws=2),
+    )
     assert set(seen) == {(2, 3, 4, 5)}

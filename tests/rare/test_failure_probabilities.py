@@ -34,7 +34,7 @@ from nppr.rare import (
     write_rare,
 )
 from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST, calls_for
-from nppr.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
 from nppr.statistics.intervals import clopper_pearson_upper

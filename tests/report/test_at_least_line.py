@@ -74,7 +74,7 @@ def test_noise_that_does_not_see_the_input_is_beside_it() -> None:
 
 @pytest.fixture(scope="module")
 def report() -> nppr.Report:
-    return nppr.assess(inputs=40, draws=20, sources="gaussian,uniform")
+    return nppr.assess(sources="gaussian,uniform", measure=nppr.Measure(inputs=40, draws=20))
 
 
 def test_every_report_with_fixed_noise_has_the_line(report: nppr.Report) -> None:
@@ -94,7 +94,7 @@ def test_the_line_takes_no_call_of_the_classifier(
     report: nppr.Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Noise, "read", Source.read)
-    without = nppr.assess(inputs=40, draws=20, sources="gaussian,uniform")
+    without = nppr.assess(sources="gaussian,uniform", measure=nppr.Measure(inputs=40, draws=20))
     rows = [row for row in report.results if row.metric is not Metric.BOUND]
     assert list(without.results) == rows
     assert {row.calls for row in report.results if row.metric is Metric.BOUND} == {

@@ -24,6 +24,7 @@ from nppr.report.figures import figures_of
 from nppr.report.numbers import Numbers, percent
 from nppr.report.page import page_of
 from nppr.report.quotes import sentence_of
+from nppr.settings import Measure
 from nppr.sources.gaussian_offset import bracket
 from nppr.tally import Claim, Metric
 from report.page.made_runs import made_report
@@ -41,7 +42,7 @@ def measured() -> Report:
     data = from_arrays(images, torch.zeros(60).long(), shares=(0.0, 0.0), name="line", classes=2)
     model = Linear(W, -0.5 * float(W.sum()))
     sources = bracket(SIGMA, [0.02, 0.01])
-    return assess(model, data, budget=Budget.l2(0.02), sources=sources, draws=400)
+    return assess(model, data, budget=Budget.l2(0.02), sources=sources, measure=Measure(draws=400))
 
 
 def test_every_bracket_has_both_ends_for_both_claims_and_contains_the_truth() -> None:

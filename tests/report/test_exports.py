@@ -362,7 +362,11 @@ def test_a_weak_attack_is_doubted_not_the_noise_that_exposed_it() -> None:
 
 
 def test_a_report_that_was_edited_is_refused(tmp_path: Path) -> None:
-    nppr.assess(inputs=40, draws=4, sources="uniform", out=tmp_path / "run")
+    nppr.assess(
+        sources="uniform",
+        measure=nppr.Measure(inputs=40, draws=4),
+        run=nppr.Run(out=tmp_path / "run"),
+    )
     path = tmp_path / "run" / "report.json"
     assert write_exports(tmp_path / "run", "safety-case")
     content = json.loads(path.read_text())

@@ -120,10 +120,10 @@ def test_a_missing_field_is_named(folder: Path, field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "wrong"),
     [
-        ("settings.confidence", "high"),
-        ("settings.confidence", None),
-        ("settings.confidence", True),
-        ("settings.confidence", 95),
+        ("settings.measure.confidence", "high"),
+        ("settings.measure.confidence", None),
+        ("settings.measure.confidence", True),
+        ("settings.measure.confidence", 95),
         ("seed", -1),
         ("results.0.metric", "recall"),
         ("results.0.value", "high"),

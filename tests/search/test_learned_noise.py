@@ -25,6 +25,7 @@ from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
 from nppr.noise.mixture import Context
 from nppr.random_draws import DrawBlock
 from nppr.records import read_record, write_record
+from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import (
     LearnedNoise,
     load_learned,
@@ -307,7 +308,7 @@ SMALL = default_settings(Family(Dependency.LABEL), calls=512, inputs=32, seeds=2
 
 @pytest.fixture(scope="module")
 def fitted() -> list[LearnedNoise]:
-    return nppr.learn(search=SMALL, fit_inputs=150, select_inputs=60)
+    return nppr.learn(search=SMALL, measure=nppr.Measure(fit_inputs=150, select_inputs=60))
 
 
 @pytest.fixture(scope="module")
@@ -401,16 +402,19 @@ def test_a_folder_without_distributions_is_one_clear_line(tmp_path: Path) -> Non
 def test_what_was_learned_is_assessed_without_a_search(fitted: list[LearnedNoise]) -> None:
     steps: list[object] = []
     report = nppr.assess(
-        inputs=40, draws=8, sources="uniform", distributions=fitted, on_search=steps.append
+        sources="uniform",
+        distributions=fitted,
+        progress=steps.append,
+        measure=nppr.Measure(inputs=40, draws=8),
     )
     names = {row.name for row in report.results}
     assert {"uniform", *(each.source.name for each in fitted)} <= names
-    assert steps == []
+    assert not [each for each in steps if isinstance(each, FitProgress)]
 
 
 def test_distributions_of_another_budget_are_refused(fitted: list[LearnedNoise]) -> None:
     with pytest.raises(BudgetError, match="must be that of all sources"):
-        nppr.assess(inputs=10, budget=Budget.linf(0.2), distributions=fitted)
+        nppr.assess(budget=Budget.linf(0.2), distributions=fitted, measure=nppr.Measure(inputs=10))
 
 
 @pytest.mark.parametrize("winner", [None, "laplace"])
@@ -433,11 +437,22 @@ def test_it_was_compared_on_its_own_classifier_in_its_own_budget_only() -> None:
 def test_another_fit_does_not_resume_a_run(tmp_path: Path) -> None:
     search = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=64, inputs=32)
     first, second = (
-        nppr.learn(search=search, fit_inputs=100, select_inputs=50, seed=seed) for seed in (0, 1)
+        nppr.learn(search=search, measure=nppr.Measure(fit_inputs=100, select_inputs=50, seed=seed))
+        for seed in (0, 1)
     )
-    nppr.assess(inputs=20, draws=4, sources="", distributions=first, out=tmp_path)
+    nppr.assess(
+        sources="",
+        distributions=first,
+        measure=nppr.Measure(inputs=20, draws=4),
+        run=nppr.Run(out=tmp_path),
+    )
     with pytest.raises(RunFolderError, match="nppr"):
-        nppr.assess(inputs=20, draws=4, sources="", distributions=second, out=tmp_path, resume=True)
+        nppr.assess(
+            sources="",
+            distributions=second,
+            measure=nppr.Measure(inputs=20, draws=4),
+            run=nppr.Run(out=tmp_path, resume=True),
+        )
 
 
 def test_the_root_folder_holds_no_distributions() -> None:

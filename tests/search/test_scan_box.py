@@ -76,7 +76,12 @@ def test_the_ladder_of_a_box_finds_narrow_places() -> None:
     """Gradients alone miss them: beside the notches the margin is nearly flat."""
     search = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=4096)
     report = nppr.assess(
-        Notch(), data(), budget=BUDGET, sources="nppr,uniform,scan", search=search, draws=8
+        Notch(),
+        data(),
+        budget=BUDGET,
+        sources="nppr,uniform,scan",
+        search=search,
+        measure=nppr.Measure(draws=8),
     )
     values = {rung.name: rung.value for rung in report.ladder}
     uniform = next(row.value for row in report.results if row.source == "uniform")
@@ -95,7 +100,12 @@ def test_a_transformation_without_gradients_is_searched_by_scores() -> None:
     budget = Budget.box(nppr.CustomTransform({"shift": (-0.4, 0.4)}, numpy_shift))
     search = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=4096)
     report = nppr.assess(
-        Notch(), data(), budget=budget, sources="nppr,uniform", search=search, draws=8
+        Notch(),
+        data(),
+        budget=budget,
+        sources="nppr,uniform",
+        search=search,
+        measure=nppr.Measure(draws=8),
     )
     values = {rung.name: rung.value for rung in report.ladder}
     assert values["nppr:label"] <= 0.05

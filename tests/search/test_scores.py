@@ -65,8 +65,15 @@ def test_the_estimate_points_along_the_gradient() -> None:
 
 def test_a_model_without_gradients_gets_a_ladder() -> None:
     search = replace(default_settings(floors=(0.0,), calls=20_480), per_class=False)
-    report = nppr.assess(Silent(), data(), budget=Budget.linf(0.15), sources="nppr,uniform,pgd",
-                         search=search, draws=8, anyway=True)  # fmt: skip
+    report = nppr.assess(
+        Silent(),
+        data(),
+        budget=Budget.linf(0.15),
+        sources="nppr,uniform,pgd",
+        search=search,
+        measure=nppr.Measure(draws=8),
+        run=nppr.Run(anyway=True),
+    )
     values = {rung.dependency: rung.value for rung in report.ladder}
     assert set(values) == {Dependency.INDEPENDENT, Dependency.LABEL, Dependency.PER_INPUT}
     # The worst pattern of a linear model is minus the signs of its weights.
@@ -87,8 +94,12 @@ def test_scores_do_as_well_as_gradients_in_a_box() -> None:
             default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=8192),
             method=method, per_input_calls=0,
         )  # fmt: skip
-        report = nppr.assess(inputs=200, budget=Budget.box("rotate=25"), sources="nppr,uniform",
-                             search=search, draws=8)  # fmt: skip
+        report = nppr.assess(
+            budget=Budget.box("rotate=25"),
+            sources="nppr,uniform",
+            search=search,
+            measure=nppr.Measure(inputs=200, draws=8),
+        )
         found[method] = report.ladder[0].value
     assert found[SCORES] == pytest.approx(found["gradients"], abs=0.02)
 
@@ -128,7 +139,13 @@ def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
     short = replace(short, method=SCORES, per_input_calls=0)
     with_it, without = (
         nppr.assess(
-            silent, known, budget=budget, search=short, distributions=given, sources="nppr", draws=8
+            silent,
+            known,
+            budget=budget,
+            distributions=given,
+            sources="nppr",
+            search=short,
+            measure=nppr.Measure(draws=8),
         )
         for given in (learned, ())
     )

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from helpers import half_classifier, two_class_data
+from helpers import grouped, half_classifier, two_class_data
 from nppr import learn
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
@@ -32,7 +32,7 @@ from nppr.search.search import (
     SELECT_DRAWS,
     SELECT_INPUTS,
     FinishedStage,
-    Search,
+    NoiseSearch,
     load_finished,
     save_finished,
     start,
@@ -46,6 +46,7 @@ from nppr.search.search_settings import (
     walk,
 )
 from nppr.search.selection import Candidate, CleanInputs, Judge
+from nppr.settings import Measure, Run
 from nppr.sources import Uniform
 from nppr.tally import Fit, FloatArray, IntArray, Select, SplitKind
 
@@ -74,7 +75,7 @@ def small(data: Data) -> Data:
 
 
 def searched(settings: SearchSettings, classifier: Prepared, data: Data) -> list[LearnedNoise]:
-    return Search(settings, classifier, data, BUDGET, references=(Uniform(BUDGET),)).run()
+    return NoiseSearch(settings, classifier, data, BUDGET, references=(Uniform(BUDGET),)).run()
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,9 @@ def ladder(classifier: Prepared, small: Data) -> list[LearnedNoise]:
 
 
 def test_the_three_splits_share_no_input(classifier: Prepared, data: Data) -> None:
-    fit, select = (each.split for each in Search(SMALL, classifier, data, BUDGET).find_inputs())
+    fit, select = (
+        each.split for each in NoiseSearch(SMALL, classifier, data, BUDGET).find_inputs()
+    )
     assert set(fit.indices.tolist()) <= set(data.fit.indices.tolist())
     assert set(select.indices.tolist()) <= set(data.select.indices.tolist())
     for first, second in ((fit, select), (fit, data.evaluate), (select, data.evaluate)):
@@ -162,7 +165,7 @@ def test_halves_and_restarts_take_exactly_the_calls_of_their_stage(
     model, classifier = counted()
     own = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=4, draws=2)
     stage = replace(walk(own)[0], steps=steps, restarts=restarts)
-    search = Search(own, classifier, halves(), Budget.linf(0.1))
+    search = NoiseSearch(own, classifier, halves(), Budget.linf(0.1))
     search.find_inputs()
     gradients, others = model.gradients, model.others
     record = search.complete(stage, []).record
@@ -178,7 +181,7 @@ def test_the_best_restart_takes_the_other_half() -> None:
     _, classifier = counted()
     own = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=4)
     reported: list[FitProgress] = []
-    search = Search(own, classifier, halves(), Budget.linf(0.1), progress=reported.append)
+    search = NoiseSearch(own, classifier, halves(), Budget.linf(0.1), progress=reported.append)
     record = search.complete(replace(walk(own)[0], steps=24, restarts=3), []).record
     assert [(each.step, each.steps) for each in reported] == [
         *[(step, 4) for _ in range(3) for step in range(1, 5)],
@@ -232,7 +235,7 @@ def test_a_large_split_neither_starves_the_selection_nor_is_predicted_in_vain(wr
     )
     _, classifier = counted()
     own = default_settings(Family(Dependency.LABEL), floors=(0.0,), calls=512, inputs=32)
-    search = Search(own, classifier, data, Budget.linf(0.1))
+    search = NoiseSearch(own, classifier, data, Budget.linf(0.1))
     found = search.run()
     judge = search._judge()
     assert len(judge.inputs) >= FEWEST_SELECT == 300
@@ -268,8 +271,8 @@ def test_a_select_split_without_a_clean_correct_input_is_one_clear_line(
 
 def test_inputs_that_are_known_cost_no_calls(classifier: Prepared, small: Data) -> None:
     own = replace(SMALL, floors=(0.0,))
-    first = Search(own, classifier, small, BUDGET)
-    second = Search(own, classifier, small, BUDGET, inputs=first.find_inputs())
+    first = NoiseSearch(own, classifier, small, BUDGET)
+    second = NoiseSearch(own, classifier, small, BUDGET, inputs=first.find_inputs())
     stage = walk(own)[0]
     finished = [search.complete(stage, []) for search in (first, second)]
     assert first.clean_calls > second.clean_calls == 0
@@ -378,7 +381,11 @@ def _restarts() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, _restarts: None) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("whole")
-    learn(search=SMALL, fit_inputs=100, select_inputs=40, out=folder, overwrite=True)
+    learn(
+        search=SMALL,
+        measure=Measure(fit_inputs=100, select_inputs=40),
+        run=Run(out=folder, overwrite=True),
+    )
     return contents(folder)
 
 
@@ -420,13 +427,16 @@ def test_an_interrupted_fit_ends_in_the_same_bytes(
 
         with monkeypatch.context() as patched, interrupted:
             patched.setattr(Judge, "of", judged)
-            learn(**asked)  # type: ignore[arg-type]
+            learn(**grouped(**asked))
     else:
         with pytest.raises(KeyboardInterrupt):
-            learn(**asked, on_search=interrupt)  # type: ignore[arg-type]
+            learn(progress=interrupt, **grouped(**asked))
     assert not (tmp_path / "run" / "distributions").exists()
     steps: list[str] = []
-    learn(**asked, resume=True, on_search=lambda state: steps.append(f"{state.stage} {state.step}"))  # type: ignore[arg-type]
+    learn(
+        progress=lambda state: steps.append(f"{state.stage} {state.step}"),
+        **grouped(resume=True, **asked),
+    )
     again = {"independent": 3, "label": 2, "joint, floor 0.5": 2}[stage] - number
     assert steps.count(f"{stage} 1") == again  # it went on, it did not start again
     assert contents(tmp_path / "run") == whole
@@ -435,7 +445,11 @@ def test_an_interrupted_fit_ends_in_the_same_bytes(
 def test_the_micro_batch_of_measuring_does_not_change_a_fit(
     whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    learn(search=SMALL, fit_inputs=100, select_inputs=40, out=tmp_path / "run", batch_size=7)
+    learn(
+        search=SMALL,
+        measure=Measure(fit_inputs=100, select_inputs=40),
+        run=Run(out=tmp_path / "run", batch_size=7),
+    )
     assert contents(tmp_path / "run") == whole
 
 
@@ -448,11 +462,11 @@ def test_a_stage_whose_state_is_damaged_is_fitted_again(
 
     asked = {"search": SMALL, "fit_inputs": 100, "select_inputs": 40, "out": tmp_path / "run"}
     with pytest.raises(KeyboardInterrupt):
-        learn(on_search=interrupt, batch_size=7, **asked)  # type: ignore[arg-type]
+        learn(progress=interrupt, **grouped(batch_size=7, **asked))
     damaged = list((tmp_path / "run" / "fit").iterdir())
     for path in damaged:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    learn(resume=True, batch_size=7, **asked)  # type: ignore[arg-type]
+    learn(**grouped(resume=True, batch_size=7, **asked))
     assert contents(tmp_path / "run") == whole
     assert caplog.text.count("that stage is fitted again") == len(damaged) > 0
 
@@ -618,7 +632,7 @@ def test_classes_are_sent_to_different_copies(inputs: CleanInputs[Fit]) -> None:
 def test_a_stage_starts_at_the_parent_that_is_lowest_at_its_own_floor(
     classifier: Prepared, small: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = Search(SMALL, classifier, small, Budget.linf(0.3))
+    search = NoiseSearch(SMALL, classifier, small, Budget.linf(0.3))
     stage = walk(SMALL, small.classes, small.shape)[0]
     weak, strong = (search.complete(replace(stage, steps=steps), []) for steps in (1, 16))
     # What was measured at another floor decides nothing.

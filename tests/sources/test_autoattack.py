@@ -148,7 +148,9 @@ def test_few_classes_do_without_the_parts_that_need_more(
 @pytest.mark.usefixtures("few_steps")
 def test_in_an_assessment_it_is_an_attack() -> None:
     report = nppr.assess(
-        inputs=12, budget=Budget.linf(0.1), draws=4, sources="autoattack:batch=5,pgd"
+        budget=Budget.linf(0.1),
+        sources="autoattack:batch=5,pgd",
+        measure=nppr.Measure(inputs=12, draws=4),
     )
     row = report.headline("autoattack:batch=5", Metric.AR)
     assert row is not None

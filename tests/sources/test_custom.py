@@ -46,8 +46,8 @@ def test_functions_are_assessed_beside_sources_with_names() -> None:
         half_classifier(),
         two_class_data(200),
         budget=BUDGET,
-        draws=40,
         sources=[CustomAttack(BUDGET, fgsm), CustomNoise(BUDGET, sensor), "gaussian", PGD(BUDGET)],
+        measure=nppr.Measure(draws=40),
     )
     assert not [row.error for row in report.results if row.error]
     attack, noise = report.headline("fgsm", Metric.AR), report.headline("sensor", Metric.PR)
@@ -122,7 +122,9 @@ def test_a_breach_of_the_budget_is_named_with_its_size() -> None:
 
 def test_a_breach_costs_the_source_its_row_only() -> None:
     far = CustomAttack(BUDGET, lambda _model, x, _y: x + 0.25, label="far")
-    report = nppr.assess(inputs=20, draws=4, budget=BUDGET, sources=[far, "uniform"])
+    report = nppr.assess(
+        budget=BUDGET, sources=[far, "uniform"], measure=nppr.Measure(inputs=20, draws=4)
+    )
     row = report.headline("far", Metric.AR)
     assert row is not None
     assert "'far' must stay within linf 0.1" in str(row.error)
@@ -344,7 +346,9 @@ def test_a_lambda_needs_a_label_that_can_be_written(label: str | None) -> None:
     with pytest.raises(SpecError, match="`label` must name the source"):
         _ = source.name
     with pytest.raises(SpecError, match="`label` must name the source"):
-        nppr.assess(inputs=20, draws=4, budget=BUDGET, sources=[source, "uniform"])
+        nppr.assess(
+            budget=BUDGET, sources=[source, "uniform"], measure=nppr.Measure(inputs=20, draws=4)
+        )
 
 
 def test_two_of_the_same_name_or_of_a_row_are_refused() -> None:
@@ -352,11 +356,17 @@ def test_two_of_the_same_name_or_of_a_row_are_refused() -> None:
         CustomNoise(BUDGET, sensor), CustomAttack(BUDGET, fgsm, label="sensor")
     ]  # fmt: skip
     with pytest.raises(SpecError, match="'sensor' twice"):
-        nppr.assess(inputs=20, budget=BUDGET, sources=twice)
+        nppr.assess(budget=BUDGET, sources=twice, measure=nppr.Measure(inputs=20))
     with pytest.raises(SpecError, match="'gaussian' twice"):
-        nppr.assess(inputs=20, budget=BUDGET, sources=["gaussian", Gaussian(BUDGET)])
+        nppr.assess(
+            budget=BUDGET, sources=["gaussian", Gaussian(BUDGET)], measure=nppr.Measure(inputs=20)
+        )
     with pytest.raises(SpecError, match="is reserved"):
-        nppr.assess(inputs=20, budget=BUDGET, sources=[CustomNoise(BUDGET, sensor, label="clean")])
+        nppr.assess(
+            budget=BUDGET,
+            sources=[CustomNoise(BUDGET, sensor, label="clean")],
+            measure=nppr.Measure(inputs=20),
+        )
 
 
 @pytest.mark.parametrize("label", ["+1+1|a", "=1", "-a", "a\x1b[2J", "a\nb", "<b>", "a,b", "a b"])

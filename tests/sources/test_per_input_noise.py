@@ -27,6 +27,7 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.random_draws import DrawBlock
 from nppr.search.search_settings import default_settings
+from nppr.settings import Measure
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import CHOICE_DRAWS, PerInput
@@ -270,9 +271,13 @@ def test_a_model_without_gradients_has_one_skipped_row_for_all_rungs() -> None:
     small = default_settings(Family(Dependency.LABEL), calls=128, inputs=32)
     small = replace(small, method="gradients")  # by itself it would be searched by scores
     report = assess(
-        answers, halves(), budget=Budget.linf(RADIUS), search=small, draws=4,
+        answers,
+        halves(),
+        budget=Budget.linf(RADIUS),
         sources="nppr,uniform",
-    )  # fmt: skip
+        search=small,
+        measure=Measure(draws=4),
+    )
     (row,) = [row for row in report.results if row.metric is Metric.NPPR]
     assert row.value is None
     assert row.flags == (NO_GRADIENTS,)
@@ -286,9 +291,13 @@ def test_a_model_without_gradients_has_one_skipped_row_for_all_rungs() -> None:
 def test_an_assessment_goes_down_to_it_and_describes_the_search() -> None:
     small = default_settings(Family(Dependency.LABEL), calls=256, inputs=32)
     report = assess(
-        half_classifier(), halves(), budget=Budget.linf(0.05), draws=16, sources="nppr,uniform",
+        half_classifier(),
+        halves(),
+        budget=Budget.linf(0.05),
+        sources="nppr,uniform",
         search=replace(small, per_input_calls=8),
-    )  # fmt: skip
+        measure=Measure(draws=16),
+    )
     rungs = {rung.name: rung for rung in report.ladder}
     names = [f"nppr:{rung}" for rung in ("independent", "label", "per-input")]
     assert list(rungs) == [
@@ -311,6 +320,10 @@ def test_an_assessment_goes_down_to_it_and_describes_the_search() -> None:
     assert rungs["nppr:label"].smaller_radius is None
     assert {rungs[name].strongest for name in names} == {"uniform"}
     alone = assess(
-        half_classifier(), two_class_data(20), budget=Budget.linf(0.05), draws=4, sources="uniform"
+        half_classifier(),
+        two_class_data(20),
+        budget=Budget.linf(0.05),
+        sources="uniform",
+        measure=Measure(draws=4),
     )
     assert alone.ladder == ()

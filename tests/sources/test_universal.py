@@ -160,7 +160,11 @@ def test_fitted_on_fit_and_measured_on_evaluate() -> None:
 
 def test_in_an_assessment() -> None:
     report = nppr.assess(
-        linear(), separate(), budget=Budget.linf(0.1), draws=4, sources=f"{NAME},uniform"
+        linear(),
+        separate(),
+        budget=Budget.linf(0.1),
+        sources=f"{NAME},uniform",
+        measure=nppr.Measure(draws=4),
     )
     row = report.headline(NAME, Metric.AR)
     assert row is not None
@@ -177,7 +181,11 @@ def test_without_a_fit_split_it_is_an_error() -> None:
     with pytest.raises(NoFitDataError, match="must be fitted before it is measured"):
         measure(Universal(Budget.linf(0.1)), linear(), separate().evaluate, classes=2)
     report = nppr.assess(
-        half_classifier(), data, budget=Budget.linf(0.1), draws=4, sources="universal,uniform"
+        half_classifier(),
+        data,
+        budget=Budget.linf(0.1),
+        sources="universal,uniform",
+        measure=nppr.Measure(draws=4),
     )
     row = report.headline("universal", Metric.AR)
     assert row is not None
@@ -218,9 +226,13 @@ def test_a_resumed_run_does_not_fit_what_it_measured(
 ) -> None:
     def run(resume: bool, sources: str = f"{NAME},uniform") -> nppr.Report:
         return nppr.assess(
-            Linear(W, -0.5 * float(W.sum())), separate(), budget=Budget.linf(0.1), draws=4,
-            sources=sources, out=tmp_path / "run", resume=resume,
-        )  # fmt: skip
+            Linear(W, -0.5 * float(W.sum())),
+            separate(),
+            budget=Budget.linf(0.1),
+            sources=sources,
+            measure=nppr.Measure(draws=4),
+            run=nppr.Run(out=tmp_path / "run", resume=resume),
+        )
 
     first = run(resume=False)
 

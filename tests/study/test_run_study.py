@@ -20,6 +20,7 @@ from nppr.report.run_files import read_run
 from nppr.search.learned_noise import load_learned
 from nppr.search.search import FinishedStage, Search
 from nppr.search.search_settings import Stage
+from nppr.settings import Measure
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import Node
@@ -138,7 +139,13 @@ def test_numbers_are_those_of_the_library(finished: Path) -> None:
     from nppr import assess
 
     data = load_data("digits").limit(inputs=30, fit_inputs=80, select_inputs=30, seed=0)
-    report = assess("digits-cnn", data, budget=Budget.linf(0.3), sources="uniform", draws=2, seed=1)
+    report = assess(
+        "digits-cnn",
+        data,
+        budget=Budget.linf(0.3),
+        sources="uniform",
+        measure=Measure(draws=2, seed=1),
+    )
     (row,) = [row for row in report.results if row.metric.value == "normalised_accuracy"]
     spec = study_from(content())
     (cell,) = [

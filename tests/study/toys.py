@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.budget import Budget
-from nppr.options import ModelOptions
-from nppr.run_settings import RunSettings
+from nppr.settings import Measure, NetworkSettings
 from nppr.study.graph import MeasureTask, Node
 from nppr.study.plan import plan
 from nppr.study.resources import ClassifierSource, DataSource
@@ -75,12 +74,12 @@ def node(seed: int) -> Node:
     """A node that stands for any other."""
     task = MeasureTask(
         DataSource(DataEntry(name="digits", spec="digits")),
-        ClassifierSource(ModelOptions()),
+        ClassifierSource(NetworkSettings()),
         device="cpu",
         threads=1,
         features=None,
         budget=Budget.linf(0.1),
-        settings=RunSettings(),
+        settings=Measure(),
         source="uniform",
     )
     return Node("a node", {"seed": seed}, {}, task)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
+from nppr.assessment.load import require_budget
 from nppr.assessment.precision import DRAWN
 from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
@@ -25,90 +23,35 @@ from nppr.data import (
     with_class_order,
 )
 from nppr.errors import BudgetError, DistributionError, SpecError
-from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
-from nppr.options import SearchOptions, checked_options
+from nppr.progress import Plan, ShowProgress, has_viewer, progress_bars
 from nppr.report import Report
-from nppr.run_settings import RunSettings, default_draws, require_budget
-from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search import Search
+from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import SCORES, SearchSettings
+from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
 from nppr.specs import EAGER
 from nppr.task import Task
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What is about to run."""
-
-    inputs: int
-    fit_inputs: int
-    select_inputs: int
-    sources: tuple[str, ...]
-    micro_batch: int
-    form: tuple[str, ...]
-    seconds: float
-    """Of the whole run, with what it took to prepare it."""
-    warning: str | None = None
-    finished: Path | None = None
-    """The folder of this run where it was finished before: it is read instead of computed."""
-    notes: tuple[str, ...] = ()
-
-
 def assess(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",
-    *,
     budget: Budget | None = None,
+    *,
     sources: str | Sequence[str | Source] | None = None,
-    evaluate_all: bool = False,
-    class_order: ClassOrder | str | Path | None = None,
-    search: SearchSettings | str | None = None,
-    preset: str | None = None,
-    dependency: Dependency | str | None = None,
-    floor: float | Sequence[float] | None = None,
-    components: int | None = None,
-    covariance: str | None = None,
-    upsampler: str | None = None,
-    grid: int | None = None,
-    latent_dim: int | None = None,
-    hidden_dim: int | None = None,
-    label_dim: int | None = None,
-    min_std: float | None = None,
-    loss: str | None = None,
-    kappa: float | None = None,
-    fit_calls: int | None = None,
-    fit_draws: int | None = None,
-    fit_seeds: int | None = None,
-    per_input_calls: int | None = None,
+    search: Search | SearchSettings | str | None = None,
+    measure: Measure | None = None,
+    run: Run | None = None,
+    effort: str | None = None,
     distributions: Sequence[LearnedNoise] = (),
+    feature_model: ModelSpec | None = None,
     task: Task | None = None,
     input_range: RangeSpec | None = None,
-    feature_model: ModelSpec | None = None,
-    draws: int | None = None,
-    inputs: int | None = None,
-    fit_inputs: int | None = None,
-    select_inputs: int | None = None,
-    confidence: float = 0.95,
-    seed: int = 0,
-    quantise: bool = False,
-    only_merged: bool = False,
-    precision: float | None = None,
-    rare_calls: int | None = None,
-    radii: Sequence[str | float] = (),
-    batch_size: int | None = None,
-    engine: str = EAGER,
-    anyway: bool = False,
-    device: str | torch.device | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: ProgressCallback | bool | None = None,
-    on_search: Callable[[FitProgress], None] | None = None,
-    on_plan: Callable[[Plan], None] | None = None,
+    class_order: ClassOrder | str | Path | None = None,
+    progress: ShowProgress | bool | None = None,
 ) -> Report:
     """Assess a classifier under every source, on the same inputs and seed.
 
@@ -117,88 +60,53 @@ def assess(
     `budget` must be stated, except for the digits demo. `sources` are names with options
     (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
     `CustomNoise`). Data that come in one split, such as a pair of tensors, are divided: 50 % to fit,
-    20 % to select, 30 % to evaluate. With `evaluate_all` all of them are evaluated, for sources that
-    need no fit. `class_order` is the classes of the data in the order of the classifier's outputs: a
+    20 % to select, 30 % to evaluate.
+
+    `search` states which noise is searched for, and how: `Search(dependency="label")`, the name of a
+    method, or settings that state all of it (`nppr.default_settings`, `nppr.paper_settings`).
+    `measure` states how much is measured: `Measure(draws=200, inputs=1000)`. `run` states where the run
+    is kept and how it is computed: `Run(out="runs/mine", resume=True)`. `effort` is quick, normal or
+    thorough; it sets calls, draws and seeds that you do not state.
+
+    `distributions` were learned before. They are measured instead of a search. With the search method
+    `scores` they are compared with what it finds, and kept where they are lower. `feature_model` gives
+    the features that input-dependent noise may see, by default `model` itself. `task` says what a
+    correct answer is; `input_range` is the range of inputs that are not images (docs/models.md,
+    docs/data.md). `class_order` is the classes of the data in the order of the classifier's outputs: a
     list, a mapping from name to output, or a file of them.
 
-    The arguments from `preset` to `per_input_calls` are the options of `nppr assess --help`, panels
-    Noise and Search; `search` is its method (gradients, scores or auto), or settings that state all of
-    it (`nppr.default_settings`). `distributions` were learned before: they are measured instead of a
-    search, or, with the search method `scores`, compared with what it finds and kept where they are
-    lower. `task` says what a correct answer is, `input_range` in which range inputs lie that are no
-    images (docs/models.md, docs/data.md). `feature_model` gives the features that input-dependent noise
-    may see, by default `model` itself. With `only_merged` attacks skip inputs that are already broken,
-    and only AR over all of them is reported. With `out` the run is kept in a folder and can be resumed.
+    On a terminal and in a notebook bars show how far the assessment is. `progress=False` turns them
+    off. A function is called instead: with a `Plan` before the work begins, then with the `FitProgress`
+    of searches and the `Progress` of measurements.
 
-    On a terminal and in a notebook bars show how far it is, unless `progress` is False or `progress` or
-    `on_search` is a function, which is called instead.
-
-    `draws` per input are 100 by default, fewer for more than 1,000 inputs, but at least 16. With
-    `precision` inputs (up to `inputs`) and draws (from `draws`, by default 16) are added until the
-    interval of every PR and NPPR has at most that half-width. With `rare_calls` multilevel splitting
-    takes over, within that many calls in all, for inputs without a failure among their draws. Sources
-    are measured at the other `radii` too. `engine` is exact (`eager`) or `bfloat16`: audited 16-bit
-    floats, on processors that have them. A classifier that hardly beats guessing is an error unless
-    `anyway` is given.
-
-    >>> report = assess(inputs=50, draws=10, sources="uniform")
+    >>> report = assess(sources="uniform", measure=Measure(inputs=50, draws=10))
     >>> [row.metric.value for row in report.results][:6]
     ['accuracy', 'PR', 'PR', 'PR', 'PR', 'PR']
     """
     begun = time.perf_counter()
-    settings = RunSettings(
-        draws=draws,
-        engine=engine,
-        inputs=inputs,
-        fit_inputs=fit_inputs,
-        select_inputs=select_inputs,
-        confidence=confidence,
-        seed=seed,
-        quantise=quantise,
-        only_merged=only_merged,
-        precision=precision,
-        rare_calls=rare_calls,
-        radii=tuple(radii),
-    )
+    settings = _with_effort(_group(Measure, "measure", measure), effort)
+    run = _group(Run, "run", run)
     if task is not None and not isinstance(task, Task):
         raise SpecError(
             f"`task` must be a Task, got {type(task).__name__}. Example: nppr.Task(correct=function)"
         )
     loaded = load_data(data, input_range=input_range, task=task)
     loaded = loaded if class_order is None else with_class_order(loaded, class_order)
-    loaded = (all_evaluated(loaded) if evaluate_all else loaded).limit(
-        inputs=inputs, fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
+    loaded = (all_evaluated(loaded) if settings.evaluate_all else loaded).limit(
+        inputs=settings.inputs,
+        fit_inputs=settings.fit_inputs,
+        select_inputs=settings.select_inputs,
+        seed=settings.seed,
     )
-    if draws is None and precision is None:
-        settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
+    settings = settings.of_inputs(len(loaded.evaluate))
     budget = require_budget(budget, loaded.name)
     for radius in settings.radii:
         require_budget(budget.at(radius), loaded.name, "radii")
-    settled_search = _search_settings(
-        search,
-        len(loaded.fit),
-        preset=preset,
-        dependency=dependency,
-        floor=floor,
-        components=components,
-        covariance=covariance,
-        upsampler=upsampler,
-        grid=grid,
-        latent_dim=latent_dim,
-        hidden_dim=hidden_dim,
-        label_dim=label_dim,
-        min_std=min_std,
-        loss=loss,
-        kappa=kappa,
-        fit_calls=fit_calls,
-        fit_draws=fit_draws,
-        fit_seeds=fit_seeds,
-        per_input_calls=per_input_calls,
-    )
+    settled_search = _search_settings(search, len(loaded.fit), settings.effort)
     rivals = distributions if settled_search.method == SCORES else ()
     searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
     fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
-    if evaluate_all and fitted:
+    if settings.evaluate_all and fitted:
         raise SpecError(
             f"`evaluate-all` must be given with sources that need no fit, got {fitted[0]}, which is"
             " fitted on inputs that are not evaluated. Example: sources uniform,pgd"
@@ -208,13 +116,13 @@ def assess(
         _require_rivals(rivals)
         distributions = ()
     followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
-    if rare_calls is not None and not followed:
+    if settings.rare_calls is not None and not followed:
         raise SpecError(
             "`rare` must be given with noise that splitting can follow, such as uniform, nppr or bound,"
             f" got {', '.join(source.name for source in chosen)}."
         )
     drawn = searched or distributions or any(each.metric in DRAWN for each in chosen)
-    if precision is not None and not drawn:
+    if settings.precision is not None and not drawn:
         raise SpecError(
             "`precision` must be given with a source that draws, got none. Example: --sources uniform"
         )
@@ -229,96 +137,113 @@ def assess(
         search=planned,
         distributions=given,
         feature_model=feature_model,
-        batch_size=batch_size,
-        device=device,
-        out=out,
-        resume=resume,
-        overwrite=overwrite,
+        batch_size=run.batch_size,
+        device=run.device,
+        out=run.out,
+        resume=run.resume,
+        overwrite=run.overwrite,
     )
-    with setup, _shown_progress(progress, on_search) as (on_progress, on_fit):
-        finder = setup.search(planned, on_fit, rivals) if planned else None
-        if on_plan:
-            on_plan(_plan(setup, measured, finder, time.perf_counter() - begun))
-        return complete_run(setup, chosen, distributions, finder, on_progress, anyway=anyway)
+    with setup, _shown_progress(progress) as show:
+        finder = setup.search(planned, show, rivals) if planned else None
+        if show is not None:
+            show(_plan(setup, measured, finder, time.perf_counter() - begun))
+        return complete_run(setup, chosen, distributions, finder, show, anyway=run.anyway)
 
 
 @contextmanager
-def _shown_progress(
-    progress: ProgressCallback | bool | None, on_search: Callable[[FitProgress], None] | None
-) -> Iterator[tuple[ProgressCallback | None, Callable[[FitProgress], None] | None]]:
-    """The callbacks that were given, else those of bars where somebody watches."""
-    if callable(progress) or on_search is not None or progress is False:
-        yield progress if callable(progress) else None, on_search
+def _shown_progress(progress: ShowProgress | bool | None) -> Iterator[ShowProgress | None]:
+    """Yield the callback that was given, else that of bars if somebody watches."""
+    if callable(progress):
+        yield progress
         return
-    from nppr.progress import has_viewer, progress_bars
+    quiet = progress is False or not (progress or has_viewer())
+    with progress_bars(quiet=quiet) as show:
+        yield show
 
-    with progress_bars(quiet=not (progress or has_viewer())) as callbacks:
-        yield callbacks
+
+def _group(kind: type[KeywordsT], argument: str, given: KeywordsT | None) -> KeywordsT:
+    """Return a group of settings, which must be of its type."""
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        name = kind.__name__
+        raise SpecError(
+            f"`{argument}` must be nppr.{name}(...), got {type(given).__name__}."
+            f" Example: {argument}=nppr.{name}()"
+        )
+    return given
+
+
+def _with_effort(measure: Measure, effort: str | None) -> Measure:
+    """Return the settings with the effort of the call."""
+    if effort is None:
+        return measure
+    if measure.is_typed("effort") and measure.effort != effort:
+        raise SpecError(
+            f"`effort` must be given once, got {effort!r} and measure=Measure(effort="
+            f"{measure.effort!r})."
+        )
+    return measure.with_(effort=effort)
 
 
 def _search_settings(
-    search: SearchSettings | str | None, fit_inputs: int, **given: object
+    search: Search | SearchSettings | str | None, fit_inputs: int, effort: str = NORMAL
 ) -> SearchSettings:
-    """The settings that are given whole, or made of those that are given one by one."""
-    given = {name: value for name, value in given.items() if value is not None}
+    """Return all settings of a search, from a group, the name of a method, or all of them."""
     if isinstance(search, SearchSettings):
-        if given:
-            raise SpecError(
-                f"`search` must be given without {', '.join(f'`{name}`' for name in given)}: it"
-                " states them."
-            )
         return search
-    method = {} if search is None else {"search": search}
-    return checked_options(SearchOptions, {**method, **given}).search_settings(fit_inputs)
+    if isinstance(search, str):
+        search = Search(method=search)
+    return _group(Search, "search", search).resolve(fit_inputs, effort)
 
 
 def learn(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",
-    *,
     budget: Budget | None = None,
-    search: SearchSettings | None = None,
+    *,
+    search: Search | SearchSettings | str | None = None,
+    measure: Measure | None = None,
+    run: Run | None = None,
+    effort: str | None = None,
+    feature_model: ModelSpec | None = None,
     task: Task | None = None,
     input_range: RangeSpec | None = None,
-    feature_model: ModelSpec | None = None,
-    fit_inputs: int | None = None,
-    select_inputs: int | None = None,
-    seed: int = 0,
-    quantise: bool = False,
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    on_search: Callable[[FitProgress], None] | None = None,
+    class_order: ClassOrder | str | Path | None = None,
+    progress: ShowProgress | bool | None = None,
 ) -> list[LearnedNoise]:
     """Learn the worst admissible noise of a classifier on the fit and select splits of the data.
 
-    Arguments are those of `assess`, which measures what comes out on the evaluate split:
-    `assess(model, data, distributions=learn(model, data))`. With `out` the noise is written there.
+    The arguments are those of `assess`, which measures the result on the evaluate split:
+    `assess(model, data, distributions=learn(model, data))`. Of `measure` it uses `fit_inputs`,
+    `select_inputs`, `seed`, `quantise` and `effort`. With `Run(out=...)` the noise is written there.
     """
-    settings = RunSettings(
-        fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed, quantise=quantise
+    settings = _with_effort(_group(Measure, "measure", measure), effort)
+    run = _group(Run, "run", run)
+    loaded = load_data(data, input_range=input_range, task=task)
+    loaded = loaded if class_order is None else with_class_order(loaded, class_order)
+    loaded = loaded.limit(
+        inputs=settings.inputs,
+        fit_inputs=settings.fit_inputs,
+        select_inputs=settings.select_inputs,
+        seed=settings.seed,
     )
-    loaded = load_data(data, input_range=input_range, task=task).limit(
-        fit_inputs=fit_inputs, select_inputs=select_inputs, seed=seed
-    )
-    search = search or SearchSettings()
+    settled = _search_settings(search, len(loaded.fit), settings.effort)
     setup = prepare_run(
         model,
         loaded,
         require_budget(budget, loaded.name),
         settings,
-        search=search,
+        search=settled,
         feature_model=feature_model,
-        batch_size=batch_size,
-        device=device,
-        out=out,
-        resume=resume,
-        overwrite=overwrite,
+        batch_size=run.batch_size,
+        device=run.device,
+        out=run.out,
+        resume=run.resume,
+        overwrite=run.overwrite,
     )
-    with setup:
-        found = setup.search(search, on_search).run()
+    with setup, _shown_progress(progress) as show:
+        found = setup.search(settled, show).run()
         if setup.folder:
             setup.folder.save_learned(found)
     return found
@@ -374,7 +299,9 @@ def _require_rivals(given: Sequence[LearnedNoise]) -> None:
         )
 
 
-def _plan(setup: Setup, sources: Sequence[Source], finder: Search | None, elapsed: float) -> Plan:
+def _plan(
+    setup: Setup, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
+) -> Plan:
     """What is about to run, `elapsed` seconds after the call began."""
     search = finder.settings if finder else None
     names = [source.name for source in sources]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from nppr.assessment.gate_questions import (
     WorstQuestion,
 )
 from nppr.assessment.ladder import per_input_noise
-from nppr.assessment.load import load_images, load_models
+from nppr.assessment.load import load_images, load_models, require_budget, stated_budget
 from nppr.assessment.policy import ABOUT, TESTED, Kind, Policy, Requirement
 from nppr.assessment.prepare import Setup, prepare_run
 from nppr.assessment.run import complete_run
@@ -45,19 +45,17 @@ from nppr.data import CLASS, DataSpec, slices_of, with_slices
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, InputError, RunFolderError, SpecError, unknown
-from nppr.measurement import ProgressCallback
 from nppr.noise.family import Dependency
-from nppr.options import GRADES
+from nppr.progress import ShowProgress
 from nppr.report import Report, read_run
 from nppr.report.claims import doubting_flags
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import CLEAN, Flag, ReportRecord
 from nppr.report.numbers import percent
-from nppr.run_settings import default_draws, require_budget
-from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
+from nppr.settings import GRADE_LETTERS
 from nppr.sources import CW, Clean, Source, default_sources, parse_sources, split_search
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
@@ -78,8 +76,7 @@ def gate(
     *,
     name: str = "policy",
     out: str | Path | None = None,
-    progress: ProgressCallback | None = None,
-    on_search: Callable[[FitProgress], None] | None = None,
+    progress: ShowProgress | None = None,
 ) -> GateRecord:
     """Decide every requirement of a policy.
 
@@ -89,8 +86,10 @@ def gate(
     """
     setup = resolve(policy, model, data)
     asked = policy.requirements()
-    seen = examine_ready(setup.classifier, setup.data, seed=policy.seed)
-    share = (1 - policy.confidence) / (2 * max(1, sum(each.kind in TESTED for each in asked)))
+    seen = examine_ready(setup.classifier, setup.data, seed=policy.measure.seed)
+    share = (1 - policy.measure.confidence) / (
+        2 * max(1, sum(each.kind in TESTED for each in asked))
+    )
     with ExitStack() as stack:
         known: _Known | None = None
         flags = {each.text: flag_named(each.name) for each in asked if each.kind is Kind.FLAG}
@@ -98,7 +97,7 @@ def gate(
         tests = [_plan(policy, setup, each, share) for each in asked if alone[each]]
         if not all(alone.values()):
             folder = policy.run or out or stack.enter_context(tempfile.TemporaryDirectory())
-            known = _evidence(policy, setup, Path(folder), progress, on_search)
+            known = _evidence(policy, setup, Path(folder), progress)
         tests += [
             _plan(policy, setup, each, share, known)
             for each in asked
@@ -119,8 +118,8 @@ def gate(
         data=setup.data.name,
         data_fingerprint=setup.record.data.fingerprint,
         budget=setup.record.budget,
-        seed=policy.seed,
-        confidence=policy.confidence,
+        seed=policy.measure.seed,
+        confidence=policy.measure.confidence,
         tested=len(tests),
         calls=calls,
         decisions=tuple(decisions),
@@ -129,18 +128,17 @@ def gate(
 
 def resolve(policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None) -> Setup:
     """What a policy is tested on: its data and classifier, or those that are given in their place."""
-    settings = policy.run_settings()
+    measure = policy.measure
     loaded = load_images(
-        policy, settings, policy.classes, evaluate_all=policy.evaluate_all, given=data
+        policy.data, measure, policy.model.classes, evaluate_all=measure.evaluate_all, given=data
     )
-    loaded = with_slices(loaded, policy.slices)
-    classifier, feature_model = load_models(policy, loaded, policy, given=model)
-    budget = require_budget(policy.budget(), loaded.name)
-    if policy.draws is None:
-        settings = replace(settings, draws=default_draws(len(loaded.evaluate)))
+    loaded = with_slices(loaded, policy.data.slices)
+    classifier, feature_model = load_models(policy.model, loaded, policy.model, given=model)
+    budget = require_budget(stated_budget(policy.budget), loaded.name)
     return prepare_run(
-        classifier, loaded, budget, settings,
-        feature_model=feature_model, batch_size=policy.batch_size, device=policy.device,
+        classifier, loaded, budget, measure.of_inputs(len(loaded.evaluate)),
+        feature_model=feature_model, batch_size=policy.execution.batch_size,
+        device=policy.execution.device,
     )  # fmt: skip
 
 
@@ -155,8 +153,7 @@ def _evidence(
     policy: Policy,
     setup: Setup,
     folder: Path,
-    progress: ProgressCallback | None,
-    on_search: Callable[[FitProgress], None] | None,
+    progress: ShowProgress | None,
 ) -> _Known:
     """The run of the policy, which must be of the same things, or one that is measured now."""
     if policy.run is not None:
@@ -167,7 +164,7 @@ def _evidence(
         }
         _require_same(policy.run, "run", same)
     else:
-        report = _measure(policy, setup, folder, progress, on_search)
+        report = _measure(policy, setup, folder, progress)
     try:
         found = load_learned(folder, setup.budget, setup.feature_model)
     except DistributionError:
@@ -184,8 +181,7 @@ def _measure(
     policy: Policy,
     setup: Setup,
     folder: Path,
-    progress: ProgressCallback | None,
-    on_search: Callable[[FitProgress], None] | None,
+    progress: ShowProgress | None,
 ) -> Report:
     """A run with the default sources and a second attack, and a search if a requirement needs one.
 
@@ -202,7 +198,7 @@ def _measure(
         overwrite=True,
     )  # fmt: skip
     with made:
-        finder = made.search(search, on_search) if search else None
+        finder = made.search(search, progress) if search else None
         return complete_run(made, sources, (), finder, progress, anyway=True)
 
 
@@ -214,8 +210,9 @@ def _search(policy: Policy, inputs: int) -> SearchSettings | None:
     rungs = [each.rung for each in asked if each.rung is not None]
     lowest = max(rungs, key=lambda rung: (rung.depth, rung.value))
     floors = tuple(sorted({each.floor for each in asked}))
-    changed = {"dependency": lowest.value, "floor": floors}
-    search = policy.model_copy(update=changed).search_settings(inputs)
+    search = policy.search.with_(dependency=lowest.value, floor=floors).resolve(
+        inputs, policy.measure.effort
+    )
     for rung in rungs:
         if rung not in search.rungs:
             raise unknown(
@@ -228,7 +225,7 @@ def _same(report: ReportRecord, setup: Setup) -> dict[str, bool]:
     return {
         "data": report.data.fingerprint == setup.record.data.fingerprint,
         "budget": report.budget == setup.record.budget,
-        "rounding": report.settings.quantise == setup.settings.quantise,
+        "rounding": report.settings.measure.quantise == setup.settings.quantise,
     }
 
 
@@ -331,7 +328,7 @@ def _plan(
     elif asked.noise_set is not None:
         require_noise_of_set(source, asked.noise_set, asked.at_least)
         made.draws = SET_DRAWS
-        test = NoiseSetTest(asked.noise_set, asked.at_least, 1 - error, policy.seed)
+        test = NoiseSetTest(asked.noise_set, asked.at_least, 1 - error, policy.measure.seed)
         made.question = BoundQuestion(test)
     else:
         made.question = LevelQuestion(BernoulliTest(asked.at_least, 1 - error))
@@ -367,12 +364,12 @@ def _paired(
     _require_same(files.path, "baseline", _same(files.report, setup))
     lines = lines_of(files.per_input, files.path)
     wanted = source.name if asked.metric is not Metric.ACCURACY else next(iter(lines), CLEAN)
-    if wanted not in lines or files.report.settings.only_merged:
+    if wanted not in lines or files.report.settings.measure.only_merged:
         raise unknown(f"source of the baseline {asked.name}", wanted, lines)
     if wanted in {each.source for each in files.report.audits if not each.discarded}:
         raise SpecError(
             f"`baseline` must hold exact counts of {wanted!r}, but {asked.name!r} was measured with"
-            f" --engine {files.report.settings.engine}. Repeat it without --engine."
+            f" --engine {files.report.settings.measure.engine}. Repeat it without --engine."
         )
     table, split = lines[wanted], setup.data.evaluate
     at = np.searchsorted(table["index"], split.indices)
@@ -389,7 +386,7 @@ def _paired(
 
 
 def _draw(
-    policy: Policy, setup: Setup, tests: Sequence[_Test], progress: ProgressCallback | None
+    policy: Policy, setup: Setup, tests: Sequence[_Test], progress: ShowProgress | None
 ) -> int:
     """Draw for all tests, once for those that ask the same draws; the calls it took."""
     groups: dict[tuple[str, int, Claim], list[_Test]] = {}
@@ -409,8 +406,8 @@ def _draw(
                 about=claim,
                 calls=policy.calls,
                 draws=draws,
-                seed=policy.seed,
-                quantise=policy.quantise,
+                seed=policy.measure.seed,
+                quantise=policy.measure.quantise,
                 progress=progress,
             )
         except InputError:
@@ -430,7 +427,10 @@ def _draw(
 
 def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, doubted: bool) -> str:
     """What may be quoted."""
-    asked, sure = test.requirement, f"{100 * policy.confidence:g} % confidence, {test.claim.value}"
+    asked, sure = (
+        test.requirement,
+        f"{100 * policy.measure.confidence:g} % confidence, {test.claim.value}",
+    )
     level = f"{100 * abs(asked.at_least):g}"
     if asked.kind is Kind.PAIRED:
         counted = (
@@ -462,7 +462,7 @@ def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, dou
             " flags of the run make it unreliable"
         )
     said = statement(
-        asked.metric or Metric.PR, verdict, asked.at_least, policy.confidence, test.claim,
+        asked.metric or Metric.PR, verdict, asked.at_least, policy.measure.confidence, test.claim,
         noise=noise, box=box,
     )  # fmt: skip
     if asked.kind is not Kind.WORST or not found.slices:
@@ -480,7 +480,7 @@ def _read(asked: Requirement, known: _Known | None, name: str) -> Decision:
     assert known is not None
     report = known.report
     if asked.kind is Kind.GRADE:
-        good = GRADES.index(report.grade.letter) <= GRADES.index(asked.name)
+        good = GRADE_LETTERS.index(report.grade.letter) <= GRADE_LETTERS.index(asked.name)
         verdict = Verdict.HOLDS if good else Verdict.VIOLATED
         return Decision(
             requirement=asked.text,

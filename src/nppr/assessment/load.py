@@ -9,17 +9,24 @@ from typing import TYPE_CHECKING, Any
 from nppr.budget import Budget
 from nppr.classifiers import Classifier, ModelSpec, load_classifier
 from nppr.data import Data, DataSpec, all_evaluated, load_data, with_class_order
-from nppr.errors import SpecError
-from nppr.options import DataOptions, FeatureModelOptions, ModelOptions, TrainOptions
-from nppr.run_settings import RunSettings
+from nppr.errors import BudgetError, SpecError
+from nppr.settings import (
+    BudgetSettings,
+    DataSettings,
+    Limits,
+    ModelSettings,
+    NetworkSettings,
+    TrainOptions,
+)
+from nppr.sources import parse_sources, split_search
 
 if TYPE_CHECKING:
     from nppr.classifiers.training import TrainSettings
 
 
 def load_images(
-    options: DataOptions,
-    settings: RunSettings,
+    options: DataSettings,
+    settings: Limits,
     classes: int | None = None,
     *,
     evaluate_all: bool = False,
@@ -48,9 +55,9 @@ def load_images(
 
 
 def load_models(
-    model: ModelOptions,
+    model: NetworkSettings,
     data: Data,
-    other: FeatureModelOptions | None = None,
+    other: ModelSettings | None = None,
     *,
     given: ModelSpec | None = None,
 ) -> tuple[Classifier, Classifier | None]:
@@ -75,6 +82,39 @@ def load_models(
     return classifier, load_classifier(
         named, weights=other.feature_weights, features=model.features, data=data
     )
+
+
+def stated_budget(options: BudgetSettings) -> Budget | None:
+    """Return the budget, or None if it was not stated."""
+    if options.transform is not None:
+        return Budget.box(options.transform)
+    return None if options.eps is None else Budget.parse(options.norm, options.eps)
+
+
+def require_budget(budget: Budget | None, data: str, argument: str = "radius") -> Budget:
+    """Return the budget, which must be stated except for the digits demo; `data` is its name."""
+    if isinstance(budget, Budget) and budget.norm.name == "linf" and budget.radius > 1:
+        raise BudgetError(
+            f"`{argument}` must be at most 1 for images in [0, 1], got {budget.radius_text}."
+            " Example: 8/255"
+        )
+    if isinstance(budget, Budget):
+        return budget
+    if budget is not None:
+        raise BudgetError(f"`budget` must be a Budget, got {budget!r}. Example: Budget.linf(0.1)")
+    if data == "digits":
+        return Budget.linf(0.1)
+    raise BudgetError(
+        "`budget` must be stated for your data: the largest perturbation you admit."
+        " Example: --norm linf --eps 8/255, or --transform rotate=15"
+    )
+
+
+def require_sources(text: str | None, budget: Budget | None = None) -> None:
+    """Raise `SpecError` if a list of sources names one that does not exist in the budget."""
+    others = split_search(text, budget)[1] if text else None
+    if others:
+        parse_sources(others, budget or Budget.linf(0.1))
 
 
 def train_settings(

@@ -10,28 +10,33 @@ The other keys are the options of `nppr assess` and `nppr certify`. A mistake is
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
+from nppr.assessment.load import stated_budget
 from nppr.budget import Budget
 from nppr.errors import SpecError, unknown
 from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.noise_sets import NoiseSet, parse_spec
-from nppr.options import (
-    CONFIDENCE_OPTION,
-    DRAWS_OPTION,
-    EVALUATE_ALL_OPTION,
-    GRADES,
-    SLICES_OPTION,
-    FeatureModelOptions,
-    NoisyRunOptions,
-    SearchOptions,
+from nppr.settings import (
+    GRADE_LETTERS,
+    BudgetSettings,
+    DataSettings,
+    Group,
+    Measure,
+    ModelSettings,
+    Run,
+    Search,
+    Shown,
+    build,
     option,
     require_one_of,
+    settings_in,
 )
 from nppr.sources import NPPR, parse_sources
 from nppr.specs import read_toml
@@ -91,45 +96,50 @@ LEFT_OUT = {
 }
 """Options of `nppr assess` that a policy must not have, and why."""
 
-MEASURING = ("draws", *(name for name in SearchOptions.model_fields if name not in LEFT_OUT))
-"""Keys that apply only if the gate measures its own run."""
+
+MEASURED = (
+    "draws", "inputs", "fit_inputs", "select_inputs", "confidence", "seed", "quantise",
+    "evaluate_all", "effort",
+)  # fmt: skip
+"""Settings of `Measure` that a policy may state."""
 
 
-class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
+class Policy(Group):
     """The keys of a policy."""
 
     require: tuple[str, ...] = option(
         ..., "Requirements, such as 'PR uniform >= 0.95' (docs/gate.md)."
     )
-    confidence: float = CONFIDENCE_OPTION
     about: str = option("population", "population or test-set, as in nppr certify.")
     calls: int = option(100_000, "Classify at most this many images for each source.")
-    draws: int | None = DRAWS_OPTION
     run: Path | None = option(
         None,
         "Folder of nppr assess on the same classifier, data and budget, for grade, flags and learned"
         " noise. Default: they are measured.",
     )
-    slices: Path | None = SLICES_OPTION
-    evaluate_all: bool = EVALUATE_ALL_OPTION
+    model: ModelSettings
+    data: DataSettings
+    budget: BudgetSettings
+    search: Annotated[Search, Shown(without=("dependency", "floor"))]
+    measure: Annotated[Measure, Shown(only=MEASURED)]
+    execution: Annotated[Run, Shown(only=("device", "batch_size"))]
 
     @model_validator(mode="after")
     def _require_policy(self) -> Self:
         require_one_of("about", self.about, ABOUT)
-        for name, why in LEFT_OUT.items():
-            if self.is_typed(name):
-                raise SpecError(f"`{name}` must be left out of a policy: {why}")
-        for name in MEASURING:
-            if self.run is not None and self.is_typed(name):
+        groups = {"search": self.search, "measure": self.measure}
+        for key in MEASURING:
+            setting = KEYS[key]
+            group = groups[setting.group]
+            if self.run is not None and group.is_typed(setting.name):
                 raise SpecError(
-                    f"`{key_name(name)}` must be left out of a policy with a run, got"
-                    f" {getattr(self, name)!r}: that run is already measured."
+                    f"`{key}` must be left out of a policy with a run, got"
+                    f" {getattr(group, setting.name)!r}: that run is already measured."
                 )
         if self.calls < 1:
             raise SpecError(f"`calls` must be a whole number >= 1, got {self.calls}.")
-        self.run_settings()
         learned = [each.text for each in self.requirements() if each.rung is not None]
-        if self.evaluate_all and learned:
+        if self.measure.evaluate_all and learned:
             raise SpecError(
                 f"`evaluate-all` must be left out with {learned[0]!r}: learned noise is fitted on"
                 " inputs that are not evaluated."
@@ -143,7 +153,7 @@ class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
                 "`require` must list at least one requirement, got none."
                 " Example: require = ['PR uniform >= 0.95']"
             )
-        budget = self.budget() or Budget.linf(0.1)
+        budget = stated_budget(self.budget) or Budget.linf(0.1)
         found = [parse_requirement(text, budget) for text in self.require]
         first: dict[Requirement, Requirement] = {}
         for each in found:
@@ -157,43 +167,34 @@ class Policy(NoisyRunOptions, FeatureModelOptions, SearchOptions):
         return tuple(found)
 
 
+KEYS = settings_in(Policy)
+"""The keys of a policy, as the documentation spells them."""
+
+MEASURING = ("draws", "effort", *(key for key, each in KEYS.items() if each.group == "search"))
+"""Keys that apply only if the gate measures its own run."""
+
+
 def read_policy(path: str | Path, **changed: Any) -> Policy:
-    """The policy in a file; `changed` replaces keys of it."""
-    return make_policy(_fields(read_toml("policy", path)) | _fields(changed))
+    """Return the policy in a file; `changed` replaces keys of it."""
+    return make_policy(_spelled(read_toml("policy", path)) | _spelled(changed))
 
 
-def key_name(name: str) -> str:
-    """A key as the documentation spells it."""
-    return name.replace("_", "-")
+def make_policy(keys: Mapping[str, Any]) -> Policy:
+    """Return the policy with these keys; the first mistake is an error of one line."""
+    return build(Policy, _spelled(keys), " of the policy")
 
 
-def make_policy(keys: dict[str, Any]) -> Policy:
-    """The policy with these keys; the first mistake is an error of one line."""
-    keys = _fields(keys)
-    if isinstance(keys.get("eps"), int | float):
-        keys["eps"] = repr(keys["eps"])
-    try:
-        return Policy(**keys)
-    except ValidationError as error:
-        mistake = error.errors()[0]
-        name = key_name(".".join(str(each) for each in mistake["loc"]))
-        what = mistake["msg"][:1].lower() + mistake["msg"][1:]
-        got = "" if mistake["type"] == "missing" else f", got {mistake['input']!r:.80}"
-        raise SpecError(f"`{name}` of the policy is wrong: {what}{got}.") from None
-
-
-def _fields(keys: dict[str, Any]) -> dict[str, Any]:
-    """Keys, spelled with hyphens or underscores, as names of fields."""
-    fields: dict[str, Any] = {}
-    for key, value in keys.items():
-        name = key.replace("-", "_")
-        if name not in Policy.model_fields:
-            known = [key_name(each) for each in Policy.model_fields if each not in LEFT_OUT]
-            raise unknown("key of the policy", key_name(key), known)
-        if name in fields:
-            raise SpecError(f"`{key_name(name)}` must be given once, got both of its spellings.")
-        fields[name] = value
-    return fields
+def _spelled(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keys that are spelled with hyphens or underscores as the documentation spells them."""
+    found: dict[str, Any] = {}
+    for given, value in keys.items():
+        key = given.replace("_", "-")
+        if key in LEFT_OUT:
+            raise SpecError(f"`{key}` must be left out of a policy: {LEFT_OUT[key]}")
+        if key in found:
+            raise SpecError(f"`{key}` must be given once, got both of its spellings.")
+        found[key] = value
+    return found
 
 
 _VALUE = r" ?>= ?(?P<value>[\d.]+)(?P<percent> ?%)?"
@@ -244,8 +245,8 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
     given = {name: found for name, found in match.groupdict().items() if found is not None}
     made = Requirement(words, kind, name=given.get("name", ""))
     if kind is Kind.GRADE:
-        require_one_of("grade", made.name, GRADES)
-        if made.name == GRADES[-1]:
+        require_one_of("grade", made.name, GRADE_LETTERS)
+        if made.name == GRADE_LETTERS[-1]:
             raise SpecError(f"`grade` must be better than {made.name}, which every run has.")
     if kind not in TESTED:
         return made

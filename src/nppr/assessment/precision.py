@@ -207,7 +207,7 @@ class Growth:
         self.look = Look(tuple(self.rounds), came_in, self.precision, confidence, seed)
         session.stopped = self.look.interval
         session.data = replace(session.data, evaluate=split)
-        session.settings = replace(session.settings, draws=at.draws)
+        session.settings = session.settings.with_(draws=at.draws)
 
     def store(self, name: str) -> Store:
         """Where a source keeps its blocks: among those of all inputs there are."""

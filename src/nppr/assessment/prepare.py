@@ -38,12 +38,12 @@ from nppr.errors import (
 from nppr.measurement import probe
 from nppr.noise.family import Dependency
 from nppr.report.model import DataRecord, LayoutRecord, SettingsRecord, SourceRecord, SplitSizes
-from nppr.run_settings import RunSettings
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search import Search
+from nppr.search.search import NoiseSearch
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
+from nppr.settings import Measure
 from nppr.sources import Source, references
 from nppr.specs import EAGER
 from nppr.tally import Metric
@@ -65,7 +65,7 @@ class Setup:
     budget: Budget
     classifier: Prepared
     feature_model: Classifier | None
-    settings: RunSettings
+    settings: Measure
     folder: RunFolder | None
     record: RunRecord
     searching: Prepared | None = None
@@ -85,7 +85,7 @@ class Setup:
         settings: SearchSettings,
         progress: Callable[[FitProgress], None] | None = None,
         given: Sequence[LearnedNoise] = (),
-    ) -> Search:
+    ) -> NoiseSearch:
         """The search for the worst noise of this classifier, beside noise that is given.
 
         It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
@@ -101,7 +101,7 @@ class Setup:
         by_itself = settings.method == AUTO and settings.walks and not self.gives_gradients
         if settings.method == SCORES or by_itself:
             settings = settings.by_scores(box=box)
-        return Search(
+        return NoiseSearch(
             settings=settings,
             classifier=self.searching or fixed_form(self.classifier, self.data),
             data=self.data,
@@ -154,7 +154,7 @@ def prepare_run(
     model: ModelSpec | Prepared,
     data: Data,
     budget: Budget,
-    settings: RunSettings,
+    settings: Measure,
     *,
     sources: Sequence[Source] = (),
     search: SearchSettings | None = None,
@@ -207,7 +207,7 @@ def prepare_run(
             sources=tuple(_describe_source(source, data) for source in sources),
             search=search,
             distributions={each.source.name: each.checksum for each in distributions},
-            **{name: value for name, value in vars(settings).items() if name != "seed"},
+            measure=settings,
         ),
         seed=settings.seed,
     )
@@ -238,7 +238,7 @@ def prepare_run(
 
 
 def _require_images(
-    data: Data, budget: Budget, settings: RunSettings, sources: Sequence[Source]
+    data: Data, budget: Budget, settings: Measure, sources: Sequence[Source]
 ) -> None:
     """Raise an error where images or classes are needed and the data hold something else."""
     budget.domain(data.shape)

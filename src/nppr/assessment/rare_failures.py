@@ -31,7 +31,7 @@ from nppr.rare import (
 )
 from nppr.records import write_whole
 from nppr.report.model import SPLITTING, RareRecord, Result
-from nppr.run_settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Source
 from nppr.tally import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
 

@@ -29,6 +29,7 @@ from nppr.doctor import (
     check_ladder,
     check_model,
     check_results,
+    effort_flags,
     flag,
     grade,
     overlap_flags,
@@ -57,7 +58,7 @@ from nppr.report.model import (
     Timing,
 )
 from nppr.search.learned_noise import LearnedNoise
-from nppr.search.search import Search
+from nppr.search.search import NoiseSearch
 from nppr.sources import NPPR, Clean, Source, references, share_error
 from nppr.sources.per_input_noise import PerInput
 from nppr.specs import names_code
@@ -77,7 +78,7 @@ def complete_run(
     setup: Setup,
     sources: Sequence[Source],
     learned: Sequence[LearnedNoise] = (),
-    search: Search | None = None,
+    search: NoiseSearch | None = None,
     progress: ProgressCallback | None = None,
     *,
     examine: bool = True,
@@ -166,7 +167,7 @@ def _require_better_than_guessing(
     )
 
 
-def _examine(setup: Setup, search: Search | None) -> list[Flag]:
+def _examine(setup: Setup, search: NoiseSearch | None) -> list[Flag]:
     """What is known of data and classifier before anything is measured."""
     reference, seed = setup.classifier.reference, setup.settings.seed
     flags = [*overlap_flags(setup.data), *check_model(reference, setup.data, seed=seed)]
@@ -177,7 +178,9 @@ def _examine(setup: Setup, search: Search | None) -> list[Flag]:
     return flags
 
 
-def _run_search(session: Session, search: Search | None) -> tuple[list[LearnedNoise], list[Result]]:
+def _run_search(
+    session: Session, search: NoiseSearch | None
+) -> tuple[list[LearnedNoise], list[Result]]:
     """What a search finds, kept in the run's folder, or the row that states why it failed."""
     if search is None:
         return [], []
@@ -202,7 +205,9 @@ def _reused(learned: Sequence[LearnedNoise], split: Split[Evaluate]) -> dict[str
     return {name: count for name, count in counts.items() if count}
 
 
-def _sees_features(setup: Setup, learned: Sequence[LearnedNoise], search: Search | None) -> bool:
+def _sees_features(
+    setup: Setup, learned: Sequence[LearnedNoise], search: NoiseSearch | None
+) -> bool:
     """Whether learned noise will see features of this classifier, which has some."""
     sees = any(
         each.source.distribution.features and not each.source.feature_model for each in learned
@@ -354,6 +359,7 @@ def _finish(
         ),
         *_unfinished(growth, rare),
         *audit_flags(audits),
+        *effort_flags(settings.effort),
     ]
     classifier = session.classifier
     report = Report(

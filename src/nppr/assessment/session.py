@@ -19,7 +19,7 @@ from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
 from nppr.errors import GradientError, NoFitDataError
 from nppr.measurement import ProgressCallback, measure
 from nppr.report.model import Result
-from nppr.run_settings import RunSettings
+from nppr.settings import Measure
 from nppr.sources import Source
 from nppr.statistics.estimates import SEQUENCE
 from nppr.statistics.intervals import Interval
@@ -39,7 +39,7 @@ class Session:
     `store` of its own, and has intervals that hold whenever it is `stopped`.
     """
 
-    settings: RunSettings
+    settings: Measure
     data: Data
     classifier: Prepared
     folder: RunFolder | None = None

@@ -42,7 +42,7 @@ def _column(
 ) -> list[SliceResult]:
     held = [each for each in slices if (each.rows & tally.clean_correct).any()]
     asked = max(1, len(held)) * (row.lowest_of or 1)
-    share = 1 - (1 - report.settings.confidence) / asked
+    share = 1 - (1 - report.settings.measure.confidence) / asked
     rates = tally.unbroken.astype(np.float64) if row.metric in EVERY_DRAW else tally.rates
     found = []
     for each in held:
@@ -61,7 +61,7 @@ def _column(
                 value=float(own.mean()),
                 low=interval.low,
                 high=interval.high,
-                confidence=report.settings.confidence,
+                confidence=report.settings.measure.confidence,
                 method="betting",
                 claim=row.claim or Claim.POPULATION,
                 inputs=len(own),

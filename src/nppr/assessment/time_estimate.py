@@ -10,9 +10,9 @@ from nppr.classifiers import Prepared
 from nppr.data import Data
 from nppr.noise.family import Dependency
 from nppr.random_draws import DRAWS_PER_BLOCK
-from nppr.run_settings import PRECISION_DRAWS, RunSettings
 from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
 from nppr.search.search_settings import SearchSettings, Stage, walk
+from nppr.settings import PRECISION_DRAWS, Measure
 from nppr.sources import Source
 
 PASSES_PER_CALL = 3.0
@@ -66,7 +66,7 @@ class Work:
 
 
 def count_passes(
-    data: Data, settings: RunSettings, sources: Sequence[Source], search: SearchSettings | None
+    data: Data, settings: Measure, sources: Sequence[Source], search: SearchSettings | None
 ) -> Work:
     """The passes of a run; with a wanted precision, those of its first round."""
     inputs, draws = len(data.evaluate), settings.draws or PRECISION_DRAWS

@@ -2,53 +2,25 @@
 
 Exit codes: 0 success, 1 a source failed (its row states why) or the page was not written, 2 bad input,
 130 interrupted by Ctrl-C, 143 by SIGTERM; of certify and gate 0 holds, 1 violated, 3 undecided.
-PyTorch is loaded when it is first used, after the text of a command has been checked.
+PyTorch is loaded with the module of a command, after what was typed has been checked.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
-
-class _LateModule(ModuleType):
-    """Takes the place of a module until one of its names is used; only then is the module imported."""
-
-    def __getattr__(self, name: str) -> Any:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        module = import_module(self.__name__)
-        self.__dict__.update(module.__dict__)
-        return getattr(module, name)
-
-
-if "torch" not in sys.modules:
-    sys.modules["torch"] = _LateModule("torch")
-
-from nppr import console  # noqa: E402
-from nppr.cli import (  # noqa: E402, F401
-    check_commands,
-    gate_command,
-    measure_commands,
-    report_commands,
-    study_command,
-    train_command,
-)
-from nppr.cli.app import FLAGS, app  # noqa: E402
-from nppr.errors import NpprError, RunStopped, VanishedError  # noqa: E402
-from nppr.process import (  # noqa: E402
-    keep_freed_memory,
-    make_streams_robust,
-    terminate_like_ctrl_c,
-)
-from nppr.user_code import ProcessEnded  # noqa: E402
+from nppr import console
+from nppr.cli import commands  # noqa: F401  registers them
+from nppr.cli.app import FLAGS, app
+from nppr.errors import NpprError, RunStopped, VanishedError
+from nppr.process import keep_freed_memory, make_streams_robust, terminate_like_ctrl_c
+from nppr.user_code import ProcessEnded
 
 LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distribution"}
 """Options whose argument has another name in the library."""
@@ -56,10 +28,7 @@ LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distributio
 INTERRUPTED, TERMINATED = 130, 143
 """Codes after Ctrl-C, which the framework returns too, and SIGTERM: 128 plus the signal's number."""
 
-COMMANDS = (
-    "assess", "fit", "evaluate", "spectrum", "bound", "bracket", "certify", "gate", "doctor", "report",
-    "export", "compare", "study", "train",
-)  # fmt: skip
+COMMANDS = tuple(FLAGS)
 """In the order of `nppr --help`."""
 
 CONTINUED_BY = {
@@ -70,8 +39,6 @@ CONTINUED_BY = {
     "study": "the same command continues",
 }
 """How to continue a command that keeps what is finished."""
-
-app.registered_commands.sort(key=lambda each: COMMANDS.index(str(each.name)))
 
 
 @app.callback(invoke_without_command=True)

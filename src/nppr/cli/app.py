@@ -1,35 +1,38 @@
-"""From a model of options to a command: every field becomes a flag."""
+"""Make commands of trees of settings: every setting becomes a flag."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
-from pydantic.fields import FieldInfo
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from nppr.options import Options, OptionsT, Panel, checked_options, flag_name
+from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
 from nppr.specs import RANDOM, check_data, check_model, check_weights
 from nppr.user_code import ProcessEnded, contained
 
 TYPED = "COMMANDLINE"
 """Where the value of an option comes from that was typed."""
 
-LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "as_json")
+LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "json")
 """Options that say nothing about the question; `--help` shows them below the others."""
 
 SPECS = {
     "model": check_model,
-    "feature_model": check_model,
+    "feature-model": check_model,
     "weights": check_weights,
-    "feature_weights": check_weights,
+    "feature-weights": check_weights,
     "data": check_data,
 }
-"""Options that name a file or a thing of ours: a wrong name is found before PyTorch is loaded."""
+"""Flags that name a file or a thing of ours: a wrong name is found before PyTorch is loaded."""
+
+LATE_WORDS = re.compile(r"\{(\w+)\}")
+"""Names in a help text that are filled in when it is shown: they list what is registered."""
 
 
 class ExitCode(Exception):
@@ -43,8 +46,22 @@ class ExitCode(Exception):
 class Command(TyperCommand):
     """A command whose flag --help shows no type, as it takes no value."""
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with the names of sources and parameters that are known by now."""
+        for parameter in self.params:
+            text = getattr(parameter, "help", None) or ""
+            if LATE_WORDS.search(text):
+                parameter.help = escape(_filled(text))  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)
+
     def get_help_option(self, ctx: Any) -> Any:
         return _without_type(super().get_help_option(ctx))
+
+
+def _filled(text: str) -> str:
+    """Return a help text with its late words."""
+    words = import_module("nppr.cli.help_words").WORDS
+    return LATE_WORDS.sub(lambda found: str(words[found[1]]), text)
 
 
 class _Group(TyperGroup):
@@ -74,93 +91,100 @@ FLAGS: dict[str, set[str]] = {}
 """Names of the flags of every command, without dashes."""
 
 
-def command(
-    examples: str, kind: type[TyperCommand] = Command
-) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Make a function of one model of options a command, with its docstring and examples as help."""
+def register(
+    name: str,
+    model: type[Group],
+    module: str,
+    text: str,
+    examples: str,
+    kind: type[TyperCommand] = Command,
+) -> None:
+    """Make a command whose flags are the settings of a tree, with `text` and `examples` as its help.
 
-    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
-        model: type[Options] = get_type_hints(function)["options"]
-        flags = _flags(model)
-        fields = model.model_fields
-        FLAGS[function.__name__] = {flag_name(each, fields[each]) for each in fields}
+    The function of the command's name in `module` does the work. It is imported when all that is typed
+    has been checked.
+    """
+    settings = settings_in(model)
+    FLAGS[name] = set(settings)
+    flags = _parameters(settings)
+    by_parameter = {each.replace("-", "_"): each for each in settings}
 
-        @wraps(function)
-        def flat(context: typer.Context, **given: Any) -> None:
-            sources = {name: context.get_parameter_source(name) for name in given}
-            typed = [name for name, source in sources.items() if source and source.name == TYPED]
-            options = checked_specs(model, given).with_typed(typed)
-            try:
-                with contained():
-                    function(options)
-            except (typer.Exit, typer.Abort) as error:  # ours are `ExitCode`
-                raise ProcessEnded(f"it raised {type(error).__name__}") from error
-            except ExitCode as ended:
-                raise typer.Exit(ended.code) from ended
+    def run_command(context: typer.Context, **given: Any) -> None:
+        origins = {each: context.get_parameter_source(each) for each in given}
+        typed = {
+            by_parameter[each]: value
+            for each, value in given.items()
+            if (origin := origins[each]) and origin.name == TYPED
+        }
+        options = build_checked(model, typed)
+        try:
+            with contained():
+                getattr(import_module(module), name)(options)
+        except (typer.Exit, typer.Abort) as error:  # ours are `ExitCode`
+            raise ProcessEnded(f"it raised {type(error).__name__}") from error
+        except ExitCode as ended:
+            raise typer.Exit(ended.code) from ended
 
-        place = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        context = inspect.Parameter("context", place, annotation=typer.Context)
-        flat.__signature__ = inspect.Signature([context, *flags])  # type: ignore[attr-defined]
-        flat.__annotations__ = {each.name: each.annotation for each in (context, *flags)}
-        paragraphs = (inspect.getdoc(function) or "").split("\n\n")
-        text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
-        epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
-        app.command(function.__name__, cls=kind, help=text, epilog=epilog)(flat)
-        return function
-
-    return register
+    place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    context = inspect.Parameter("context", place, annotation=typer.Context)
+    run_command.__signature__ = inspect.Signature([context, *flags])  # type: ignore[attr-defined]
+    run_command.__annotations__ = {each.name: each.annotation for each in (context, *flags)}
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    help_text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
+    epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
+    app.command(name, cls=kind, help=help_text, epilog=epilog)(run_command)
 
 
-def checked_specs(model: type[OptionsT], given: dict[str, Any]) -> OptionsT:
-    """The options; the first value that is not of its type is an error of one line."""
-    options = checked_options(model, given)
+def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
+    """Return the tree of settings; the first wrong value or missing file is an error of one line."""
     for name, check in SPECS.items():
-        spec = getattr(options, name, None)
+        spec = given.get(name)
         if spec is not None and (check, spec) != (check_weights, RANDOM):
-            check(spec, name.replace("_", "-"))
-    return options
+            check(spec, name)
+    return build(model, given)
 
 
-def _flags(model: type[Options]) -> list[inspect.Parameter]:
-    """A parameter for each field: by panel, the options of this command alone first."""
-    own = inspect.get_annotations(model)
+def _parameters(settings: Mapping[str, Setting]) -> list[inspect.Parameter]:
+    """Return a parameter for each setting: by panel, those that the command declares itself first."""
     panels = list(Panel)
 
-    def place(name: str) -> tuple[Any, ...]:
-        extra = _extra(model.model_fields[name])
-        last = LAST.index(name) + 1 if name in LAST else 0
-        return panels.index(extra["panel"]), last, name not in own, extra["order"]
+    def place(flag: str) -> tuple[Any, ...]:
+        setting = settings[flag]
+        last = LAST.index(flag) + 1 if flag in LAST else 0
+        own = setting.is_own
+        return panels.index(setting.extra["panel"]), last, not own, setting.extra["order"]
 
-    return [_flag(name, model.model_fields[name]) for name in sorted(model.model_fields, key=place)]
+    return [_parameter(flag, settings[flag]) for flag in sorted(settings, key=place)]
 
 
-def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
-    """The flag or positional argument of a field; its value stays text, which the model reads."""
-    extra, default = _extra(field), field.default
-    flag, _, metavar = (extra["flag"] or f"--{name.replace('_', '-')}").partition(" ")
-    kinds = [each for each in get_args(field.annotation) if each is not type(None)]
-    kind: Any = kinds[0] if kinds else field.annotation
-    shown = {"help": escape(str(field.description)), "rich_help_panel": extra["panel"].value}
+def _parameter(key: str, setting: Setting) -> inspect.Parameter:
+    """Return the flag or positional argument of a setting; its value stays text for the tree."""
+    extra, info, default = setting.extra, setting.info, setting.info.default
+    flag, _, metavar = (extra["flag"] or f"--{setting.name.replace('_', '-')}").partition(" ")
+    kinds = [each for each in get_args(setting.kind) if each not in (type(None), ...)]
+    many = get_origin(setting.kind) is tuple or get_origin(kinds[0] if kinds else None) is tuple
+    kind: Any = str if many else kinds[0] if kinds else setting.kind
+    described = str(info.description)
+    text = described if LATE_WORDS.search(described) else escape(described)
+    shown = {"help": text, "rich_help_panel": extra["panel"].value}
     declared: Any
     if not flag.startswith("-"):
         declared = typer.Argument(metavar=flag, help=shown["help"])
-        default = inspect.Parameter.empty if field.is_required() else default
+        default = inspect.Parameter.empty if info.is_required() else default
     elif kind is bool:
         both = flag if default is False else f"{flag}/--no-{flag.removeprefix('--')}"
         declared = typer.Option(both, metavar="", show_default=False, **shown)
         kind = bool | None
     else:
-        kind_name = "floats" if get_origin(kind) is tuple else kind.__name__.lower()
+        kind_name = "floats" if many else kind.__name__.lower()
         declared = typer.Option(flag, metavar=metavar or f"<{kind_name}>", **shown)
         kind = list[str] | None if get_origin(kind) is list else str | None
         if default is not None:
             numbers = default if isinstance(default, tuple) else [default]
-            default = ",".join(map(str, numbers))
+            default = ",".join(map(str, numbers)) or None
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, declared]
+        key.replace("-", "_"),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, declared],
     )
-
-
-def _extra(field: FieldInfo) -> dict[str, Any]:
-    assert isinstance(field.json_schema_extra, dict)
-    return field.json_schema_extra

@@ -5,146 +5,89 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from nppr import console
-from nppr.cli.app import ExitCode, checked_specs, command
-from nppr.errors import SpecError
-from nppr.noise_sets import DEFAULT_SIZES, RATIO, split_spec
-from nppr.options import (
-    FLOOR_HELP,
+from nppr.assessment.assess import assess as assess_model
+from nppr.assessment.assess import learn
+from nppr.assessment.load import load_images, load_models, require_sources, stated_budget
+from nppr.assessment.run_folder import read_specs, vanished, write_specs
+from nppr.cli.app import SPECS, ExitCode
+from nppr.cli.commands import (
+    AssessOptions,
+    BoundOptions,
     BracketOptions,
-    FeatureModelOptions,
-    FolderOptions,
+    FitOptions,
     MeasureOptions,
-    NoisyRunOptions,
-    Numbers,
-    Panel,
-    SearchOptions,
     SourcesOptions,
-    figure_formats,
-    option,
-    require_sources,
+    SpectrumOptions,
 )
+from nppr.data import with_slices
+from nppr.errors import SpecError
+from nppr.noise_sets import RATIO, split_spec
 from nppr.progress import progress_bars
-from nppr.specs import names_code
-
-if TYPE_CHECKING:
-    from nppr.report import Report, Table
-    from nppr.search.learned_noise import LearnedNoise
-    from nppr.sources import Source
+from nppr.radius import parse_radius
+from nppr.records import one_line
+from nppr.report import Report, Table
+from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
+from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
+from nppr.report.numbers import Numbers
+from nppr.report.results_table import spectrum_table, trust_lines
+from nppr.report.run_files import read_run, write_rendered
+from nppr.search.learned_noise import LearnedNoise, load_learned
+from nppr.settings import ModelSettings, Search, figure_formats
+from nppr.sources import Bound, Source
+from nppr.sources.gaussian_offset import CALLS
+from nppr.sources.gaussian_offset import bracket as offset_sources
+from nppr.specs import RANDOM, names_code
 
 NOT_IN_NAME = {
-    "out", "resume", "overwrite", "quiet", "device", "batch_size", "anyway", "page", "figures",
-    "as_json",
+    "run", "quiet", "page", "figures", "as_json",
 }  # fmt: skip
 """Options that change no number, and so not the name of the default folder."""
 
 
-class AssessOptions(SourcesOptions, SearchOptions):
-    """Options of `nppr assess`."""
-
-    only_merged: bool = option(
-        False,
-        "Report AR over all sources together instead of for each attack; broken inputs are not attacked"
-        " again.",
-        Panel.STATISTICS,
-    )
-
-
-@command("""
-    nppr assess
-        the demo: a small network on scikit-learn's digits, about a minute
-    nppr assess --sources gaussian,uniform:scale=0.5,pgd:steps=20 --draws 200
-        choose the sources, their options and the number of draws
-    nppr assess --model resnet20 --weights w.safetensors \\
-                --data cifar-10-batches-py --eps 8/255
-        a network of the zoo with your weights on CIFAR-10
-    nppr assess --model my_model.py:make --data photos/ --resize 64 --eps 4/255
-        your own model (this runs my_model.py) on a folder of images
-    nppr assess --sources nppr,uniform --dependency input --floor 0,0.5
-        the worst noise found that may depend on the input, and one that is
-        half Uniform noise
-    nppr assess --sources all --inputs 500 --eps 8/255
-        the paper's table: noise, attacks, AutoAttack, corruptions, stress
-    nppr assess --sources uniform,nppr --precision 0.01
-        until every PR and NPPR is within ±1 percentage point
-    nppr assess --draws 1000 --out runs/mine --resume
-        continue an interrupted run: the same command with --resume
-""")
 def assess(options: AssessOptions) -> None:
     """Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
 
     All sources are measured on the same inputs. Writes report.json, per_input.csv and the page
     report.html to the run folder and prints the results as a table.
     """
-    _show(options, *_measure(options, options.sources, options, options.distribution))
+    require_sources(options.sources, stated_budget(options.budget))
+    _show(options, *_measure(options, options.sources, options.search, options.distribution))
 
 
-class FitOptions(NoisyRunOptions, FolderOptions, SearchOptions, FeatureModelOptions):
-    """Options of `nppr fit`."""
-
-    inputs: int | None = option(
-        None,
-        "At most this many inputs of the evaluate split, on which nothing is fitted.",
-        Panel.ADVANCED,
-    )
-
-
-@command("""
-    nppr fit --dependency label --out runs/label
-        learn noise that may depend on the label; measure it with nppr evaluate
-""")
 def fit(options: FitOptions) -> None:
     """Learn the worst admissible noise for a classifier, on the fit and select splits.
 
     Writes each distribution to the run folder, as distributions/NAME.safetensors. Measure them with
     nppr evaluate.
     """
-    settings = options.run_settings()
-    folder = options.out or _default_folder(options, "fit")
+    folder = options.run.out or _default_folder(options, "fit")
     _note_default_data(options)
-
-    from nppr.assessment.assess import learn
-    from nppr.assessment.load import load_images, load_models
-    from nppr.assessment.run_folder import write_specs
-
-    loaded = load_images(options, settings, options.classes)
-    classifier, feature_model = load_models(options, loaded, options)
-    with progress_bars(quiet=options.quiet) as (_, on_search):
+    budget = stated_budget(options.budget)
+    loaded = load_images(options.data, options.measure, options.model.classes)
+    classifier, feature_model = load_models(options.model, loaded, options.model)
+    with progress_bars(quiet=options.quiet) as progress:
         found = learn(
             classifier,
             loaded,
-            budget=options.budget(),
-            search=options.search_settings(len(loaded.fit)),
+            budget,
+            search=options.search,
+            measure=options.measure,
+            run=options.run.with_(out=folder),
             feature_model=feature_model,
-            fit_inputs=settings.fit_inputs,
-            select_inputs=settings.select_inputs,
-            seed=settings.seed,
-            quantise=settings.quantise,
-            batch_size=options.batch_size,
-            device=options.device,
-            out=folder,
-            resume=options.resume,
-            overwrite=options.overwrite,
-            on_search=on_search,
+            progress=progress or False,
         )
-    write_specs(folder, {name: getattr(options, name) for name in FITTED_SPECS})
+    write_specs(folder, _fitted_specs(options))
     if not options.quiet:
         console.show_learned(found, folder)
     console.print_line(str(folder / "distributions"))
 
 
-@command("""
-    nppr fit --dependency label --out runs/label
-    nppr evaluate --distribution runs/label --eps 0.05
-        learn the noise once, measure it at another radius
-    nppr evaluate --distribution runs/label --rare --rare-calls 500000
-        failures rarer than one in the number of draws
-""")
 def evaluate(options: SourcesOptions) -> None:
     """Measure noise written by nppr fit, also at another radius or on another classifier.
 
@@ -157,28 +100,17 @@ def evaluate(options: SourcesOptions) -> None:
             "`distribution` must be given: the folder written by nppr fit."
             " Example: --distribution runs/fit"
         )
+    require_sources(options.sources, stated_budget(options.budget))
     options = _with_fitted_specs(options, options.distribution)
     _show(options, *_measure(options, options.sources or "", None, options.distribution))
 
 
-class SpectrumOptions(MeasureOptions, SearchOptions, FeatureModelOptions):
-    """Options of `nppr spectrum`."""
-
-    floor: Numbers = option((0, 0.25, 0.5, 0.75, 1), FLOOR_HELP, Panel.NOISE)
-
-
-@command("""
-    nppr spectrum --dependency independent
-        from attack-like to noise-like: NPPR against the least randomness rho
-""")
 def spectrum(options: SpectrumOptions) -> None:
     """Measure NPPR against the floor rho: from the paper's set (0) to Uniform noise (1).
 
     Writes the same run folder as assess.
     """
-    report, path = _measure(options, "nppr,uniform", options)
-    from nppr.report.results_table import spectrum_table
-
+    report, path = _measure(options, "nppr,uniform", options.search)
     _show(
         options, report, path, spectrum_table(report),
         "NPPR is an upper bound that a search found: the interval is conditional on the noise found,"
@@ -186,50 +118,14 @@ def spectrum(options: SpectrumOptions) -> None:
     )  # fmt: skip
 
 
-class BoundOptions(MeasureOptions, FeatureModelOptions):
-    """Options of `nppr bound`."""
-
-    noise_set: str = option(
-        RATIO,
-        "The set of noise, KIND or KIND:SIZE,SIZE: ratio (density at most c times the reference's),"
-        " contaminated (the same but for a fraction d of its mass), tv, chi2, kl, hellinger (distance"
-        " or divergence from the reference).",
-        flag="--set",
-    )
-    reference: str = option("uniform", "The reference noise: uniform, gaussian or laplace.")
-    distribution: Path | None = option(
-        None, "Noise learned by nppr fit as the reference: its file, or a folder of such files."
-    )
-    density_ratio: str = option(
-        DEFAULT_SIZES[RATIO].replace("+", ","),
-        "Values of c, separated by commas: the density is at most c times that of the reference."
-        " Default for contaminated: 2.",
-    )
-    patterns: int = option(
-        1000,
-        "Patterns shared by all inputs, for the sharper bound on noise that does not see the input;"
-        " 0 leaves it out.",
-    )
-    at_least: float | None = option(
-        None, "Print the largest set for which at least this is still shown to hold, such as 0.95."
-    )
-
-
-@command("""
-    nppr bound --reference uniform --density-ratio 1,2,5,10
-        lower bounds under all noise of density up to c times Uniform noise
-    nppr bound --set tv:0.01,0.05
-        the same for noise within 1 and 5 % of it in total variation
-    nppr bound --set tv --at-least 0.95
-        how far may the noise move while 95 % is still shown to hold?
-""")
 def bound(options: BoundOptions) -> None:
     """Bound robustness from below under all noise of a set around a reference noise.
 
     Once for noise that may see the input, once for noise that does not. Writes the same run folder as
     assess.
     """
-    ratio, confidence, least = options.density_ratio, options.confidence, options.at_least
+    ratio, confidence = options.density_ratio, options.measure.confidence
+    least = options.at_least
     kind, sizes = split_spec(options.noise_set)
     if ":" in ratio:
         raise SpecError(f"`density-ratio` must hold numbers, got {ratio!r}. Example: 1,2,5")
@@ -250,12 +146,10 @@ def bound(options: BoundOptions) -> None:
     )
     shared = [f"{spec}:patterns={options.patterns}"] if options.patterns else []
     sources = ",".join([spec, *shared])
-    require_sources(sources, options.budget())
+    require_sources(sources, stated_budget(options.budget))
 
     def around(learned: LearnedNoise) -> list[Source]:
         """The bounds around learned noise."""
-        from nppr.sources import Bound
-
         noise, reference = learned.source, learned.source.name
         own = Bound(noise.budget, reference, given=noise, **facts)  # type: ignore[arg-type]
         if options.patterns and own.sees_nothing:
@@ -268,19 +162,10 @@ def bound(options: BoundOptions) -> None:
     for row in report.results:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
-    from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
-
     table = sizes_table(report) if least else bounds_table(report)
     _show(options, report, path, table, bounds_note(report, sizes=least is not None))
 
 
-@command("""
-    nppr bracket --eps 0.25 --sigma 0.25 --weights noisy.safetensors
-        at least and at most, under Gaussian noise with the worst offset up to
-        0.25, of a network trained with nppr train --method gaussian --sigma 0.25
-    nppr bracket --eps 0.25 --sigma 0.25 --radii 0.0625,0.125,0.5 --figures png
-        the same for shorter and longer offsets, and the picture
-""")
 def bracket(options: BracketOptions) -> None:
     """Bracket robustness under Gaussian noise of sigma plus the worst offset of l2 length up to R.
 
@@ -288,31 +173,29 @@ def bracket(options: BracketOptions) -> None:
     end is that of the worst offset found for each input on its own. Writes the same run folder as
     assess.
     """
-    report, path = _measure(options, [*options.sources()])
+    written = {parse_radius(text) for text in (options.budget.eps or "", *options.measure.radii)}
+    calls = CALLS if options.search_calls is None else options.search_calls
+    sources = offset_sources(options.sigma or 0.0, sorted(written), calls)
+    own = options.model_copy(update={"measure": options.measure.with_(radii=())})
+    report, path = _measure(own, [*sources])
     for row in report.results:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
-    from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
-    from nppr.report.numbers import Numbers as ReportNumbers
-
-    found, numbers = quoted_bracket(report), ReportNumbers(report)
+    found, numbers = quoted_bracket(report), Numbers(report)
     words = [each(numbers, found) for each in (bracket_sentence, bracket_scope) if found]
     _show(options, report, path, bracket_table(report), " ".join(words))
 
 
-FITTED_SPECS = (
-    "model", "weights", "mean", "std", "classes", "stem", "features", "data", "split", "class_order",
-    "resize", "range",
-)  # fmt: skip
-"""Options of `nppr fit` that `nppr evaluate` takes over where neither model nor data are given."""
+def _fitted_specs(options: MeasureOptions | FitOptions) -> dict[str, Any]:
+    """Return the settings that `nppr evaluate` takes over if it is given neither model nor data."""
+    data = options.data.model_dump(exclude={"slices"})
+    return {**options.model.model_dump(exclude={"feature_model", "feature_weights"}), **data}
 
 
 def _with_fitted_specs(options: SourcesOptions, distribution: Path) -> SourcesOptions:
-    """The options with the model and the data of the fit, unless one of them was typed."""
-    if options.is_typed("model") or options.is_typed("data"):
+    """Return the options with the model and the data of the fit, unless one of them was typed."""
+    if options.model.is_typed("model") or options.data.is_typed("data"):
         return options
-    from nppr.assessment.run_folder import read_specs
-
     held = read_specs(distribution)
     model = held.get("model")
     if model is not None and names_code(str(model)):
@@ -320,27 +203,39 @@ def _with_fitted_specs(options: SourcesOptions, distribution: Path) -> SourcesOp
             f"`model` must be given: this noise was learned for {str(model)!r}, Python code, which"
             f" runs only where you name it. Add --model {model} --data {held.get('data')}"
         )
-    known = {name: held[name] for name in FITTED_SPECS if held.get(name) is not None}
-    taken = {name: value for name, value in known.items() if not options.is_typed(name)}
-    if taken and not options.quiet:
-        console.note(f"as in the fit: --model {taken.get('model')} --data {taken.get('data')}")
-    return checked_specs(type(options), {**options.model_dump(), **taken})
+    groups = {"model": options.model, "data": options.data}
+    known = {name: value for name, value in held.items() if value is not None}
+    changed = {}
+    for name, group in groups.items():
+        taken = {
+            key: value
+            for key, value in known.items()
+            if key in type(group).model_fields and not group.is_typed(key)
+        }
+        for key in taken.keys() & SPECS.keys():
+            if key != "weights" or taken[key] != RANDOM:
+                SPECS[key](taken[key], key)
+        changed[name] = group.with_(**taken)
+    if known and not options.quiet:
+        console.note(f"as in the fit: --model {model} --data {held.get('data')}")
+    return options.model_copy(update=changed)
 
 
-def _note_default_data(options: NoisyRunOptions) -> None:
-    """Say that a model of one's own meets the digits of the demo, before anything is loaded."""
-    default = type(options).model_fields["model"].default
-    if options.model != default and not options.is_typed("data") and not options.quiet:
+def _note_default_data(options: MeasureOptions | FitOptions) -> None:
+    """Warn that the user's model will be assessed on the demo digits because --data is missing."""
+    default = ModelSettings.model_fields["model"].default
+    model, data = options.model.model, options.data
+    if model != default and not data.is_typed("data") and not options.quiet:
         console.note(
-            f"--data is not given: {options.model} is assessed on {options.data}, images of"
+            f"--data is not given: {model} is assessed on {data.data}, images of"
             " 1 x 8 x 8 in 10 classes"
         )
 
 
-def _default_folder(options: NoisyRunOptions, *more: object) -> Path:
-    """A folder under runs/ that belongs to these options alone."""
-    determining = {**options.model_dump(exclude=NOT_IN_NAME), **asdict(options.run_settings())}
-    return named_folder(options.model, options.data, (determining, *more))
+def _default_folder(options: MeasureOptions | FitOptions, *more: object) -> Path:
+    """Return a folder under runs/ that belongs to these options alone."""
+    determining = options.model_dump(exclude=NOT_IN_NAME)
+    return named_folder(options.model.model, options.data.data, (determining, *more))
 
 
 def named_folder(first: str, second: str, settings: object) -> Path:
@@ -353,57 +248,43 @@ def named_folder(first: str, second: str, settings: object) -> Path:
 
 def _measure(
     options: MeasureOptions,
-    sources: str | list[str | Source] | None,
-    search: SearchOptions | None = None,
+    sources: str | Sequence[str | Source] | None,
+    search: Search | None = None,
     distribution: Path | None = None,
     around: Callable[[LearnedNoise], list[Source]] | None = None,
 ) -> tuple[Report, Path]:
-    """Measure these sources and write the run folder: the report, and its path.
+    """Measure these sources and write the run folder; return the report, and its path.
 
-    `around` makes the sources from the learned noise of the widest set, where a distribution is given.
+    `around` makes the sources from the learned noise of the widest set, if a distribution is given.
     """
-    settings = options.run_settings()
-    folder = options.out or _default_folder(options, sources)
+    measure = options.measured
+    budget = stated_budget(options.budget)
+    folder = options.run.out or _default_folder(options, sources)
     _note_default_data(options)
-
-    from nppr.assessment.assess import assess as assess_model
-    from nppr.assessment.load import load_images, load_models
-    from nppr.assessment.run_folder import vanished, write_specs
-    from nppr.data import with_slices
-    from nppr.search.learned_noise import load_learned
-
-    loaded = load_images(options, settings, options.classes, evaluate_all=options.evaluate_all)
-    loaded = with_slices(loaded, options.slices)
-    other = options if isinstance(options, FeatureModelOptions) else None
-    classifier, feature_model = load_models(options, loaded, other)
-    budget = options.budget()
+    loaded = load_images(
+        options.data, measure, options.model.classes, evaluate_all=measure.evaluate_all
+    )
+    loaded = with_slices(loaded, options.data.slices)
+    classifier, feature_model = load_models(options.model, loaded, options.model)
     known = load_learned(distribution, budget, feature_model) if distribution is not None else []
     chosen = sources
     if known and around is not None:
         known = [min(known, key=lambda each: each.width)]
         chosen = [*around(known[0])]
-    with progress_bars(quiet=options.quiet) as (progress, on_search):
+    with progress_bars(quiet=options.quiet, show_plan=console.show_plan) as progress:
         report = assess_model(
             classifier,
             loaded,
-            budget=budget or (known[0].source.budget if known else None),
+            budget or (known[0].source.budget if known else None),
             sources=chosen,
-            search=search.search_settings(len(loaded.fit)) if search else None,
+            search=search,
+            measure=measure,
+            run=options.run.with_(out=folder),
             distributions=known,
             feature_model=feature_model,
-            batch_size=options.batch_size,
-            anyway=options.anyway,
-            device=options.device,
-            out=folder,
-            resume=options.resume,
-            overwrite=options.overwrite,
-            evaluate_all=options.evaluate_all,
             progress=progress or False,
-            on_search=on_search,
-            on_plan=None if options.quiet else console.show_plan,
-            **{**vars(settings), "draws": options.draws},  # its default needs the data
         )
-    write_specs(folder, {name: getattr(options, name) for name in FITTED_SPECS})
+    write_specs(folder, _fitted_specs(options))
     path = folder / "report.json"
     if not path.exists():
         raise vanished(folder)
@@ -412,9 +293,6 @@ def _measure(
 
 def _render(folder: Path, options: MeasureOptions) -> bool:
     """Write the page and the figures; whether that worked. A failure never costs the numbers."""
-    from nppr.records import one_line
-    from nppr.report.run_files import read_run, write_rendered
-
     formats = figure_formats(options.figures)
     if not (options.page or formats):
         return True
@@ -436,8 +314,6 @@ def _show(
 
     The exit code is 1 if a source failed or the page was not written.
     """
-    from nppr.report.results_table import trust_lines
-
     rendered = _render(path.parent, options)
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())

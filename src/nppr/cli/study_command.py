@@ -4,85 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.table import Table
 
 from nppr import console
-from nppr.cli.app import Command, ExitCode, command
+from nppr.cli.app import ExitCode
+from nppr.cli.commands import StudyOptions
 from nppr.errors import SpecError
-from nppr.options import DEVICE_OPTION, QUIET_OPTION, Options, option
 from nppr.progress import bars
+from nppr.specs import names_code
+from nppr.study.graph import Graph, Node
+from nppr.study.plan import MOST_NODES, plan, require_code_allowed
+from nppr.study.run_study import Ended, require_present, run_study
+from nppr.study.schedule import StudyProgress
 from nppr.study.study_file import read_study
-
-if TYPE_CHECKING:
-    from nppr.study.graph import Graph, Node
-    from nppr.study.run_study import Ended
-    from nppr.study.schedule import StudyProgress
-
-LOCAL = "local"
-"""What --ray without an address means."""
+from nppr.study.table_layout import require_tables
 
 
-class StudyOptions(Options):
-    """Options of `nppr study`."""
-
-    file: Path = option(..., "The study, a TOML file (docs/studies.md).", flag="FILE")
-    plan: bool = option(False, "Print nodes, calls and the expected time, and run nothing.")
-    workers: int | None = option(None, "Processes on this machine. Default: 1.")
-    ray: str | None = option(
-        None,
-        "Run on the Ray cluster at this address (HOST:PORT or auto; extra ray). Without an address: a"
-        " cluster of --workers processes is started on this machine.",
-        flag="--ray [ADDRESS]",
-    )
-    paths: list[str] | None = option(
-        None, "Another value for a name in [paths] of the study.", flag="--set NAME=PATH"
-    )
-    cache: Path = option(Path("runs/cache"), "Folder of finished nodes, shared by studies.")
-    out: Path | None = option(None, "Folder of the tables. Default: runs/studies/NAME.")
-    run_code: bool = option(
-        False,
-        "Allow the study to run the Python code that it names as models. --plan never runs any.",
-    )
-    device: str | None = DEVICE_OPTION
-    yes: bool = option(False, "Run a study of more than 10,000 nodes.")
-    quiet: bool = QUIET_OPTION
-
-
-class StudyCommand(Command):
-    """The command, with a --ray whose address may be left out."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Name the cluster of a bare --ray, then parse as always."""
-        return super().parse_args(ctx, _with_address(args))
-
-
-@command(
-    """
-    nppr study studies/small/digits_main.toml --plan
-        show what would run; leave --plan out to run it
-    nppr study studies/small/digits_main.toml --workers 2
-        in two processes; the same command continues after an interruption
-    """,
-    StudyCommand,
-)
 def study(options: StudyOptions) -> None:
     """Run a study: many searches and measurements from one file, each computed once, and their tables.
 
     What is finished is kept in the cache: the same command again continues where it stopped.
     """
     chosen = dict(_path_setting(text) for text in options.paths or ())
-    if options.workers is not None and options.workers < 1:
-        raise SpecError(f"`workers` must be a whole number >= 1, got {options.workers}.")
     content = read_study(options.file, chosen)
-
-    from nppr.specs import names_code
-    from nppr.study.plan import MOST_NODES, plan, require_code_allowed
-    from nppr.study.run_study import require_present, run_study
-    from nppr.study.table_layout import require_tables
 
     run_code = options.run_code and not options.plan
     if not options.plan:
@@ -114,20 +60,6 @@ def study(options: StudyOptions) -> None:
     _show(ended, quiet=options.quiet)
     if ended.failures:
         raise ExitCode(1)
-
-
-def _with_address(arguments: list[str]) -> list[str]:
-    """The arguments, with an address behind a --ray that has none.
-
-    >>> _with_address(["--ray", "study.toml"])
-    ['--ray', 'local', 'study.toml']
-    """
-    found: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        found.append(argument)
-        if argument == "--ray" and not (":" in following or following in ("auto", LOCAL)):
-            found.append(LOCAL)
-    return found
 
 
 def _path_setting(text: str) -> tuple[str, str]:

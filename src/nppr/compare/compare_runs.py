@@ -117,7 +117,7 @@ def _identity(report: ReportRecord) -> str:
 
     The seed chooses the inputs where only some are evaluated; else the inputs must be the same.
     """
-    chosen = {"fingerprint"} if report.settings.inputs is not None else set[str]()
+    chosen = {"fingerprint"} if report.settings.measure.inputs is not None else set[str]()
     parts = (
         report.classifier.model_dump(mode="json"),
         report.data.model_dump(mode="json", exclude=chosen),

@@ -109,7 +109,8 @@ def _differing(settings: Sequence[Settings]) -> list[Settings]:
 
 def _settings_of(group: Group, *, searched: bool) -> Settings:
     report = group[0].report
-    settings = report.settings.model_dump(mode="json", exclude={"inputs", "sources"})
+    settings = report.settings.model_dump(mode="json", exclude={"measure", "sources"})
+    settings |= report.settings.measure.model_dump(mode="json", exclude={"inputs", "seed"})
     if not searched:
         settings["search"] = "yes" if report.settings.search else None
     sources = {each.name: each.options for each in report.settings.sources}
@@ -194,7 +195,7 @@ def _attack_options(report: ReportRecord, *names: str) -> Settings:
     """The options of attacks: most are in the name, those of a custom attack need not be."""
     chosen = [each for each in report.settings.sources if each.name in names]
     found = _flat({each.name: each.options for each in chosen})
-    found["quantise"] = str(report.settings.quantise)
+    found["quantise"] = str(report.settings.measure.quantise)
     if any(each.fitted for each in chosen):
         found["fit inputs"] = str(report.data.inputs.fit)
     return found
@@ -208,7 +209,7 @@ def _merged_search(group: Group) -> Settings:
     found = {
         "sources": _listed(names),
         "failed sources": _listed(sorted(row.name for row in rows if row.error)),
-        "draws": str(report.settings.draws),
+        "draws": str(report.settings.measure.draws),
         **_attack_options(report, *names),
     }
     noises = [row for row in rows if row.metric is Metric.NPPR and not row.with_references]

@@ -1,7 +1,7 @@
 """The doctor: what is examined, the flags it raises, and the grade they make."""
 
 from nppr.doctor.examine import examine
-from nppr.doctor.flags import audit_flags, flag, grade, overlap_flags, result_flags
+from nppr.doctor.flags import audit_flags, effort_flags, flag, grade, overlap_flags, result_flags
 from nppr.doctor.model_checks import check_inputs, check_model
 from nppr.doctor.result_checks import check_ladder, check_results
 
@@ -11,6 +11,7 @@ __all__ = [
     "check_ladder",
     "check_model",
     "check_results",
+    "effort_flags",
     "examine",
     "flag",
     "grade",

@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from nppr.data import Data, overlaps
 from nppr.report.model import AuditRecord, Flag, Grade, ReportRecord, Result
+from nppr.settings import QUICK
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 from nppr.tally import Direction, Metric
 
@@ -56,6 +57,9 @@ _declare(APPROXIMATE, _N,
     "fewer than 400 inputs, a mean outside 10-90 % or a confidence above 99 %: the approximate"
     " interval is outside the regime it was tested in; quote a guaranteed one, or do not quote a number"
     " that has none, such as the normalised accuracy")
+QUICK_RUN = _declare("quick-run", _N,
+    "a quick run takes few calls and draws: NPPR may be far too high and intervals are wide; repeat it"
+    " with --effort normal before you quote a number")
 PRECISION = _declare("precision-not-reached", _N, "the intervals are as wide as shown")
 SCREENED = _declare("screened", _N,
     "16-bit floats took the clear decisions; lower bounds and merged AR need exact counts and leave"
@@ -233,9 +237,9 @@ def could_be_raised(name: str, report: ReportRecord) -> bool:
         return False  # it is not looked for in the box of a transformation
     if name in _BY_GRADIENTS and any(flag.id == NO_GRADIENTS for flag in report.flags):
         return False
-    screened = report.settings.engine != "eager"
+    screened = report.settings.measure.engine != "eager"
     asked = {
-        PRECISION: report.precision, RARE_PARTLY: report.settings.rare_calls,
+        PRECISION: report.precision, RARE_PARTLY: report.settings.measure.rare_calls,
         SCREENED: screened, CONTRADICTED: screened,
     }  # fmt: skip
     return bool(asked.get(name, True)) and _BY_RESULTS.get(name, set()) <= measured
@@ -256,6 +260,11 @@ def audit_flags(audits: Sequence[AuditRecord]) -> tuple[Flag, ...]:
             )
         )
     return tuple(found)
+
+
+def effort_flags(effort: str) -> tuple[Flag, ...]:
+    """Return the flag of a quick run, if it is one."""
+    return (flag(QUICK_RUN),) if effort == QUICK else ()
 
 
 def overlap_flags(data: Data) -> tuple[Flag, ...]:

@@ -145,7 +145,7 @@ def attacked(report: ReportRecord) -> Result | None:
 
 def not_followed(report: ReportRecord) -> list[str]:
     """Noise that splitting was asked to follow and did not."""
-    if not (report.rare or report.settings.rare_calls):
+    if not (report.rare or report.settings.measure.rare_calls):
         return []
     followed = {entry.source for entry in report.rare}
     noise = (Metric.PR, Metric.NPPR, Metric.BOUND)

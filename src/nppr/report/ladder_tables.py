@@ -88,7 +88,7 @@ def ladder_table(report: ReportRecord) -> Table:
 
     return Table(
         f"The ladder: % correct, by what the {law} knows and how random it must be (rho);"
-        f" each with {100 * report.settings.confidence:g} % confidence on its own,"
+        f" each with {100 * report.settings.measure.confidence:g} % confidence on its own,"
         f" observed under the {law} found",
         (
             Column("rung", f"the {law} knows"),

@@ -7,14 +7,16 @@ them for display; nothing parses it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
+from nppr.errors import NpprError
 from nppr.noise.family import Dependency
 from nppr.noise_sets import NoiseSet, make_set
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
+from nppr.settings import Measure
 from nppr.statistics.estimates import Allowance
 from nppr.tally import Audit, Claim, Direction, Metric
 
@@ -185,24 +187,22 @@ class SourceRecord(Record):
     """It was fitted on the fit split before it was measured."""
 
 
+def _recorded(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Return settings of a file, whose mistakes are those of the file."""
+    try:
+        return handler(value)
+    except NpprError as error:
+        raise ValueError(str(error)) from None
+
+
 class SettingsRecord(Record):
-    """What was asked for, beside classifier, data and budget."""
+    """The settings of a run, beside classifier, data and budget."""
 
     sources: tuple[SourceRecord, ...] = ()
     search: SearchSettings | None = None
     distributions: dict[str, str] = {}
     """Checksums of learned noise that was given, by name."""
-    draws: int
-    inputs: int | None = None
-    fit_inputs: int | None = None
-    select_inputs: int | None = None
-    confidence: Confidence
-    quantise: bool = False
-    only_merged: bool = False
-    precision: float | None = None
-    rare_calls: int | None = None
-    radii: tuple[str, ...] = ()
-    engine: str = "eager"
+    measure: Annotated[Measure, WrapValidator(_recorded)]
 
 
 class SliceResult(Record):
@@ -406,9 +406,11 @@ class ReportRecord(Record):
         """What intervals of the draws of a source must allow for (`nppr.statistics.estimates`)."""
         found = next((each for each in self.audits if each.source == tally), None)
         if found is None:
-            return Allowance(self.settings.confidence)
+            return Allowance(self.settings.measure.confidence)
         audit = Audit(found.share, found.alone, found.audited, found.discarded)
-        return Allowance.of(audit, self.settings.confidence, self.settings.draws)
+        return Allowance.of(
+            audit, self.settings.measure.confidence, self.settings.measure.draws or 1
+        )
 
     def distribution(self, name: str) -> DistributionRecord | None:
         """The learned noise of this name."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 from rich.console import Console
 
-from nppr.budget import parse_radius
+from nppr.radius import parse_radius
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import (
     CLEAN_CORRECT,
@@ -203,7 +203,10 @@ def table_of(report: ReportRecord, left_out: Collection[Result] = ()) -> Table:
     rows, numbers = [row for row in table_rows(report) if row not in left_out], Numbers(report)
     quoted = headline_of(report)
     losses = any(row.metric is Metric.STRESS for row in rows)
-    heads = {"level": f"{100 * report.settings.confidence:g} %", "unit": "" if losses else " %"}
+    heads = {
+        "level": f"{100 * report.settings.measure.confidence:g} %",
+        "unit": "" if losses else " %",
+    }
     correct = [row.inputs for row in report.results if row.metric in CLEAN_CORRECT]
     return Table(
         f"{subject_of(report)}; {report.data.inputs.evaluate:,} inputs of the evaluate split,"
@@ -332,7 +335,7 @@ def terminal_tables(report: ReportRecord) -> list[Table]:
 
 def spectrum_table(report: ReportRecord) -> Table:
     """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
-    level = f"{100 * report.settings.confidence:g} %"
+    level = f"{100 * report.settings.measure.confidence:g} %"
     scale = "half a range" if report.budget.is_box else "radius"
     columns = (
         Column("floor", "rho", number=True),
@@ -475,7 +478,7 @@ def _rare_notes(report: ReportRecord) -> list[str]:
             most = percent(entry.limit, "tiny-at-most")
             line += (
                 f"; guaranteed: each of them fails with probability at most {most}, with"
-                f" {100 * report.settings.confidence:g} % confidence for each alone, by its"
+                f" {100 * report.settings.measure.confidence:g} % confidence for each alone, by its"
                 f" {entry.independent_draws:,} or more independent draws"
             )
         lines.append(line)
@@ -511,7 +514,7 @@ def _radius_notes(report: ReportRecord) -> list[str]:
             loss = "loss " if row.metric is Metric.STRESS else ""
             text = f"{row.name} {'failed' if row.value is None else loss + claim}"
             firsts.setdefault((row.name, row.metric), text)
-        level = f"{100 * report.settings.confidence:g} % confidence"
+        level = f"{100 * report.settings.measure.confidence:g} % confidence"
         lines.append(
             f"{where.format(radius_text(report, radius))}, {level}: {', '.join(firsts.values())}"
         )
@@ -526,6 +529,6 @@ def _radius_notes(report: ReportRecord) -> list[str]:
 
 def radius_text(report: ReportRecord, radius: float) -> str:
     """A radius of the run as people write it."""
-    texts = {parse_radius(text): text for text in report.settings.radii}
+    texts = {parse_radius(text): text for text in report.settings.measure.radii}
     texts[report.budget.radius] = report.budget.text
     return texts.get(radius, f"{radius:g}")

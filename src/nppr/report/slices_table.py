@@ -15,7 +15,7 @@ CLASS = "class"
 def slices_table(report: ReportRecord) -> Table:
     """A row for every slice of the columns beside the data, the worst of each column first."""
     numbers, worst = Numbers(report), worst_slices(report)
-    level = f"{100 * report.settings.confidence:g} %"
+    level = f"{100 * report.settings.measure.confidence:g} %"
     columns = (
         Column("column", "column"),
         Column("slice", "slice"),

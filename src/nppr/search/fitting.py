@@ -63,6 +63,12 @@ class FitProgress:
     loss: float
     pr: float
 
+    @property
+    def shown(self) -> tuple[str, int, int, str]:
+        """The name, how much is done, of how much, and a remark."""
+        note = f"loss {self.loss:.3f}, {100 * self.pr:.1f} % correct"
+        return f"fit {self.stage}", self.step, self.steps, note
+
 
 @dataclass(frozen=True, eq=False)
 class Fitting:

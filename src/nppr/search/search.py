@@ -108,7 +108,7 @@ class FinishedStage:
 
 
 @dataclass(eq=False)
-class Search:
+class NoiseSearch:
     """One search on one classifier and its data; inputs are found once and shared by all seeds.
 
     `inputs` are the clean-correct inputs of the fit and select splits, if they are known already: it

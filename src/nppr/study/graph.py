@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from nppr.budget import Budget
 from nppr.classifiers.training import TrainSettings
-from nppr.run_settings import RunSettings
 from nppr.search.search_settings import SearchSettings, Stage
+from nppr.settings import Measure
 from nppr.study.chains import Chain
 from nppr.study.resources import ClassifierSource, DataSource, digest_of
 from nppr.study.study_file import Place
@@ -62,7 +62,7 @@ class MeasureTask(Task):
     kind = "measure"
     features: ClassifierSource | None
     budget: Budget
-    settings: RunSettings
+    settings: Measure
     source: str | None
     per_input_calls: int = 0
 

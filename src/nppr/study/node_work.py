@@ -27,7 +27,7 @@ from nppr.measurement import measure
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
 from nppr.search.learned_noise import load_learned, save_learned
-from nppr.search.search import FinishedStage, Search, load_finished
+from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
 from nppr.sources import Clean, Source, parse_sources
 from nppr.sources.per_input_noise import PerInput
@@ -139,7 +139,7 @@ def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path
     """Fit one family, choose among what was found and its parents; resumes from its last state."""
     data = load_source(task.data)
     classifier = _prepared(task.classifier, task.data, task.device, cache)
-    search = Search(
+    search = NoiseSearch(
         settings=task.search,
         classifier=classifier,
         data=data,

@@ -13,7 +13,7 @@ from nppr.classifiers import usable_device
 from nppr.classifiers.training import image_shape
 from nppr.errors import NpprError, SpecError
 from nppr.noise.family import Dependency
-from nppr.run_settings import RunSettings
+from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
 from nppr.specs import names_code
 from nppr.study.chains import Chain, Member, closed, nearest
@@ -370,7 +370,7 @@ class _Planner:
                     measure.threads,
                     features=features.source if features else None,
                     budget=ball or NO_BUDGET,
-                    settings=RunSettings(
+                    settings=Measure(
                         draws=draws,
                         seed=seed,
                         confidence=measure.confidence,

@@ -22,7 +22,7 @@ from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measurement import probe
-from nppr.options import ModelOptions
+from nppr.settings import NetworkSettings
 from nppr.specs import DATA, HUB, RANDOM, names_code
 from nppr.study.study_file import ClassifierEntry, DataEntry
 
@@ -66,7 +66,7 @@ class ClassifierSource:
     `trained` is the hash of the node that trains it, whose folder then holds the weights.
     """
 
-    options: ModelOptions
+    options: NetworkSettings
     digests: tuple[tuple[str, str], ...] = ()
     fingerprint: str | None = None
     trained: str | None = None

@@ -24,20 +24,24 @@ from pydantic import (
     model_validator,
 )
 
-from nppr.budget import NORMS, Budget, parse_radius
+from nppr.budget import Budget
 from nppr.errors import NpprError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
-from nppr.options import (
-    FamilyOptions,
-    ModelOptions,
-    Options,
+from nppr.radius import NORM_NAMES, parse_radius
+from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
+from nppr.settings import (
+    Counting,
+    FamilySettings,
+    Group,
+    ImageSettings,
+    Limits,
+    NetworkSettings,
     TrainOptions,
     require_one_of,
 )
-from nppr.random_draws import DRAWS
-from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
 from nppr.sources import ALL, NPPR, SOURCES, parse_sources
 from nppr.specs import read_toml
+from nppr.tally import DRAWS
 from nppr.transformations import parse_transform
 
 OWN = "own"
@@ -154,7 +158,7 @@ def _check_norm(text: str) -> None:
     if "=" in text:
         parse_transform(text)
     else:
-        require_one_of("norms", text, NORMS)
+        require_one_of("norms", text, NORM_NAMES)
 
 
 def _check_source(text: str) -> None:
@@ -207,7 +211,7 @@ class Entry(BaseModel):
         return value
 
 
-class Expected(Entry, Options):
+class Expected(Entry, Group):
     """How many inputs data have that are not here, for a plan."""
 
     fit: int = 0
@@ -215,18 +219,12 @@ class Expected(Entry, Options):
     evaluate: int = 1
 
 
-class DataEntry(Entry, Options):
+class DataEntry(Entry, Limits, ImageSettings):
     """A data set and how much of each split is used; `spec` is a name or path (docs/data.md)."""
 
     name: str
     spec: PathText
-    split: str | None = None
-    resize: Whole | None = None
     classes: Whole | None = None
-    inputs: Whole | None = None
-    fit_inputs: Whole | None = None
-    select_inputs: Whole | None = None
-    seed: Seed = 0
     expected: Expected | None = None
 
 
@@ -234,7 +232,7 @@ class Training(Entry, TrainOptions):
     """A recipe that a classifier is trained with."""
 
 
-class ClassifierEntry(Entry, ModelOptions):
+class ClassifierEntry(Entry, NetworkSettings):
     """A classifier: a model with weights, or a training; `feature_model` names another classifier."""
 
     name: str
@@ -254,12 +252,12 @@ class ClassifierEntry(Entry, ModelOptions):
             )
         return self
 
-    def load_options(self) -> ModelOptions:
-        """What states how to load it."""
-        return ModelOptions(**self.model_dump(include=set(ModelOptions.model_fields)))
+    def load_options(self) -> NetworkSettings:
+        """Return the settings that it is loaded with."""
+        return NetworkSettings(**self.model_dump(include=set(NetworkSettings.model_fields)))
 
 
-class FitEntry(Entry, FamilyOptions):
+class FitEntry(Entry, FamilySettings):
     """How noise is learned.
 
     `calls` is the budget of a walk up to joint noise with one number of components; every family takes
@@ -280,16 +278,14 @@ class FitEntry(Entry, FamilyOptions):
         return self
 
 
-class MeasureEntry(Entry, Options):
+class MeasureEntry(Entry, Counting):
     """How sources are measured."""
 
     draws: Whole = DRAWS
-    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    quantise: bool = False
     threads: Whole = 1
 
 
-class Grid(Entry, Options):
+class Grid(Entry, Group):
     """Everything that is combined with everything: a product of its lists."""
 
     name: str = ""
@@ -338,7 +334,7 @@ class Grid(Entry, Options):
         return self
 
 
-class Column(Entry, Options):
+class Column(Entry, Group):
     """One column, or one for every value of the axes in `by`."""
 
     header: str = ""
@@ -347,14 +343,14 @@ class Column(Entry, Options):
     by: list[AxisName] = []
 
 
-class Paper(Entry, Options):
+class Paper(Entry, Group):
     """Numbers of the paper: each row has the labels of a row of ours, then one entry per column."""
 
     citation: str
     rows: list[list[str | float]]
 
 
-class TableEntry(Entry, Options):
+class TableEntry(Entry, Group):
     """What a table has in its rows and columns."""
 
     name: Slug
@@ -376,18 +372,18 @@ class TableEntry(Entry, Options):
         return value
 
 
-class Study(Entry, Options):
+class Study(Entry, Group):
     """A whole study."""
 
     name: Slug
     title: str = ""
     paths: dict[str, str] = {}
-    data: Annotated[list[DataEntry], Field(min_length=1)]
+    data: Annotated[list[Annotated[DataEntry, _accepted_by()]], Field(min_length=1)]
     classifiers: Annotated[list[ClassifierEntry], Field(min_length=1)]
     grids: Annotated[list[Grid], Field(min_length=1)]
     tables: list[TableEntry] = []
     fit: Annotated[FitEntry, _accepted_by()] = FitEntry()
-    measure: MeasureEntry = MeasureEntry()
+    measure: Annotated[MeasureEntry, _accepted_by()] = MeasureEntry()
 
 
 def read_study(path: str | Path, paths: Mapping[str, str] | None = None) -> Study:

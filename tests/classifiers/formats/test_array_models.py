@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import nppr
+from helpers import grouped
 from nppr.errors import ClassifierError
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import default_settings
@@ -124,10 +125,21 @@ def test_a_server_that_is_gone_stops_the_run_and_resume_ends_it_alike(
     def run(place: Path, **more: Any) -> nppr.Report:
         model = nppr.Classifier(nppr.ArrayModel(ask, classes=10), name="remote", fingerprint="1")
         return nppr.assess(
-            model, "digits", inputs=40, fit_inputs=300, select_inputs=100, draws=16, search=search,
-            budget=nppr.Budget.linf(0.2), sources="nppr,uniform,pgd", batch_size=64,
-            out=tmp_path / place, **more,
-        )  # fmt: skip
+            model,
+            "digits",
+            budget=nppr.Budget.linf(0.2),
+            sources="nppr,uniform,pgd",
+            search=search,
+            **grouped(
+                inputs=40,
+                fit_inputs=300,
+                select_inputs=100,
+                draws=16,
+                batch_size=64,
+                out=tmp_path / place,
+                **more,
+            ),
+        )
 
     whole = run(Path("whole"))
     assert {rung.name for rung in whole.ladder} == {

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import nppr
+from helpers import grouped
 from nppr.classifiers import Classifier, frozen, load_classifier
 from nppr.errors import ClassifierError, GradientError
 from nppr.tally import Metric
@@ -52,8 +53,8 @@ def test_answers_are_the_files(tmp_path: Path, batch: int | str) -> None:
 def test_sources_that_need_gradients_are_skipped_with_a_flag(tmp_path: Path) -> None:
     path = linear_file(tmp_path / "m.onnx")
     asked = {"inputs": 60, "draws": 8, "anyway": True}
-    report = nppr.assess(str(path), "digits", sources="uniform,pgd", **asked)  # type: ignore[arg-type]
-    same = nppr.assess(Classifier(expected), "digits", sources="uniform", **asked)  # type: ignore[arg-type]
+    report = nppr.assess(str(path), "digits", sources="uniform,pgd", **grouped(**asked))
+    same = nppr.assess(Classifier(expected), "digits", sources="uniform", **grouped(**asked))
     assert report.headline("uniform", Metric.PR) == same.headline("uniform", Metric.PR)
     skipped = report.headline("pgd", Metric.AR)
     assert skipped is not None

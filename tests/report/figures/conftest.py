@@ -14,6 +14,7 @@ from nppr.report.evidence import Draws, Evidence
 from nppr.report.figures import FIGURES, Drawn, figures_of
 from nppr.report.figures.figure_style import Subject, styled
 from nppr.search import default_settings
+from nppr.settings import Measure, Run
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,11 @@ class Finished:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     out = tmp_path_factory.mktemp("figures") / "run"
     assess(
-        inputs=30,
-        draws=8,
         budget=Budget.linf(0.2),
         sources="nppr,uniform,pgd:steps=2",
         search=default_settings(Family(components=3), calls=1024, inputs=64),
-        fit_inputs=150,
-        select_inputs=60,
-        out=out,
+        measure=Measure(inputs=30, draws=8, fit_inputs=150, select_inputs=60),
+        run=Run(out=out),
     )
     files = read_run(out)
     assert files.per_input is not None

@@ -39,6 +39,7 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
+from nppr.settings import Measure
 from nppr.statistics.at_least import OwnDraws, together
 from nppr.statistics.estimates import (
     accuracy,
@@ -265,8 +266,8 @@ def _report(
         budget=BUDGET,
         seed=0,
         settings=SettingsRecord(
-            sources=tuple(sources), search=SEARCH if learned else None, draws=20, confidence=0.95,
-            radii=("2/255",) if radii else (),
+            sources=tuple(sources), search=SEARCH if learned else None,
+            measure=Measure(draws=20, radii=("2/255",) if radii else ()),
         ),
         results=tuple(rows),
         other_radii=smaller if radii else (),

@@ -53,7 +53,7 @@ def failures(subject: Subject) -> Drawn | None:
     profiles = subject.evidence.profiles if subject.evidence else ()
     if not known or not profiles:
         return None
-    profile, confidence = profiles[0], subject.report.settings.confidence
+    profile, confidence = profiles[0], subject.report.settings.measure.confidence
     columns = min(3, len(known))
     rows = -(-len(known) // columns)
     figure = new_figure(0.5 + 2.4 * rows)

@@ -63,7 +63,7 @@ def by_class(report: ReportRecord, per_input: PerInput | None) -> Markup:
         searched=row is not None and row.direction is Direction.UPPER_BOUND,
         together=bool(report.slices),
         missing=[class_name(report, c) for c in range(report.data.classes) if c not in counted],
-        confidence=report.settings.confidence,
+        confidence=report.settings.measure.confidence,
     )
 
 

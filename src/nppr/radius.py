@@ -1,0 +1,32 @@
+"""Radii as people write them, and the names of the norms. Nothing here imports PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+from nppr.errors import BudgetError
+
+NORM_NAMES = ("linf", "l2")
+
+SMALLEST, LARGEST = 1e-9, 1e6
+"""Radii that single precision can tell from 0 and from infinity."""
+
+
+def parse_radius(radius: float | str) -> float:
+    """Return a radius from a number or from text such as `8/255`.
+
+    >>> parse_radius("8/255") == 8 / 255
+    True
+    """
+    try:
+        above, slash, below = radius.partition("/") if isinstance(radius, str) else (radius, "", 1)
+        value = float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError, TypeError):
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise BudgetError(f"`radius` must be a number > 0, got {radius!r}. Example: 8/255")
+    if not SMALLEST <= value <= LARGEST:
+        raise BudgetError(
+            f"`radius` must lie between {SMALLEST:g} and {LARGEST:g}, got {radius!r}. Example: 8/255"
+        )
+    return value

@@ -1,0 +1,957 @@
+"""Every setting, declared once: its type, default, check and help.
+
+Each group is a frozen object of Python, a set of flags of the command line, keys of policies and
+studies, and a part of `settings` in `report.json`:
+
+    nppr.assess(model, data, budget, search=Search(calls=50_000), measure=Measure(draws=200))
+    nppr assess --fit-calls 50000 --draws 200
+
+Nothing here imports PyTorch, so a wrong value is reported at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from nppr.errors import BudgetError, SpecError, require_at_most, unknown
+from nppr.noise.family import Dependency, Family
+from nppr.radius import LARGEST, NORM_NAMES, parse_radius
+from nppr.search.search_settings import (
+    AUTO,
+    FEWEST_PER_INPUT,
+    GRADIENTS,
+    LOSSES,
+    PAPER_COMPONENTS,
+    PAPER_HIDDEN_DIM,
+    PAPER_LATENT_DIM,
+    PAPER_MIN_STD,
+    PRESETS,
+    Recipe,
+    SearchSettings,
+    default_settings,
+    paper_settings,
+)
+from nppr.specs import EAGER, ENGINES
+from nppr.tally import DRAWS, RARE_ACCURACY
+
+PRECISION_DRAWS = 16
+"""Draws per input that a run with a wanted precision begins with: one block."""
+
+MOST = {"draws": 10**7, "seed": 2**63 - 1, "rare_calls": 10**10}
+"""Upper limits: larger values never finish or overflow the seed."""
+
+FINEST_PRECISION = 1e-5
+"""Half-widths below this would take more than 10 billion inputs."""
+
+RARE_CALLS = 1_000_000
+"""Default of the images that the search for rare failures may classify in total."""
+
+RARE_FLOOR = 1e-6
+"""Rarer failures are not searched for: the input then counts with about this probability."""
+
+RARE_CALLS_PER_INPUT = 5_500
+"""Calls that reach the floor with the fewest particles, and one level to spare."""
+
+GRADE_LETTERS = "ABCD"
+"""Letters of a grade, the best first."""
+
+FIGURE_FORMATS = ("svg", "png", "pdf")
+_declared = count()
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work an assessment takes: what settings are by default, unless they are stated.
+
+    `calls` of a search and `draws` per input are multiples of the defaults of the normal effort.
+    """
+
+    calls: float = 1.0
+    draws: float = 1.0
+    seeds: int = 1
+    per_input_calls: int = SearchSettings.per_input_calls
+
+
+EFFORTS = {
+    "quick": Effort(calls=1 / 3, draws=0.16, per_input_calls=8),
+    "normal": Effort(),
+    "thorough": Effort(calls=4.0, draws=4.0, seeds=3, per_input_calls=50),
+}
+QUICK, NORMAL, THOROUGH = EFFORTS
+
+
+class Panel(StrEnum):
+    """The panels of `--help`, in their order."""
+
+    EVERYDAY = "Options"
+    NOISE = "Noise"
+    SEARCH = "Search"
+    STATISTICS = "Statistics"
+    OUTPUT = "Output"
+    ADVANCED = "Advanced"
+
+
+def option(
+    default: Any, help_text: str, panel: Panel = Panel.EVERYDAY, flag: str | None = None
+) -> Any:
+    """Declare a setting; `flag` is its name on the command line if it is not that of the field.
+
+    A flag in capitals is a positional argument. `--help` keeps the order of declaration, and fills in
+    names in braces (`nppr.cli.help_words`).
+    """
+    extra: dict[str, Any] = {"panel": panel, "flag": flag, "order": next(_declared)}
+    return Field(default, description=help_text, json_schema_extra=extra)
+
+
+def parse_numbers(value: Any, info: ValidationInfo) -> Any:
+    """Return numbers from a text with commas, one number or a list."""
+    if value is None:
+        return None
+    try:
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(map(float, parts if isinstance(parts, list | tuple) else [parts]))
+    except (ValueError, TypeError):
+        raise SpecError(
+            f"`{info.field_name}` must be numbers separated by commas, got {value!r}."
+            " Example: 0.5,0.5,0.5"
+        ) from None
+
+
+def parse_radii(value: Any) -> tuple[str, ...]:
+    """Return radii as they were written, smallest first, from a text with commas or a list.
+
+    >>> parse_radii("8/255, 0.01")
+    ('0.01', '8/255')
+    """
+    parts = value.split(",") if isinstance(value, str) else value or ()
+    written = [str(each).strip() for each in parts]
+    try:
+        known = {parse_radius(each): each for each in written}
+    except BudgetError as error:
+        raise BudgetError(str(error).replace("`radius`", "`radii`")) from error
+    if len(known) < len(written):
+        raise SpecError(f"`radii` must be different, got {', '.join(written)}.")
+    return tuple(known[radius] for radius in sorted(known))
+
+
+Numbers = Annotated[tuple[float, ...] | None, BeforeValidator(parse_numbers)]
+Radii = Annotated[tuple[str, ...], BeforeValidator(parse_radii)]
+
+
+class Group(BaseModel):
+    """A group of settings: checked, frozen, unknown names refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def is_typed(self, name: str) -> bool:
+        """Return whether a setting was stated, rather than left to its default."""
+        return name in self.model_fields_set and getattr(self, name) is not None
+
+    def with_(self, **changes: Any) -> Self:
+        """Return the same settings but for these, which are checked."""
+        known = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self)(**known | changes)
+
+
+GroupT = TypeVar("GroupT", bound=Group)
+BY_FLAGS = {"by": "flags"}
+"""The context of values whose mistakes are reported by the names of flags."""
+
+
+class Keywords(Group):
+    """A group that users write in Python: every mistake is a `SpecError` of one line."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _state_mistakes(
+        cls, given: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Self:
+        if info.context is BY_FLAGS:
+            checked: Self = handler(given)
+            return checked
+        if isinstance(given, dict):
+            for name in given:
+                if name not in cls.model_fields:
+                    raise _foreign(cls, str(name))
+        try:
+            made: Self = handler(given)
+        except ValidationError as error:
+            mistake = error.errors()[0]
+            raise wrong_value(str(mistake["loc"][0]), mistake) from None
+        return made
+
+
+KeywordsT = TypeVar("KeywordsT", bound=Keywords)
+
+
+def _foreign(group: type[Group], name: str) -> SpecError:
+    """Return the error for a setting that a group does not have."""
+    for other in (Measure, Search, Run):
+        for field_name, flag in flags_of(other).items():
+            if name == flag.replace("-", "_") or (other is not group and name == field_name):
+                place = f"{other.__name__.lower()}={other.__name__}({field_name}=...)"
+                return SpecError(f"`{name}` belongs to {place}.")
+    return unknown(f"setting of {group.__name__}", name, group.model_fields)
+
+
+def flags_of(group: type[Group]) -> dict[str, str]:
+    """Return the names of the flags of a group by the names of its settings.
+
+    >>> flags_of(Search)["calls"]
+    'fit-calls'
+    """
+    return {name: flag_name(name, info) for name, info in group.model_fields.items()}
+
+
+def flag_name(name: str, info: FieldInfo) -> str:
+    """Return the name of the flag of a setting, without dashes in front."""
+    extra = info.json_schema_extra
+    flag = extra.get("flag") if isinstance(extra, dict) else None
+    return str(flag or name).removeprefix("--").split(" ")[0].replace("_", "-")
+
+
+EXPECTED = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "path_type": "a path",
+}
+"""What a value must be, by the type of pydantic's error."""
+
+
+def wrong_value(name: str, mistake: Mapping[str, Any], where: str = "") -> SpecError:
+    """Return the error for a value that is not of the type of its setting."""
+    if mistake["type"] == "missing":
+        return SpecError(f"`{name}`{where} must be given, got nothing.")
+    expected = EXPECTED.get(mistake["type"], "a value in range")
+    return SpecError(f"`{name}`{where} must be {expected}, got {mistake['input']!r}.")
+
+
+def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
+    """Raise `SpecError`, with the nearest valid value, unless the value is one of the valid ones."""
+    if value not in valid:
+        raise unknown(name, value, valid)
+
+
+def require_sigma(sigma: float | None, where: str) -> float:
+    """Return the standard deviation of Gaussian noise; raise `SpecError` unless it is a number > 0."""
+    if sigma is None:
+        raise SpecError(f"`sigma` must be given {where}. Example: --sigma 0.25")
+    if not 0 < sigma < math.inf:
+        raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
+    require_at_most("sigma", sigma, LARGEST)
+    return sigma
+
+
+def figure_formats(text: str | None) -> tuple[str, ...]:
+    """Return the formats of figures in a text with commas, each once."""
+    listed = text.split(",") if text is not None else []
+    wanted = tuple(dict.fromkeys(each.strip().lower() for each in listed))
+    for each in wanted:
+        if each not in FIGURE_FORMATS:
+            raise SpecError(
+                f"`figures` must be svg, png or pdf, or several separated by commas, got {each!r}."
+                " Example: --figures svg,pdf"
+            )
+    return wanted
+
+
+class NetworkSettings(Group):
+    """The classifier."""
+
+    model: str = option(
+        "digits-cnn",
+        "A network of the zoo (digits-cnn, resnet18, resnet20, vgg16, ...), model.pt2, model.onnx,"
+        " hf:NAME_OR_FOLDER, timm:NAME, torchvision:NAME, or Python code that makes a model:"
+        " pkg.module:callable or path/to/file.py:callable. Only the last two run your code.",
+    )
+    weights: str | None = option(
+        None,
+        "A safetensors file, a PyTorch state dict, or random. Default: the model's own; in the zoo,"
+        " nppr ships those of digits-cnn.",
+    )
+    mean: Numbers = option(
+        None, "Normalisation: mean, one number or one per channel (0.5,0.5,0.5)."
+    )
+    std: Numbers = option(None, "Normalisation: standard deviation, as --mean.")
+    classes: int | None = option(
+        None, "Number of classes, where weights or labels do not show it.", Panel.ADVANCED
+    )
+    stem: str | None = option(
+        None,
+        "First layers of resnet18, resnet50, wide_resnet50_2 and vgg16: imagenet or small.",
+        Panel.ADVANCED,
+    )
+    features: str | None = option(
+        None,
+        "Layer whose output input-dependent noise may see. Default: the input of the last linear"
+        " layer.",
+        Panel.NOISE,
+    )
+
+
+class ModelSettings(NetworkSettings):
+    """The classifier, and another model whose features input-dependent noise may see."""
+
+    feature_model: str | None = option(
+        None, "Another model to take features from, as --model.", Panel.NOISE
+    )
+    feature_weights: str | None = option(None, "Weights of --feature-model.", Panel.NOISE)
+
+    @model_validator(mode="after")
+    def _require_feature_model(self) -> Self:
+        if self.feature_weights is not None and self.feature_model is None:
+            raise SpecError("`feature-weights` must be given with --feature-model, got it alone.")
+        return self
+
+
+class ImageSettings(Group):
+    """The split of the data, and the size of its images."""
+
+    split: str | None = option(
+        None, "Named split of the data to evaluate. Default: the test split.", Panel.ADVANCED
+    )
+    resize: int | None = option(None, "Resize images to this many pixels per side.", Panel.ADVANCED)
+
+
+class DataSettings(ImageSettings):
+    """The data."""
+
+    data: str = option(
+        "digits",
+        "digits, hf:NAME, or a path: CIFAR-10/100 or Tiny ImageNet (folder or archive), a folder of"
+        " images, parquet, idx files, .npz.",
+    )
+    class_order: str | None = option(
+        None,
+        "A text file with the names of the classes, a line for each output of the classifier, or JSON"
+        " (a list, or name to number). Default: words in sorted order, numbers as they are.",
+        Panel.ADVANCED,
+    )
+    range: str | None = option(
+        None,
+        "Range of the numbers in a .npz that are not images in [0, 1], such as -1,1, or one pair per"
+        " feature with ; between them. Inputs may then have any shape; --eps is a share of the range.",
+        Panel.ADVANCED,
+    )
+    slices: Path | None = option(
+        None,
+        "Columns beside the data, such as weather or camera: a CSV or parquet file with a header and a"
+        " line for every image. Each value of a column gets a row of its own.",
+        Panel.STATISTICS,
+    )
+
+
+class BudgetSettings(Group):
+    """The largest perturbation that is admitted."""
+
+    norm: str = option("linf", f"Norm of the budget: {' or '.join(NORM_NAMES)}.")
+    eps: str | None = option(
+        None, "Radius of the budget, such as 8/255 or 0.03. Default for digits: 0.1 (linf)."
+    )
+    transform: str | None = option(
+        None,
+        "Natural perturbations instead of added noise: parameters and their ranges, such as"
+        " rotate=15,shift=0.05,exposure=0.5 or blur=0:2. Parameters: {parameters}; edges={edges} for"
+        " what lies outside the image.",
+    )
+
+    @field_validator("eps", mode="before")
+    @classmethod
+    def _as_written(cls, value: Any) -> Any:
+        return repr(value) if isinstance(value, int | float) else value
+
+    @model_validator(mode="after")
+    def _require_budget(self) -> Self:
+        if self.transform is not None:
+            if self.eps is not None or self.norm != "linf":
+                raise BudgetError(
+                    "`transform` must be given without --norm and --eps: its ranges are the budget."
+                    " Example: --transform rotate=15"
+                )
+            return self
+        require_one_of("norm", self.norm, NORM_NAMES)
+        if self.eps is None and self.norm != "linf":
+            raise BudgetError(f"`eps` must be given with --norm {self.norm}. Example: --eps 0.5")
+        if self.eps is not None:
+            parse_radius(self.eps)
+        return self
+
+
+class Limits(Group):
+    """How many inputs of each split are used, and the seed that chooses them."""
+
+    inputs: int | None = option(
+        None,
+        "Evaluate at most this many inputs, stratified by class, including those misclassified without"
+        " noise.",
+    )
+    fit_inputs: int | None = option(None, "As --inputs, for the fit split.", Panel.ADVANCED)
+    select_inputs: int | None = option(None, "As --inputs, for the select split.", Panel.ADVANCED)
+    seed: int = option(0, "Seed of subsets, draws and resampling.")
+
+    @model_validator(mode="after")
+    def _require_counts(self) -> Self:
+        for name in ("draws", "inputs", "fit_inputs", "select_inputs", "seed", "rare_calls"):
+            value = getattr(self, name, None)
+            smallest = {"seed": 0, "rare_calls": RARE_CALLS_PER_INPUT}.get(name, 1)
+            argument = name.replace("_", "-")
+            if value is not None and value < smallest:
+                raise SpecError(
+                    f"`{argument}` must be a whole number >= {smallest}, got {value!r}."
+                )
+            require_at_most(argument, value, MOST.get(name, math.inf))
+        return self
+
+
+class Counting(Group):
+    """How sources are measured."""
+
+    draws: int | None = option(
+        None,
+        f"Perturbations drawn per input. Default: {DRAWS}, fewer for more than 1,000 inputs; with"
+        f" --precision, {PRECISION_DRAWS} to start with.",
+    )
+    confidence: float = option(0.95, "Confidence of the intervals and bounds.", Panel.STATISTICS)
+    quantise: bool = option(False, "Round perturbed inputs to 8 bits.", Panel.ADVANCED)
+
+    @field_validator("confidence")
+    @classmethod
+    def _require_confidence(cls, value: float) -> float:
+        if not 0 < value < 1:
+            raise SpecError(f"`confidence` must lie in (0, 1), got {value!r}. Example: 0.95")
+        return value
+
+
+class Measure(Limits, Counting, Keywords):
+    """Everything that determines the numbers of a run, beside classifier, data, budget and search.
+
+    `draws` perturbations per input: 100 by default, fewer for more than 1,000 inputs, at least 16.
+    `inputs`, `fit_inputs`, `select_inputs`: at most this many inputs of a split, stratified by class.
+    `confidence` of all intervals and bounds.
+    `seed` of subsets, draws and resampling.
+    `quantise`: round perturbed inputs to 8 bits.
+    `only_merged`: report AR over all attacks together, and skip inputs that are already broken.
+    `precision`: add inputs (up to `inputs`), then draws (from `draws`, by default 16), until the
+    interval of every PR and NPPR has at most this half-width.
+    `rare_calls`: images that the search for failures rarer than one in the draws may classify.
+    `radii`: measure the sources at these radii too.
+    `engine`: exact (`eager`), or `bfloat16` (audited 16-bit floats).
+    `evaluate_all`: evaluate every input of data that come in one split; for sources that need no fit.
+    `effort`: `quick`, `normal` or `thorough`, which sets what is not stated (`nppr.settings.EFFORTS`).
+
+    >>> Measure(draws=200, radii="8/255,2/255").radii
+    ('2/255', '8/255')
+    """
+
+    only_merged: bool = option(
+        False,
+        "Report AR over all sources together instead of for each attack; broken inputs are not attacked"
+        " again.",
+        Panel.STATISTICS,
+    )
+    precision: float | None = option(
+        None,
+        "Add inputs, then draws, until every PR and NPPR is within this much, 0.01 for ±1 percentage"
+        " point, by an interval that holds after stopping. --inputs is then the most to use.",
+        Panel.STATISTICS,
+    )
+    rare_calls: int | None = option(
+        None,
+        f"Images that --rare may classify in total. Default: {RARE_CALLS:,}; {RARE_ACCURACY}.",
+        Panel.STATISTICS,
+    )
+    radii: Radii = option(
+        (),
+        "Measure the sources at these radii too: 2/255,4/255,16/255; with --transform, in these"
+        " fractions of the ranges: 0.25,0.5. Learned noise is scaled, not learned again.",
+        Panel.STATISTICS,
+    )
+    engine: str = option(
+        EAGER,
+        "How the model runs. eager: exact. bfloat16: about a quarter less time, on processors"
+        " with 16-bit floats, which take the clear decisions and lead fits. The model repeats a random"
+        " part of these decisions, and intervals are widened to allow for errors (docs/speed.md).",
+        Panel.ADVANCED,
+    )
+    evaluate_all: bool = option(
+        False,
+        "If the data come in one split, evaluate every input instead of 30 %. Needs sources without a"
+        " fit: all but nppr and universal.",
+        Panel.ADVANCED,
+    )
+    effort: str = option(
+        NORMAL,
+        "quick: a first look with fewer calls and draws, about 20 seconds on the demo. normal."
+        " thorough: several seeds, more calls and draws. Settings that you state win.",
+    )
+
+    @model_validator(mode="after")
+    def _require_measure(self) -> Self:
+        require_one_of("effort", self.effort, EFFORTS)
+        if self.radii and self.only_merged:
+            raise SpecError(
+                "`radii` must be given without `only-merged`, which reports one row for all attacks."
+            )
+        if self.precision is not None and not (FINEST_PRECISION <= self.precision < 0.5):
+            raise SpecError(
+                f"`precision` must lie in [{FINEST_PRECISION:g}, 0.5), got {self.precision}:"
+                " how far intervals may reach from their value. Example: 0.01"
+            )
+        require_one_of("engine", self.engine, ENGINES)
+        if self.engine != EAGER and (self.precision is not None or self.rare_calls is not None):
+            other = "precision" if self.precision is not None else "rare"
+            raise SpecError(
+                f"`engine` {self.engine} must be given without `{other}`, which needs exact counts."
+                " Leave out --engine."
+            )
+        if self.draws is None:  # not a stated setting: it stays open to the number of inputs
+            self.model_fields_set.discard("draws")
+            object.__setattr__(self, "draws", DRAWS if self.precision is None else PRECISION_DRAWS)
+        return self
+
+    def of_inputs(self, inputs: int) -> Measure:
+        """Return the same settings with the draws for this many inputs, unless they are stated."""
+        if self.is_typed("draws") or self.precision is not None:
+            return self
+        return self.with_(draws=default_draws(inputs, EFFORTS[self.effort].draws))
+
+
+def default_draws(inputs: int, share: float = 1.0) -> int:
+    """Return the draws per input: inputs differ more than draws, so many inputs need fewer draws each.
+
+    >>> default_draws(500), default_draws(2_000), default_draws(10_000)
+    (100, 50, 16)
+    """
+    draws = min(DRAWS, max(PRECISION_DRAWS, -(-1_000 * DRAWS // max(1, inputs))))
+    return max(PRECISION_DRAWS, round(share * draws))
+
+
+class Run(Keywords):
+    """Where a run is kept and how it is computed: nothing here changes a number.
+
+    `out`: the run folder. `resume`: continue an interrupted run of the same settings in it.
+    `overwrite`: replace the run that the folder holds. `device`: such as `cpu` or `cuda:0`.
+    `batch_size`: images per micro-batch. `anyway`: measure a classifier that hardly beats guessing.
+
+    >>> Run(out="runs/mine", resume=True).resume
+    True
+    """
+
+    out: Path | None = option(None, "Run folder. Default: one under runs/ for these settings.")
+    resume: bool = option(False, "Continue an interrupted run of the same settings.")
+    overwrite: bool = option(False, "Replace the run that the folder holds.")
+    device: str | None = option(
+        None, "Device, such as cpu or cuda:0. Default: the accelerator, if there is one."
+    )
+    batch_size: int | None = option(
+        None, "Images per micro-batch. Default: found by a short trial.", Panel.ADVANCED
+    )
+    anyway: bool = option(
+        False,
+        "Measure the classifier even if it hardly beats guessing, such as one without its weights.",
+        Panel.ADVANCED,
+    )
+
+    @field_validator("device", mode="before")
+    @classmethod
+    def _name_device(cls, value: Any) -> Any:
+        return None if value is None else str(value)
+
+
+class FamilySettings(Group):
+    """Settings of learned noise that the command line and study files share."""
+
+    preset: str = option(
+        "nppr",
+        "nppr, or paper: the recipe of the paper as published, without selection afterwards.",
+        Panel.SEARCH,
+    )
+    kappa: float = option(Recipe.kappa, "Margin of the loss.", Panel.SEARCH)
+    latent_dim: int | None = option(
+        None,
+        "Latent dimension of --upsampler trainable. Default: as many as the grid has;"
+        f" {PAPER_LATENT_DIM} with --preset paper.",
+        Panel.ADVANCED,
+    )
+    grid: int | None = option(
+        None,
+        "Side of the coarse grid of bicubic and trainable. Default: 4, or 7 for images of more than 32"
+        " pixels.",
+        Panel.ADVANCED,
+    )
+    hidden_dim: int | None = option(
+        None,
+        f"Width of the network that sees the features. Default: {Family.hidden_dim};"
+        f" {PAPER_HIDDEN_DIM} with --preset paper.",
+        Panel.SEARCH,
+    )
+    label_dim: int = option(Family.label_dim, "Size of the label embedding.", Panel.SEARCH)
+    min_std: float | None = option(
+        None,
+        "Least standard deviation of a latent coordinate; up-sampling and squashing may leave less."
+        f" Default: {Family.min_std}; {PAPER_MIN_STD} with --preset paper.",
+        Panel.ADVANCED,
+    )
+
+    @field_validator("preset")
+    @classmethod
+    def _require_preset(cls, value: str) -> str:
+        require_one_of("preset", value, PRESETS)
+        return value
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether every family is fitted from scratch and nothing is selected."""
+        return self.preset == "paper"
+
+    def family(
+        self,
+        dependency: Dependency,
+        components: int,
+        covariance: str | None = None,
+        upsampler: str | None = None,
+        floor: float = 0.0,
+    ) -> Family:
+        """The family with these settings; what is None has the default of the preset."""
+        paper = self.is_paper
+        hidden_dim = PAPER_HIDDEN_DIM if paper else Family.hidden_dim
+        min_std = PAPER_MIN_STD if paper else Family.min_std
+        return Family(
+            dependency=dependency,
+            components=components,
+            covariance=covariance or ("full" if paper else "diag"),
+            upsampler=upsampler or ("trainable" if paper else "none"),
+            latent_dim=self.latent_dim,
+            grid=self.grid,
+            hidden_dim=hidden_dim if self.hidden_dim is None else self.hidden_dim,
+            label_dim=self.label_dim,
+            min_std=min_std if self.min_std is None else self.min_std,
+            floor=floor,
+        )
+
+
+FLOOR_HELP = (
+    "Least randomness rho, from 0 to 1, one value or several: that fraction of every perturbation is"
+    " Uniform noise. 0 is the paper's set. Each value has a row."
+)
+
+
+class Search(FamilySettings, Keywords):
+    """The set of noise that is searched, and how.
+
+    `method`: gradients, scores (from the answers alone) or auto.
+    `preset`: nppr, or paper (the recipe of the paper as published).
+    `dependency`: how far down the ladder to go: independent, label, input, joint or per-input.
+    `floor`: the least randomness rho, one value or several.
+    `components`, `covariance`, `upsampler`, `grid`, `latent_dim`, `hidden_dim`, `label_dim`, `min_std`:
+    the family of the noise (docs/noise.md).
+    `loss`, `kappa`: the loss of the search and its margin.
+    `calls`: forward and backward passes of the search; `draws` per input in one step; `seeds`: searches
+    with different seeds; `per_input_calls`: passes per input on the rung per-input.
+
+    >>> Search(dependency="label", calls=50_000).resolve(100).rungs[-1].value
+    'label'
+    """
+
+    dependency: str | None = option(
+        None,
+        "How far down the ladder to go, the most that the noise may depend on: independent, label,"
+        " input, joint (input and true label) or per-input (the worst for every input on its own)."
+        " Each rung on the way has a row. Default: per-input; joint with --preset paper.",
+        Panel.NOISE,
+    )
+    floor: Numbers = option(
+        None, f"{FLOOR_HELP} Default: 0,0.5; 0 with --preset paper.", Panel.NOISE
+    )
+    components: int | None = option(
+        None,
+        f"Components of the mixture, K in the paper. Default: {Family.components}, or one per class"
+        f" where the noise sees the label; {PAPER_COMPONENTS} with --preset paper.",
+        Panel.NOISE,
+    )
+    covariance: str | None = option(
+        None,
+        "Covariance of a component: diag, lowrank:R or full. Default: diag; full with --preset paper.",
+        Panel.NOISE,
+    )
+    upsampler: str | None = option(
+        None,
+        "Resolution of the noise: none (every pixel), bicubic or trainable (a coarse grid), multiscale"
+        " (grids of all sizes). Default: none; trainable with --preset paper.",
+        Panel.NOISE,
+    )
+    method: str = option(
+        AUTO,
+        "How the worst noise is searched for: gradients, scores (from the model's answers alone, on a"
+        " coarse grid or with --transform), or auto: gradients where the model gives them.",
+        Panel.SEARCH,
+        flag="--search",
+    )
+    loss: str = option(Recipe.loss, f"Loss of the search: {' or '.join(LOSSES)}.", Panel.SEARCH)
+    calls: int | None = option(
+        None,
+        "Budget of a search: forward and backward passes of one image. Further floors take more."
+        " Fewer passes leave NPPR higher, not the classifier safer."
+        f" Default: {SearchSettings.calls:,}; 50 epochs with --preset paper.",
+        Panel.SEARCH,
+        flag="--fit-calls",
+    )
+    draws: int | None = option(
+        None,
+        "Draws per input in one step. Default: 1; 32 with --preset paper.",
+        Panel.SEARCH,
+        flag="--fit-draws",
+    )
+    seeds: int = option(
+        SearchSettings.seeds,
+        "Repeat the search with this many seeds; all are reported, the lowest of each rung on the"
+        " select split bears its plain name.",
+        Panel.SEARCH,
+        flag="--fit-seeds",
+    )
+    per_input_calls: int | None = option(
+        None,
+        "Forward and backward passes per input on the rung per-input, at least"
+        f" {FEWEST_PER_INPUT}; 0 leaves it out. Default: {SearchSettings.per_input_calls}.",
+        Panel.SEARCH,
+    )
+
+    @model_validator(mode="after")
+    def _require_settings(self) -> Self:
+        self.resolve(1)
+        return self
+
+    def resolve(self, inputs: int, effort: str = NORMAL) -> SearchSettings:
+        """Return all settings of a search on a fit split of this many inputs."""
+        work = EFFORTS[effort]
+        known = [each.value for each in Dependency]
+        if self.is_paper:
+            known.remove(Dependency.PER_INPUT)
+        lowest = Dependency.JOINT if self.is_paper else Dependency.PER_INPUT
+        rung = lowest.value if self.dependency is None else self.dependency
+        require_one_of("dependency", rung, known)
+        own = rung == Dependency.PER_INPUT
+        if self.per_input_calls and not own:
+            wrong = "--preset paper" if self.is_paper else f"--dependency {rung}"
+            raise SpecError(
+                f"`per-input-calls` must be given with --dependency per-input, got {wrong}."
+            )
+        components = PAPER_COMPONENTS if self.is_paper else Family.components
+        family = self.family(
+            Dependency.JOINT if own else Dependency(rung),
+            components if self.components is None else self.components,
+            self.covariance,
+            self.upsampler,
+        )
+        chosen: dict[str, Any] = {
+            "calls": self.calls,
+            "seeds": self.seeds if self.is_typed("seeds") else work.seeds,
+            "kappa": self.kappa,
+            "loss": self.loss,
+        }
+        if self.draws is not None:
+            chosen["draws"] = self.draws
+        if self.is_paper:
+            require_one_of("search", self.method, (AUTO, GRADIENTS))
+            if effort == QUICK:
+                raise SpecError(
+                    "`effort` must not be quick with --preset paper, whose calls are published."
+                    " Example: --effort normal"
+                )
+            floors = (0.0,) if self.floor is None else self.floor
+            return paper_settings(family, inputs=inputs, floors=floors, **chosen)
+        if self.calls is None and work.calls != 1:
+            chosen["calls"] = round(work.calls * SearchSettings.calls)
+        floors = SearchSettings.floors if self.floor is None else self.floor
+        calls = work.per_input_calls if self.per_input_calls is None else self.per_input_calls
+        return replace(
+            default_settings(family, floors=floors, **chosen),
+            method=self.method,
+            per_class=self.components is None,
+            per_input_calls=calls if own else 0,
+        )
+
+
+class TrainOptions(Group):
+    """A training; what is left out is the network's default (docs/training.md)."""
+
+    method: str = option(
+        "standard",
+        "standard, gaussian (images with Gaussian noise), or pgd: adversarial training by PGD.",
+    )
+    epochs: int | None = option(None, "Passes over the training images.")
+    batch_size: int | None = option(None, "Images per step.")
+    optimiser: str | None = option(None, "sgd, or adam (with decoupled weight decay, AdamW).")
+    learning_rate: float | None = option(None, "Largest learning rate.")
+    weight_decay: float | None = option(None, "Weight decay.")
+    momentum: float | None = option(None, "Momentum of sgd.")
+    warm_up: float | None = option(
+        None, "Fraction of the steps in which the learning rate rises; a cosine follows."
+    )
+    label_smoothing: float | None = option(
+        None, "Weight spread over all classes instead of the label."
+    )
+    crop: int | None = option(None, "Shift images by up to this many pixels, border repeated.")
+    flip: bool | None = option(None, "Mirror images at random. Default: colour images only.")
+    norm: str | None = option(None, "Norm of the budget of pgd: linf or l2. Default: linf.")
+    eps: str | float | None = option(None, "Radius of the budget of pgd, such as 8/255.")
+    attack_steps: int | None = option(None, "Steps of the attack. Default: 10.")
+    attack_step: float | None = option(
+        None, "Size of a step relative to the radius. Default: 0.25."
+    )
+    sigma: float | None = option(
+        None, "Standard deviation per pixel of the noise of gaussian, such as 0.25."
+    )
+    seed: int = option(
+        0, "Seed of subsets, initial weights, order, crops, flips, noise and attacks."
+    )
+
+    @model_validator(mode="after")
+    def _require_method(self) -> Self:
+        require_one_of("method", self.method, ("standard", "gaussian", "pgd"))
+        if self.optimiser is not None:
+            require_one_of("optimiser", self.optimiser, ("adam", "sgd"))
+        if self.method == "pgd":
+            if self.eps is None:
+                raise BudgetError("`eps` must be given with --method pgd. Example: --eps 8/255")
+            require_one_of("norm", self.norm or "linf", NORM_NAMES)
+            parse_radius(self.eps)
+        if self.method == "gaussian":
+            require_sigma(self.sigma, "with --method gaussian")
+        attack = dict.fromkeys(("norm", "eps", "attack_steps", "attack_step"), "pgd")
+        for name, method in {**attack, "sigma": "gaussian"}.items():
+            if getattr(self, name) is not None and self.method != method:
+                raise SpecError(
+                    f"`{name.replace('_', '-')}` must be left out with --method {self.method}, got"
+                    f" {getattr(self, name)!r}. Add --method {method} to train against"
+                    f" {'attacks' if method == 'pgd' else 'noise'}."
+                )
+        return self
+
+
+class Assessment(Group):
+    """All settings of an assessment."""
+
+    model: ModelSettings
+    data: DataSettings
+    budget: BudgetSettings
+    search: Search
+    measure: Measure
+    run: Run
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which settings of a group a command or a policy has, and what it declares anew of them."""
+
+    only: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+    changed: Mapping[str, FieldInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting as a flag of a command or a key of a file: `name` of the `group` of a tree."""
+
+    group: str
+    name: str
+    info: FieldInfo
+    kind: Any
+    """Its type, of the declaration in the group."""
+    is_own: bool
+    """The tree declares it itself."""
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What `option` was told beside default and help."""
+        assert isinstance(self.info.json_schema_extra, dict)
+        return dict(self.info.json_schema_extra)
+
+    @property
+    def flag(self) -> str:
+        """The name of the flag, without dashes."""
+        return flag_name(self.name, self.info)
+
+
+def settings_in(tree: type[Group]) -> dict[str, Setting]:
+    """Return the settings of a tree by the name of their flag, in which underscores are hyphens."""
+    found = {}
+    for top, declared in tree.model_fields.items():
+        kind = declared.annotation
+        if not (isinstance(kind, type) and issubclass(kind, Group)):
+            own = top in tree.__annotations__
+            found[top] = Setting("", top, declared, kind, own)
+            continue
+        shown = next((each for each in declared.metadata if isinstance(each, Shown)), Shown())
+        for name, info in kind.model_fields.items():
+            if name not in shown.without and (shown.only is None or name in shown.only):
+                changed = shown.changed.get(name)
+                found[f"{top}.{name}"] = Setting(
+                    top, name, changed or info, info.annotation, changed is not None
+                )
+    return {each.flag: each for each in found.values()}
+
+
+def build(tree: type[GroupT], given: Mapping[str, Any], where: str = "") -> GroupT:
+    """Return the tree with values by the names of their flags; the first mistake is one line.
+
+    `where` is a word for the file that the values come from.
+    """
+    known = settings_in(tree)
+    values: dict[str, dict[str, Any]] = {"": {}}
+    for setting in known.values():
+        values.setdefault(setting.group, {})
+        if setting.group and setting.is_own and setting.info.default is not None:
+            values[setting.group][setting.name] = setting.info.default
+    for flag, value in given.items():
+        if flag not in known:
+            raise unknown(f"key{where}" if where else "option", flag, known)
+        values[known[flag].group][known[flag].name] = value
+    flags = {(each.group, each.name): each.flag for each in known.values()}
+    top = values.pop("")
+    made: dict[str, Any] = {
+        group: _build_group(tree.model_fields[group].annotation, group, own, flags, where)
+        for group, own in values.items()
+    }
+    whole: GroupT = _build_group(tree, "", {**top, **made}, flags, where)
+    return whole
+
+
+def _build_group(
+    kind: Any,
+    group: str,
+    given: Mapping[str, Any],
+    flags: Mapping[tuple[str, str], str],
+    where: str,
+) -> Any:
+    try:
+        return kind.model_validate(given, context=BY_FLAGS)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        name = str(mistake["loc"][0])
+        raise wrong_value(flags.get((group, name), name), mistake, where) from None
