@@ -14,13 +14,13 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 import nppr
-from nppr.budget import Budget
-from nppr.classifiers import load_classifier
+from nppr.core.budget import Budget
+from nppr.core.tally import Metric
 from nppr.data import load_data
-from nppr.process import keep_freed_memory
+from nppr.models import load_classifier
 from nppr.sources import PGD, Source
 from nppr.sources.custom import CustomAttack
-from nppr.tally import Metric
+from nppr.system.process import keep_freed_memory
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RADII = ("0.5/255", "1/255")

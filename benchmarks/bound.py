@@ -23,7 +23,9 @@ from itertools import repeat
 
 import numpy as np
 
-from nppr.noise_sets import (
+from nppr.core.tally import Claim, Evaluate, FloatArray, IntArray, Tally
+from nppr.statistics.at_least import Draws, OwnDraws, lower_population, lower_test_set, together
+from nppr.statistics.noise_sets import (
     STATED,
     ChiSquare,
     Contaminated,
@@ -32,9 +34,7 @@ from nppr.noise_sets import (
     NoiseSet,
     Offset,
 )
-from nppr.statistics.at_least import Draws, OwnDraws, lower_population, lower_test_set, together
 from nppr.statistics.shared_patterns import lower_shared, lower_shared_population
-from nppr.tally import Claim, Evaluate, FloatArray, IntArray, Tally
 
 CONFIDENCE = 0.95
 INPUTS = (50, 200, 500, 2000)

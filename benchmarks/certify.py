@@ -22,11 +22,11 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
-from nppr.assessment.sequential_draws import AT_ONCE
-from nppr.noise_sets import ChiSquare, Contaminated, Hellinger, KullbackLeibler, NoiseSet
+from nppr.core.tally import BoolArray, FloatArray, IntArray
+from nppr.gate.sequential_draws import AT_ONCE
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
+from nppr.statistics.noise_sets import ChiSquare, Contaminated, Hellinger, KullbackLeibler, NoiseSet
 from nppr.statistics.sequential import BernoulliTest, Verdict, one_sided_evidence
-from nppr.tally import BoolArray, FloatArray, IntArray
 
 SETS: tuple[NoiseSet, ...] = (
     ChiSquare(1.0),

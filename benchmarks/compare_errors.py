@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nppr.compare.verdicts import Pair, decide
+from nppr.core.tally import BoolArray, FloatArray
 from nppr.statistics.intervals import normal
 from nppr.statistics.paired import Share, common_numbers, to_unit
-from nppr.tally import BoolArray, FloatArray
 
 CONFIDENCE = 0.95
 DRAWS = 16

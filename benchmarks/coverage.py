@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from nppr.noise_sets import Contaminated
+from nppr.core.tally import BoolArray, FloatArray, IntArray
 from nppr.statistics.at_least import lower_population, lower_test_set, pooled_upper
 from nppr.statistics.betting import betting, betting_lower
 from nppr.statistics.intervals import (
@@ -32,9 +32,9 @@ from nppr.statistics.intervals import (
     normal,
     wilson,
 )
+from nppr.statistics.noise_sets import Contaminated
 from nppr.statistics.paired import paired_difference
 from nppr.statistics.sequential import mixture_sequence, one_sided_evidence
-from nppr.tally import BoolArray, FloatArray, IntArray
 
 CONFIDENCE = 0.95
 INPUTS, DRAWS = 400, 16

@@ -32,8 +32,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from nppr import console
-from nppr.cli import run
+from nppr.cli import console, run
 
 MEMORY = 1 << 30
 """What a case may take above what the process has taken before."""

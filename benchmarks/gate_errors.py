@@ -17,20 +17,20 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from nppr.assessment.gate_questions import (
+from nppr.core.tally import IntArray
+from nppr.data import Slice
+from nppr.gate.gate_questions import (
     BoundQuestion,
     GateQuestion,
     LevelQuestion,
     PairedQuestion,
     WorstQuestion,
 )
-from nppr.assessment.sequential_draws import AT_ONCE, DrawnBlock
-from nppr.data import Slice
-from nppr.noise_sets import ChiSquare, Contaminated
+from nppr.gate.sequential_draws import AT_ONCE, DrawnBlock
 from nppr.statistics.intervals import clopper_pearson
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
+from nppr.statistics.noise_sets import ChiSquare, Contaminated
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
-from nppr.tally import IntArray
 
 CONFIDENCE, REQUIREMENTS = 0.95, 6
 ERROR = (1 - CONFIDENCE) / (2 * REQUIREMENTS)

@@ -18,8 +18,8 @@ from torch import nn
 import nppr
 from nppr.data import Data, from_arrays
 from nppr.noise import Dependency, Family
-from nppr.process import keep_freed_memory
 from nppr.search import default_settings
+from nppr.system.process import keep_freed_memory
 
 BUDGET = nppr.Budget.linf("8/255")
 

@@ -46,15 +46,15 @@ import sklearn.datasets  # noqa: F401  loaded once, before forking
 import torch
 import torch._dynamo  # optimisers load it
 
-import nppr.assessment.gate
-import nppr.blocks
-import nppr.classifiers.training.train_network
-import nppr.measurement
+import nppr.gate.gate
+import nppr.measuring.blocks
+import nppr.measuring.measurement
 import nppr.search.fitting
 import nppr.study.node_work
 import nppr.study.run_study
+import nppr.train.train_network
 from nppr.cli import INTERRUPTED, TERMINATED, run
-from nppr.process import terminate_like_ctrl_c
+from nppr.system.process import terminate_like_ctrl_c
 
 SECONDS, WAIT_SECONDS = 600, 3600
 """Of the processor and of the clock, after which a process hangs: a busy machine makes no fault."""
@@ -288,7 +288,7 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
     code = 99
     try:
         with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
-            from nppr import console
+            from nppr.cli import console
 
             console.out.file = console.err.file = text
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -305,8 +305,8 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
 
 def _journal_steps(note: Callable[[str, object], None]) -> None:
     """Note every draw that is measured and every step that is taken, once it is done."""
-    commit, step = nppr.measurement._commit, nppr.search.fitting._take_step
-    update = nppr.classifiers.training.train_network._Training._update
+    commit, step = nppr.measuring.measurement._commit, nppr.search.fitting._take_step
+    update = nppr.train.train_network._Training._update
 
     def committed(job: Any, blocks: Any, done: Any) -> None:
         commit(job, blocks, done)
@@ -326,9 +326,9 @@ def _journal_steps(note: Callable[[str, object], None]) -> None:
         note("step", f"train {self.standing.epoch} {self.standing.step}")
         return found
 
-    nppr.measurement._commit = committed
+    nppr.measuring.measurement._commit = committed
     nppr.search.fitting._take_step = stepped  # type: ignore[assignment]
-    nppr.classifiers.training.train_network._Training._update = updated  # type: ignore[assignment,method-assign]
+    nppr.train.train_network._Training._update = updated  # type: ignore[assignment,method-assign]
 
 
 def _fault_of(kill: Kill, write: int) -> int | None:
@@ -378,7 +378,7 @@ def _tear_writes(
 
 def _save_always() -> None:
     """Let files of blocks and states be written at every opportunity instead of on a timer."""
-    for kind in (nppr.blocks.FileStore, nppr.search.fitting.StateFile):
+    for kind in (nppr.measuring.blocks.FileStore, nppr.search.fitting.StateFile):
         made = kind.__init__
 
         def init(self: Any, *given: Any, made: Any = made, **named: Any) -> None:

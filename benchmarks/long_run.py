@@ -16,13 +16,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from nppr.budget import Budget
-from nppr.classifiers import FORMS, load_classifier, prepare
+from nppr.core.budget import Budget
 from nppr.data import load_data
-from nppr.measurement import measure, probe
-from nppr.process import keep_freed_memory
+from nppr.measuring.measurement import measure, probe
+from nppr.models import FORMS, load_classifier, prepare
 from nppr.sources import parse_sources
-from nppr.specs import EAGER, ENGINES
+from nppr.system.process import keep_freed_memory
+from nppr.system.specs import EAGER, ENGINES
 from speed_ratios import forward_loop
 
 TURNS = 11

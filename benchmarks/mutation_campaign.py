@@ -37,13 +37,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from nppr import console
-from nppr.assessment.gate import gate  # noqa: F401  loaded before forking
-from nppr.assessment.policy import read_policy
-from nppr.budget import Budget
-from nppr.classifiers import load_classifier
-from nppr.classifiers.weight_files import read_weights
-from nppr.cli import run
+from nppr.cli import console, run
 from nppr.cli.commands import (
     AssessOptions,
     BoundOptions,
@@ -56,15 +50,20 @@ from nppr.cli.commands import (
     TrainCommandOptions,
 )
 from nppr.compare import compare_runs  # noqa: F401
+from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.errors import NpprError, without_controls
-from nppr.records import read_record, write_record, write_tensors
+from nppr.gate.gate import gate  # noqa: F401  loaded before forking
+from nppr.gate.policy import read_policy
+from nppr.models import load_classifier
+from nppr.models.weight_files import read_weights
 from nppr.search.learned_noise import load_learned
 from nppr.settings import Group, settings_in
 from nppr.sources import SOURCES, option_defaults, parse_sources
-from nppr.specs import NETWORKS
 from nppr.study.plan import plan
 from nppr.study.study_file import read_study
+from nppr.system.records import read_record, write_record, write_tensors
+from nppr.system.specs import NETWORKS
 
 SECONDS = 20
 """Of the processor: a busy machine makes no fault."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from nppr.classifiers import Classifier, load_classifier
 from nppr.data import Data, from_arrays, load_data
+from nppr.models import Classifier, load_classifier
 
 __all__ = ["CASES", "case", "untrained"]
 

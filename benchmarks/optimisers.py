@@ -13,12 +13,12 @@ import time
 from dataclasses import replace
 
 import numpy as np
+from nppr.run.prepare import fixed_form, prepare_run
 
 import nppr
-from nppr.assessment.prepare import fixed_form, prepare_run
-from nppr.classifiers import load_classifier
 from nppr.data import load_data
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import load_classifier
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 

@@ -19,10 +19,11 @@ from itertools import product
 import numpy as np
 import scipy.stats
 
-from nppr.budget import Budget
-from nppr.classifiers import FORMS, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import FloatArray
 from nppr.data import load_data
-from nppr.measurement import measure, probe
+from nppr.measuring.measurement import measure, probe
+from nppr.models import FORMS, load_classifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.search import default_settings
 from nppr.search.search import FinishedStage, NoiseSearch
@@ -30,7 +31,6 @@ from nppr.search.search_settings import WALKS, Stage
 from nppr.sources import Clean
 from nppr.sources.learned import Learned
 from nppr.statistics import holm
-from nppr.tally import FloatArray
 
 COMPONENTS = (3, 7, 12)
 POINT = 0.001

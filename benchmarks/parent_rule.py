@@ -17,11 +17,11 @@ from itertools import product
 
 import numpy as np
 
+from nppr.core.tally import FloatArray
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.search import selection
 from nppr.search.selection import Candidate, best
-from nppr.tally import FloatArray
 
 MEAN, SPREAD, DRAWS = 0.5, 0.5, 4
 ANY = Distribution(Family(dependency=Dependency.INDEPENDENT, components=1), (1, 1, 1), 2)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from nppr.run.precision import Look, Round
 
-from nppr.assessment.precision import Look, Round
+from nppr.core.tally import Evaluate, FloatArray, IntArray, Tally
 from nppr.statistics import Interval, normal
-from nppr.tally import Evaluate, FloatArray, IntArray, Tally
 
 DRAWS, MOST, CONFIDENCE = 16, 20_000, 0.95
 KINDS = {"bimodal": 0.2, "clustered": 4.0}

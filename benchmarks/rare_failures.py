@@ -30,13 +30,13 @@ import torch
 from scipy.stats import beta, norm
 from torch import Tensor, nn
 
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import Evaluate
 from nppr.data import Split, TensorImages
+from nppr.models import Classifier, prepare
 from nppr.rare import Rare, rare_failures
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Gaussian, Source, Uniform
-from nppr.tally import Evaluate
 
 GREY = 0.5
 WITHIN = {1.5: 0.9, 2.0: 0.85}

@@ -17,7 +17,7 @@ from typing import Any
 from safetensors.numpy import load_file
 
 from nppr import read_report
-from nppr.records import read_record
+from nppr.system.records import read_record
 
 Value = int | float | str | None
 Values = dict[str, Value]

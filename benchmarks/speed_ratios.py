@@ -17,33 +17,33 @@ from functools import partial
 
 import numpy as np
 import torch
+from nppr.run.prepare import fixed_form
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from networks import case, untrained
-from nppr.assessment.prepare import fixed_form
-from nppr.budget import Budget
-from nppr.classifiers import (
+from nppr.core.budget import Budget
+from nppr.core.tally import Fit
+from nppr.data import Data
+from nppr.errors import ClassifierError
+from nppr.measuring.measurement import measure, probe
+from nppr.models import (
     FORMS,
     Classifier,
     Prepared,
     frozen,
     prepare,
 )
-from nppr.data import Data
-from nppr.errors import ClassifierError
-from nppr.measurement import measure, probe
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
-from nppr.process import keep_freed_memory
 from nppr.search import Recipe
 from nppr.search.fitting import FitState, Fitting, fit, margin
 from nppr.search.selection import CleanInputs
 from nppr.sources import Source, Uniform
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInput
-from nppr.specs import BFLOAT16, EAGER
-from nppr.tally import Fit
+from nppr.system.process import keep_freed_memory
+from nppr.system.specs import BFLOAT16, EAGER
 
 TURNS = 11
 INPUTS, DRAWS = 64, 16

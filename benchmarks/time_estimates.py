@@ -12,9 +12,9 @@ import torch
 
 import nppr
 from networks import untrained
-from nppr.classifiers import Classifier, load_classifier
-from nppr.process import keep_freed_memory
-from nppr.progress import Plan
+from nppr.models import Classifier, load_classifier
+from nppr.run.progress import Plan
+from nppr.system.process import keep_freed_memory
 
 BUDGET = nppr.Budget.linf("8/255")
 NOISE = "uniform,pgd"
@@ -61,11 +61,11 @@ def main() -> None:
     compare("resnet20, uniform and pgd", network, data, budget=BUDGET, sources=NOISE)
     compare(
         "resnet20, fits to joint", network, data,
-        sources=JOINT, search=nppr.Search(dependency="joint", floor=0, calls=6144), **few,
+        sources=JOINT, search=nppr.Search(dependency="joint", floor=(0,), calls=6144), **few,
     )  # fmt: skip
     compare(
         "resnet20, fits to per-input", network, data,
-        sources=JOINT, search=nppr.Search(floor=0, calls=6144), **few,
+        sources=JOINT, search=nppr.Search(floor=(0,), calls=6144), **few,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         program = load_classifier(str(exported(network, Path(folder))), data=data)
@@ -73,7 +73,7 @@ def main() -> None:
         compare(
             "resnet20.pt2, fits to independent", program, data,
             sources=JOINT,
-            search=nppr.Search(dependency="independent", floor=0, calls=6144), **few,
+            search=nppr.Search(dependency="independent", floor=(0,), calls=6144), **few,
         )  # fmt: skip
     network, data = untrained("resnet18", 40, side=224)
     compare(
@@ -83,7 +83,7 @@ def main() -> None:
     compare(
         "resnet18 at 224, fits to independent", network, data,
         sources=JOINT,
-        search=nppr.Search(dependency="independent", floor=0, calls=256), **few,
+        search=nppr.Search(dependency="independent", floor=(0,), calls=256), **few,
     )  # fmt: skip
 
 

@@ -19,12 +19,12 @@ import numpy as np
 import torch
 
 import nppr
-from nppr.budget import Budget, perturbed
-from nppr.classifiers import Classifier, prepare
+from nppr.core.budget import Budget, perturbed
+from nppr.core.tally import BoolArray, FloatArray
 from nppr.data import Data
-from nppr.measurement import measure, probe
+from nppr.measuring.measurement import measure, probe
+from nppr.models import Classifier, prepare
 from nppr.sources import Bound, Uniform
-from nppr.tally import BoolArray, FloatArray
 
 GRID, TURNS = 201, 11
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

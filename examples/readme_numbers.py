@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from nppr.core.tally import Metric
 from nppr.noise.family import Dependency
 from nppr.report import Report, read_report
 from nppr.report.at_least_line import stated_bound
@@ -12,7 +13,6 @@ from nppr.report.findings import attacked, interval_of
 from nppr.report.ladder_tables import steps_of
 from nppr.report.model import Result
 from nppr.report.numbers import percent
-from nppr.tally import Metric
 
 START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
 

@@ -6,6 +6,7 @@ The same from the command line, for x and y in a .npz: `nppr assess --data waves
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
 from sklearn.datasets import load_breast_cancer
@@ -68,7 +69,7 @@ def main() -> None:
             input_range=input_range,
             budget=budget,
             measure=nppr.Measure(draws=16),
-            run=nppr.Run(out=f"runs/{name}", overwrite=True),
+            run=nppr.Run(out=Path("runs") / name, overwrite=True),
         )
         print(report.table())
 

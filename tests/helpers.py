@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Evaluate, FrozenModel
 from nppr.data import Data, Split, TensorImages, from_arrays
 from nppr.noise.distribution import Distribution
-from nppr.random_draws import DrawBlock
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
     FAMILY,
@@ -31,7 +32,6 @@ from nppr.search.search_settings import WALKS, default_settings
 from nppr.settings import Group, Measure, Run, Search, flags_of
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.tally import Evaluate, FrozenModel
 
 FAMILIES = tuple(WALKS)
 """The dependencies of families of mixtures: all but per-input."""

@@ -15,19 +15,19 @@ import torch
 from torch import nn
 
 from helpers import FAMILIES
-from nppr.budget import Budget, perturbed
-from nppr.classifiers import Classifier, Prepared, frozen, load_classifier, prepare
+from nppr.core.budget import Budget, perturbed
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel
 from nppr.data import load_data
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, Prepared, frozen, load_classifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
-from nppr.random_draws import DrawBlock
 from nppr.sources import JPEG, SOURCES, Brightness, Clean, Scan, Source, parse_sources, sources_in
 from nppr.sources.custom import CustomAttack, CustomNoise
 from nppr.sources.gaussian_offset import bracket
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInput
-from nppr.tally import FrozenModel
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.8)]
 BOX = Budget.box("rotate=30,exposure=-1:0")
@@ -196,7 +196,7 @@ def test_counts_do_not_depend_on_the_batch_size(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Otherwise such small images would all be made together, whatever the micro-batch.
-    monkeypatch.setattr(sys.modules["nppr.measurement"], "NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(sys.modules["nppr.measuring.measurement"], "NUMBERS_AT_ONCE", 1)
     source = ready(source, classifier())
     tallies = [measure(source, prepared(size), DATA.evaluate, draws=17) for size in (1, 64)]
     for tally in tallies[1:]:

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 import nppr
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
 from nppr.data import Data
-from nppr.random_draws import DrawBlock
 
 FOLDER = Path(__file__).parents[1] / "examples"
 DRAWS = 8

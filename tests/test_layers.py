@@ -16,34 +16,32 @@ import pytest
 import nppr
 import nppr.sources.custom
 import nppr.sources.learned
+from nppr.core.tally import Metric
 from nppr.sources import SOURCES, Source
-from nppr.tally import Metric
 
 ROOT = Path(nppr.__file__).parent
 ORDER = [
-    "errors", "user_code", "process", "bounded", "random_draws", "tally", "task", "losses",
-    "noise_sets",
-    "transformations", "budget", "locks", "records", "manifest", "specs", "data",
-    "classifiers", "noise", "statistics", "sources", "blocks", "measurement", "search", "rare",
-    "report", "doctor", "compare", "run_settings", "options", "progress", "assessment", "testing",
-    "study", "console", "cli", "__init__", "__main__",
+    "errors", "system.user_code", "system.process", "system.bounded", "core.radius", "core.losses",
+    "core.random_draws", "core.tally", "core.task", "core.transformations", "core.budget", "core",
+    "system", "data", "models", "train", "noise", "statistics", "sources", "measuring",
+    "search.search_settings", "settings", "search", "rare", "report", "doctor", "compare", "export",
+    "run", "gate", "testing", "study", "cli", "__init__", "__main__",
 ]  # fmt: skip
 """From the ground up: a module imports from its own room or from those before it."""
 
-PRESENTATION = ("report", "compare")
+PRESENTATION = ("report", "compare", "export")
 READABLE = (
-    "report", "compare", "search.search_record", "search.search_settings", "noise.family", "noise_sets",
-    "tally",
-    "statistics", "budget", "transformations", "records", "manifest", "errors",
-    "bounded",
+    "report", "compare", "export", "search.search_record", "search.search_settings", "noise.family",
+    "statistics", "core.tally", "core.budget", "core.radius", "core.transformations", "settings",
+    "system.records", "system.manifest", "system.bounded", "errors",
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""
 
-TRAINING = {"classifiers/training/training_settings.py", "options.py"}
+TRAINING = {"train/training_settings.py", "settings.py"}
 OTHER_MEANINGS = {
-    "uniform": {"noise/family.py", "cli/check_commands.py", "cli/measure_commands.py"},
+    "uniform": {"noise/family.py", "cli/commands.py"},
     **dict.fromkeys(("gaussian", "pgd"), TRAINING),
-    **{name: {"transformations.py"} for name in ("brightness", "motion-blur")},
+    **{name: {"core/transformations.py"} for name in ("brightness", "motion-blur")},
     **{metric.value: None for metric in (Metric.BOUND, Metric.STRESS)},
 }
 """Names of sources outside `sources/`: the noise of the floor and the default of two options, methods
@@ -149,7 +147,7 @@ def test_the_package_exports_what_it_promises() -> None:
         assert getattr(nppr, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = nppr.nothing
-    importlib.import_module("nppr.assessment.assess")
+    importlib.import_module("nppr.run.assess")
     assert callable(nppr.assess)
 
 

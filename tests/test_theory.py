@@ -12,14 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from nppr import assess
-from nppr.budget import Budget, perturbed
-from nppr.classifiers import Classifier, Prepared, prepare
+from nppr.core.budget import Budget, perturbed
+from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.data import Data, from_arrays
-from nppr.measurement import measure, probe
+from nppr.measuring.measurement import measure, probe
+from nppr.models import Classifier, Prepared, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context
-from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.report import Report
 from nppr.search import SearchSettings, default_settings
 from nppr.search.learned_noise import LearnedNoise
@@ -27,7 +28,6 @@ from nppr.search.search import NoiseSearch
 from nppr.settings import Measure
 from nppr.sources import PGD, Uniform
 from nppr.sources.learned import Learned
-from nppr.tally import Evaluate, Metric, Tally
 
 RADIUS = 0.1
 W = torch.linspace(-1, 1, 16).reshape(1, 4, 4)

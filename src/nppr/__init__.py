@@ -14,34 +14,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nppr.assessment.assess import assess, learn
-    from nppr.budget import Budget
-    from nppr.classifiers import Classifier, load_classifier
-    from nppr.classifiers.formats.array_models import ArrayModel
+    from nppr.core.budget import Budget
+    from nppr.core.tally import Estimate, Tally
+    from nppr.core.task import Task
+    from nppr.core.transformations import CustomTransform
     from nppr.data import Data, from_arrays, load_data
     from nppr.errors import ModelUnavailableError, NpprError
-    from nppr.measurement import measure
+    from nppr.measuring.measurement import measure
+    from nppr.models import Classifier, load_classifier
+    from nppr.models.formats.array_models import ArrayModel
     from nppr.noise.distribution import Distribution
     from nppr.noise.family import Dependency, Family
     from nppr.report import Report, read_report, read_run
+    from nppr.run.assess import assess, learn
     from nppr.search.learned_noise import LearnedNoise, load_learned
     from nppr.search.search_settings import SearchSettings, default_settings, paper_settings
     from nppr.settings import Measure, Run, Search
     from nppr.sources import CW, PGD, Gaussian, Laplace, Source, Uniform
     from nppr.sources.custom import CustomAttack, CustomNoise
     from nppr.sources.learned import Learned
-    from nppr.tally import Estimate, Tally
-    from nppr.task import Task
-    from nppr.transformations import CustomTransform
 
 _HOMES = {
-    "nppr.assessment.assess": ("assess", "learn"),
-    "nppr.budget": ("Budget",),
-    "nppr.classifiers": ("Classifier", "load_classifier"),
-    "nppr.classifiers.formats.array_models": ("ArrayModel",),
+    "nppr.run.assess": ("assess", "learn"),
+    "nppr.core.budget": ("Budget",),
+    "nppr.models": ("Classifier", "load_classifier"),
+    "nppr.models.formats.array_models": ("ArrayModel",),
     "nppr.data": ("Data", "from_arrays", "load_data"),
     "nppr.errors": ("ModelUnavailableError", "NpprError"),
-    "nppr.measurement": ("measure",),
+    "nppr.measuring.measurement": ("measure",),
     "nppr.noise.distribution": ("Distribution",),
     "nppr.noise.family": ("Dependency", "Family"),
     "nppr.report": ("Report", "read_report", "read_run"),
@@ -51,9 +51,9 @@ _HOMES = {
     "nppr.sources": ("CW", "PGD", "Gaussian", "Laplace", "Source", "Uniform"),
     "nppr.sources.custom": ("CustomAttack", "CustomNoise"),
     "nppr.sources.learned": ("Learned",),
-    "nppr.tally": ("Estimate", "Tally"),
-    "nppr.task": ("Task",),
-    "nppr.transformations": ("CustomTransform",),
+    "nppr.core.tally": ("Estimate", "Tally"),
+    "nppr.core.task": ("Task",),
+    "nppr.core.transformations": ("CustomTransform",),
 }
 """Public names by the module they are loaded from."""
 

@@ -32,9 +32,10 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from nppr.core.radius import LARGEST, NORM_NAMES, parse_radius
+from nppr.core.tally import DRAWS, RARE_ACCURACY
 from nppr.errors import BudgetError, SpecError, require_at_most, unknown
 from nppr.noise.family import Dependency, Family
-from nppr.radius import LARGEST, NORM_NAMES, parse_radius
 from nppr.search.search_settings import (
     AUTO,
     FEWEST_PER_INPUT,
@@ -50,8 +51,7 @@ from nppr.search.search_settings import (
     default_settings,
     paper_settings,
 )
-from nppr.specs import EAGER, ENGINES
-from nppr.tally import DRAWS, RARE_ACCURACY
+from nppr.system.specs import EAGER, ENGINES
 
 PRECISION_DRAWS = 16
 """Draws per input that a run with a wanted precision begins with: one block."""

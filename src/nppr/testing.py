@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nppr.assessment.gate import gate
-from nppr.assessment.policy import Policy, make_policy, read_policy
-from nppr.classifiers import ModelSpec
 from nppr.data import DataSpec
+from nppr.gate.gate import gate
+from nppr.gate.policy import Policy, make_policy, read_policy
+from nppr.models import ModelSpec
 from nppr.report.gate_record import GateRecord
 from nppr.statistics.sequential import Verdict
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nppr.cli import run
+from nppr.core.tally import Metric
 from nppr.report.numbers import percent
 from nppr.report.run_files import read_report
-from nppr.tally import Metric
 
 from .conftest import Refused
 

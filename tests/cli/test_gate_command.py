@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nppr.cli import run
-from nppr.report.exports import EXPORTS
+from nppr.export.exports import EXPORTS
 from report.page.made_runs import made_report
 
 from .conftest import Refused
@@ -89,7 +89,7 @@ def test_the_command_knows_every_registered_export(
 def test_a_new_export_needs_no_other_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "report.json").write_text(made_report()[0].to_json())
     made = {**EXPORTS, "plain": {".txt": lambda filed: filed.report.classifier.name}}
-    monkeypatch.setattr("nppr.report.exports.EXPORTS", made)
+    monkeypatch.setattr("nppr.export.exports.EXPORTS", made)
     assert run(["export", str(tmp_path), "--to", "plain"]) == 0
     assert (tmp_path / "exports" / "plain.txt").read_text() == "resnet20"
 

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 
 import nppr
-from nppr.classifiers.zoo import shipped_weights
 from nppr.cli import run
+from nppr.core.tally import Metric
 from nppr.data import load_data
+from nppr.models.zoo import shipped_weights
 from nppr.report import read_report
 from nppr.report.model import Result
 from nppr.report.numbers import percent
 from nppr.sources import Bound, Uniform
-from nppr.tally import Metric
 
 from .conftest import Refused
 
@@ -71,7 +71,9 @@ class TestAssess:
     def test_another_run_in_the_folder_is_kept(self, refused: Refused) -> None:
         words = [*ASSESS, "--out", "out", "--quiet"]
         nppr.assess(
-            sources="uniform", measure=nppr.Measure(inputs=20, draws=4), run=nppr.Run(out="out")
+            sources="uniform",
+            measure=nppr.Measure(inputs=20, draws=4),
+            run=nppr.Run(out=Path("out")),
         )
         before = Path("out/report.json").read_text()
         assert "--overwrite" in refused(words)
@@ -218,7 +220,7 @@ def test_fit_prints_what_was_chosen_and_where_it_is(capsys: pytest.CaptureFixtur
 
 
 def test_draws_follow_from_the_number_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nppr.assessment.assess.default_draws", lambda inputs: inputs // 4)
+    monkeypatch.setattr("nppr.run.assess.default_draws", lambda inputs: inputs // 4)
     words = ["--sources", "uniform", "--inputs", "40", "--no-page", "--out", "few"]
     assert run(["assess", *words]) == 0
     assert {row.draws for row in rows_of("few") if row.metric is Metric.PR} == {10}

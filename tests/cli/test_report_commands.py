@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import nppr
-from nppr.budget import Budget
 from nppr.cli import run
+from nppr.core.budget import Budget
 
 from .conftest import Refused
 

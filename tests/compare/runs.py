@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nppr.records import write_whole
+from nppr.core.tally import BoolArray, Evaluate, IntArray, Metric, Tally
 from nppr.report import PerInput, Report, Result, RunFiles, per_input_of
 from nppr.report.model import (
     DataRecord,
@@ -22,7 +22,7 @@ from nppr.report.model import (
 from nppr.search.search_record import BudgetRecord, ClassifierRecord
 from nppr.settings import Measure
 from nppr.statistics.estimates import accuracy, adversarial, normalised, probabilistic
-from nppr.tally import BoolArray, Evaluate, IntArray, Metric, Tally
+from nppr.system.records import write_whole
 from report.page.made_runs import results_of
 
 

@@ -12,8 +12,8 @@ from compare.runs import Measured, a_run
 from nppr.compare import Comparison, compare
 from nppr.compare.compare_answer import EFFORT, p_text
 from nppr.compare.verdicts import decide
+from nppr.core.tally import IntArray, Metric
 from nppr.statistics.paired import Share
-from nppr.tally import IntArray, Metric
 
 N = 300
 ALL = np.ones(N, np.bool_)

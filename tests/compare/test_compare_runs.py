@@ -15,11 +15,11 @@ from compare.runs import Measured, a_run, lines_of, pr, with_rows, written
 from nppr.compare import Comparison, compare
 from nppr.compare.compare_runs import group_seeds
 from nppr.compare.comparison import Difference
+from nppr.core.tally import Metric
 from nppr.errors import NpprError
 from nppr.report import PerInput, RunFiles
 from nppr.report.model import AuditRecord
 from nppr.statistics.betting import betting
-from nppr.tally import Metric
 from report.page.made_runs import failed
 
 N = 600

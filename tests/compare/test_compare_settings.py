@@ -23,6 +23,7 @@ from nppr.compare.compare_views import (
     values_table,
 )
 from nppr.compare.comparison import Compared
+from nppr.core.tally import Metric
 from nppr.noise import Dependency, Family, Rule
 from nppr.report import RunFiles
 from nppr.search import SearchSettings, default_settings
@@ -34,7 +35,6 @@ from nppr.search.search_record import (
     SearchConditions,
     SearchRecord,
 )
-from nppr.tally import Metric
 
 ONES = np.ones(3, np.bool_)
 

@@ -35,11 +35,11 @@ from nppr.compare.comparison import (
     RunEntry,
     Standing,
 )
+from nppr.core.tally import Metric
 from nppr.errors import NpprError
 from nppr.report import RunFiles
 from nppr.report.findings import headline_of, interval_of
 from nppr.report.numbers import percent
-from nppr.tally import Metric
 from report.page.made_runs import failed, made_report, won_by
 
 EVIL = "<script>alert(1)</script>|&_%$#{}~^\\"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nppr.compare.verdicts import Pair, decide
+from nppr.core.tally import FloatArray
 from nppr.statistics.paired import Share
-from nppr.tally import FloatArray
 
 REPEATS = 150
 MOST = REPEATS * 0.05 + 2 * math.sqrt(REPEATS * 0.05 * 0.95)

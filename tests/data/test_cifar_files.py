@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from data import layouts
-from nppr import bounded
 from nppr.data import load_data
 from nppr.data.cifar_files import read_pickle
 from nppr.data.image_sets import PixelImages
 from nppr.errors import DataError, SpecError
+from nppr.system import bounded
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data import layouts
+from nppr.core.tally import Evaluate, Fit, IntArray, Select
 from nppr.data import Data, Split, TensorImages, from_arrays, load_data, overlaps, stratified_order
 from nppr.errors import DataError, SpecError
-from nppr.tally import Evaluate, Fit, IntArray, Select
 
 
 def test_limits_are_seeded_nested_and_stratified() -> None:

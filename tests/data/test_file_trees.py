@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from data import layouts
-from nppr.bounded import TEXT
 from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles
 from nppr.errors import DataError
+from nppr.system.bounded import TEXT
 
 
 def trees(root: Path) -> list[Files]:

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from data import layouts
-from nppr import bounded
 from nppr.data import load_data
 from nppr.errors import DataError
+from nppr.system import bounded
 
 
 @pytest.mark.parametrize("packed", [False, True])

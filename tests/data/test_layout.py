@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import nppr
 from helpers import Linear
-from nppr.budget import Budget
 from nppr.cli.app import app
+from nppr.core.budget import Budget
 from nppr.data.layout import Layout, parse_range
 from nppr.errors import DataError, InputError, SpecError
 

@@ -8,10 +8,10 @@ import pytest
 from numpy.lib import format as npy
 
 from data import layouts
-from nppr import bounded
 from nppr.data import load_data
 from nppr.data.image_sets import PixelImages
 from nppr.errors import DataError
+from nppr.system import bounded
 
 MIB = layouts.MIB
 IMAGES = layouts.pixels(20, side=6)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from data import layouts
-from nppr import bounded
-from nppr.bounded import Limit, OversizeError
 from nppr.data import load_data, parquet_files
 from nppr.data.parquet_files import read_columns
 from nppr.errors import DataError
+from nppr.system import bounded
+from nppr.system.bounded import Limit, OversizeError
 
 pa = pytest.importorskip("pyarrow", reason="the extra parquet is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="the extra parquet is not installed")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from helpers import two_class_data
-from nppr.bounded import Limit
 from nppr.data import load_data, slices_of, with_slices
 from nppr.errors import DataError
+from nppr.system.bounded import Limit
 
 
 def written(folder: Path, text: str) -> Path:

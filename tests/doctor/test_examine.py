@@ -6,7 +6,6 @@ import torch
 
 from doctor.test_normalisation import Bands, bands
 from helpers import evaluate_part, half_classifier, two_class_data
-from nppr.classifiers import Classifier
 from nppr.data import Data, from_arrays
 from nppr.doctor import examine
 from nppr.doctor.flags import (
@@ -17,6 +16,7 @@ from nppr.doctor.flags import (
     OUT_OF_RANGE,
     OVERLAP,
 )
+from nppr.models import Classifier
 
 
 def ids(data: Data) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nppr.core.tally import Direction, Metric
 from nppr.data import from_arrays
 from nppr.doctor.flags import (
     ATTACK_TOO_WEAK,
@@ -39,7 +40,6 @@ from nppr.doctor.flags import (
     result_flags,
 )
 from nppr.report.model import Grade, Result
-from nppr.tally import Direction, Metric
 from report.page.made_runs import made_report
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "flags.md").read_text()

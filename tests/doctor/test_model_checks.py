@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from helpers import evaluate_part, half_classifier, two_class_data
-from nppr.classifiers import Classifier
+from nppr.core.tally import IntArray
 from nppr.data import Data, from_arrays
 from nppr.doctor import check_model
 from nppr.doctor.flags import (
@@ -29,7 +29,7 @@ from nppr.doctor.flags import (
     ZERO_GRADIENTS,
 )
 from nppr.errors import ClassifierError
-from nppr.tally import IntArray
+from nppr.models import Classifier
 
 DATA = two_class_data()
 HALVES = half_classifier().eval()

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nppr.classifiers import Classifier
 from nppr.data import Data, from_arrays
 from nppr.doctor.flags import NORMALISATION
 from nppr.doctor.normalisation import COMMON, check_normalisation
+from nppr.models import Classifier
 
 
 class Bands(nn.Module):

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nppr.run.session import result_of
 
 from helpers import Stray, learned_noise
-from nppr.assessment.session import result_of
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.doctor import check_results
 from nppr.doctor.flags import (
     ATTACK_PARTS,
@@ -36,7 +37,6 @@ from nppr.sources import AutoAttack, Guidance, Source, Uniform, parse_sources
 from nppr.sources.custom import CustomAttack
 from nppr.sources.learned import learned_name
 from nppr.statistics.estimates import adversarial, probabilistic
-from nppr.tally import Evaluate, Metric, Tally
 
 BUDGET = Budget.linf(0.1)
 INPUTS = 100

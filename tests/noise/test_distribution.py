@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers import FAMILIES
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule, Temperatures
 from nppr.noise.mixture import Context
-from nppr.random_draws import DrawBlock
 from nppr.sources import Uniform
 
 SHAPE, CLASSES, FEATURES = (3, 5, 6), 4, 6

@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 
 from helpers import FAMILIES
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule
 from nppr.noise.mixture import Context, Given
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
-from nppr.random_draws import DrawBlock
 
 SHAPE, CLASSES, FEATURES, K = (1, 5, 6), 4, 6, 3
 LABELS = torch.tensor([0, 3, 1, 2, 2])

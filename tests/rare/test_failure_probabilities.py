@@ -16,11 +16,12 @@ from scipy.stats import t as student
 from torch import Tensor, nn
 
 from helpers import Linear, evaluate_part
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, Prepared, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import RARE_ACCURACY, Evaluate, FloatArray, Progress, Tally
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, Prepared, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.rare import (
@@ -38,7 +39,6 @@ from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
 from nppr.statistics.intervals import clopper_pearson_upper
-from nppr.tally import RARE_ACCURACY, Evaluate, FloatArray, Progress, Tally
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ from scipy.stats import ks_2samp
 from torch import Tensor
 
 from helpers import Stray, half_classifier
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, frozen
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
 from nppr.errors import SpecError
+from nppr.models import Classifier, frozen
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
-from nppr.random_draws import DrawBlock
 from nppr.rare.latent_noise import Latent, make_latent
 from nppr.sources import (
     PGD,

@@ -13,9 +13,9 @@ from scipy.stats import beta, kstest, norm, truncnorm
 from torch import Tensor, nn
 
 from helpers import evaluate_part
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, Prepared, prepare
+from nppr.core.budget import Budget
 from nppr.errors import ClassifierError
+from nppr.models import Classifier, Prepared, prepare
 from nppr.rare import Status
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import (

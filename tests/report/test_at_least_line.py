@@ -7,6 +7,7 @@ import math
 import pytest
 
 import nppr
+from nppr.core.tally import Claim, Direction, Metric
 from nppr.report.at_least_line import at_least_line, coverage, stated_bound
 from nppr.report.findings import bounds_of
 from nppr.report.model import Result
@@ -14,7 +15,6 @@ from nppr.report.numbers import Numbers
 from nppr.report.results_table import as_text, terminal_tables
 from nppr.sources.base import Source
 from nppr.sources.fixed import Noise
-from nppr.tally import Claim, Direction, Metric
 from report.page.made_runs import made_report
 
 

@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from helpers import Linear
 from nppr import Budget, assess
+from nppr.core.tally import Claim, Metric
 from nppr.data import from_arrays
 from nppr.report import Report
 from nppr.report.brackets import (
@@ -26,7 +27,6 @@ from nppr.report.page import page_of
 from nppr.report.quotes import sentence_of
 from nppr.settings import Measure
 from nppr.sources.gaussian_offset import bracket
-from nppr.tally import Claim, Metric
 from report.page.made_runs import made_report
 from report.page.test_render import Page, wrong_numbers
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nppr.errors import RunFolderError
-from nppr.records import write_record
 from nppr.report.evidence import EVIDENCE, Draws, Evidence, Worst, read_evidence, write_evidence
+from nppr.system.records import write_record
 
 WORST = Worst(
     source="pgd",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nppr.core.tally import Claim, Metric
 from nppr.errors import RunFolderError
 from nppr.noise import Dependency
 from nppr.report import PerInput, Report, Result
@@ -27,7 +28,6 @@ from nppr.report.findings import (
     shares_of,
     table_rows,
 )
-from nppr.tally import Claim, Metric
 from report.page.made_runs import (
     RARE,
     RUNGS,

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from nppr.core.tally import Metric
 from nppr.noise import Dependency
 from nppr.report import Report
 from nppr.report.findings import headline_of
@@ -13,7 +14,6 @@ from nppr.report.ladder_tables import ladder_table, search_table, steps_of, thre
 from nppr.report.numbers import Numbers
 from nppr.report.results_table import as_text, notes_of, terminal_tables
 from nppr.report.tables import FORMATS
-from nppr.tally import Metric
 from report.page.made_runs import failed, made_report, with_ladder, won_by
 
 ROWS = ["PR, gaussian", "independent", "label", "joint", "per-input", "AR, merged"]

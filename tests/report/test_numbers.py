@@ -6,17 +6,17 @@ import re
 
 import pytest
 
+from nppr.core.tally import Direction, Metric
+from nppr.export.claims import FiledReport, claims_of
+from nppr.export.technical_documentation import technical_documentation
 from nppr.report import FORMATS, Report
-from nppr.report.claims import FiledReport, claims_of
 from nppr.report.figures.figure_style import interval
 from nppr.report.model import Result
 from nppr.report.numbers import Numbers, percent
 from nppr.report.page import render
 from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.report.results_table import as_text, notes_of, summary_of, table_of
-from nppr.report.technical_documentation import technical_documentation
 from nppr.study.table_layout import Number as StudyNumber
-from nppr.tally import Direction, Metric
 from report.page.made_runs import made_report
 
 LOW, VALUE, HIGH = 0.12379, 0.25, 0.45612

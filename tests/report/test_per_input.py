@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nppr.core.tally import Evaluate, Tally
 from nppr.errors import NpprError
 from nppr.report.per_input import COLUMNS, PerInput, per_input_of, read_per_input
-from nppr.tally import Evaluate, Tally
 
 
 def lines() -> PerInput:

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from nppr.core.tally import Claim, Metric
 from nppr.report import Report, Result
 from nppr.report.findings import interval_of, table_rows
 from nppr.report.numbers import Numbers, percent
 from nppr.report.page import render
 from nppr.report.quotes import quoted_rows, sentence_of
-from nppr.tally import Claim, Metric
 from report.page.made_runs import MARKUP, made_report
 
 

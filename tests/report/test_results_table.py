@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nppr import console
+from nppr.cli import console
+from nppr.core.tally import RARE_ACCURACY, Claim, Direction, Metric
 from nppr.errors import SpecError
 from nppr.noise import Dependency
-from nppr.progress import bars
 from nppr.report import Report
 from nppr.report.bounds_table import bounds_table
 from nppr.report.findings import guaranteed, interval_of, table_rows
@@ -29,7 +29,7 @@ from nppr.report.results_table import (
     terminal_tables,
 )
 from nppr.report.tables import Cell, Column
-from nppr.tally import RARE_ACCURACY, Claim, Direction, Metric
+from nppr.run.progress import bars
 from report.page.made_runs import RARE, failed, made_report, won_by
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from nppr.core.tally import Metric
 from nppr.errors import RunFolderError
 from nppr.report import model, read_report, read_run
 from nppr.report.evidence import Draws, Evidence, write_evidence
 from nppr.report.model import PrecisionRecord, Width
 from nppr.search import search_record
-from nppr.tally import Metric
 from report.page.made_runs import RARE, made_evidence, made_report, write_run
 
 PRECISION = PrecisionRecord(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from nppr.errors import NpprError
-from nppr.records import write_whole
 from nppr.report.tables import FORMATS, Cell, Column, Table, latex_text, md_text
+from nppr.system.records import write_whole
 
 EVIL = "a|b & 50% $x$ #1 _y_ {z} ~^\\ <script> [q] *s*\nnext"
 TABLE = Table(

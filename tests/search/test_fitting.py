@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from helpers import Linear
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import Fit
 from nppr.data import Split, TensorImages, load_data
 from nppr.errors import FitError, RunFolderError
-from nppr.measurement import probe
+from nppr.measuring.measurement import probe
+from nppr.models import Classifier, Prepared, load_classifier, prepare
 from nppr.noise.covariance import make_covariance
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
@@ -40,7 +41,6 @@ from nppr.search.fitting import (
 )
 from nppr.search.search_settings import Recipe
 from nppr.search.selection import CleanInputs, find_clean_inputs
-from nppr.tally import Fit
 
 RECIPE, STEPS = Recipe(inputs=16, draws=2), 6
 
@@ -357,7 +357,7 @@ def test_gradients_pass_where_the_image_is_clipped(pixel: float, mean: float) ->
 def test_where_memory_runs_out_the_micro_batch_is_halved(
     fitting: Fitting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from nppr.classifiers import FrozenClassifier
+    from nppr.models import FrozenClassifier
 
     whole = fit(fitting, fresh(fitting))
     gradient = FrozenClassifier.gradient

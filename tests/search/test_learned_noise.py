@@ -15,16 +15,16 @@ from torch import Tensor
 
 import nppr
 from helpers import FAMILIES, learned_noise
-from nppr.budget import Budget
-from nppr.classifiers import Prepared, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import IntArray
 from nppr.data import Data, load_data
 from nppr.errors import BudgetError, DistributionError, RunFolderError
-from nppr.measurement import measure, probe
+from nppr.measuring.measurement import measure, probe
+from nppr.models import Prepared, load_classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
 from nppr.noise.mixture import Context
-from nppr.random_draws import DrawBlock
-from nppr.records import read_record, write_record
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import (
     LearnedNoise,
@@ -35,7 +35,7 @@ from nppr.search.learned_noise import (
 from nppr.search.search_record import LearnedNoiseRecord
 from nppr.search.search_settings import default_settings
 from nppr.sources.learned import Learned
-from nppr.tally import IntArray
+from nppr.system.records import read_record, write_record
 
 pytestmark = pytest.mark.slow
 

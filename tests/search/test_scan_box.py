@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import nppr
-from nppr.budget import Budget, perturbed
-from nppr.classifiers import Classifier, prepare
+from nppr.core.budget import Budget, perturbed
 from nppr.data import Data, from_arrays
-from nppr.measurement import probe
+from nppr.measuring.measurement import probe
+from nppr.models import Classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.search.scan_box import scan_box

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import nppr
-from nppr.budget import Budget
-from nppr.classifiers import prepare
+from nppr.core.budget import Budget
 from nppr.data import Data, from_arrays
 from nppr.errors import SpecError
-from nppr.measurement import probe
+from nppr.measuring.measurement import probe
+from nppr.models import prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.search.fitting import Fitting, _score_gradients

@@ -16,15 +16,16 @@ from torch import Tensor, nn
 
 from helpers import grouped, half_classifier, two_class_data
 from nppr import learn
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, Prepared, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Fit, FloatArray, IntArray, Select, SplitKind
 from nppr.data import Data, Split, TensorImages, from_arrays, load_data
 from nppr.errors import DataError, NoFitDataError, RunFolderError
-from nppr.measurement import probe
+from nppr.measuring.measurement import probe
+from nppr.models import Classifier, Prepared, load_classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule
 from nppr.noise.mixture import Context
-from nppr.random_draws import DrawBlock
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import (
@@ -48,7 +49,6 @@ from nppr.search.search_settings import (
 from nppr.search.selection import Candidate, CleanInputs, Judge
 from nppr.settings import Measure, Run
 from nppr.sources import Uniform
-from nppr.tally import Fit, FloatArray, IntArray, Select, SplitKind
 
 pytestmark = pytest.mark.slow
 

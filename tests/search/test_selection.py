@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nppr.budget import Budget
-from nppr.classifiers import Prepared, frozen, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import Fit, FloatArray, Select
 from nppr.data import Data, load_data
 from nppr.errors import DataError
-from nppr.measurement import probe
+from nppr.measuring.measurement import probe
+from nppr.models import Prepared, frozen, load_classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_record import Diagnostics
@@ -31,7 +32,6 @@ from nppr.search.selection import (
     find_clean_inputs,
     weight_diagnostics,
 )
-from nppr.tally import Fit, FloatArray, Select
 
 CLASSES, CPU = 10, torch.device("cpu")
 EMPTY = Distribution(Family(Dependency.INDEPENDENT, components=1), (1, 2, 2), 2)

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, frozen, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Metric
 from nppr.data import load_data
 from nppr.errors import GradientError, SpecError
-from nppr.measurement import measure, probe
-from nppr.random_draws import DrawBlock
+from nppr.measuring.measurement import measure, probe
+from nppr.models import Classifier, frozen, load_classifier, prepare
 from nppr.sources import CW, PGD, ClassicPGD, Clean, Uniform, WeakAdversary
 from nppr.sources.attacks import Climb
-from nppr.tally import Metric
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

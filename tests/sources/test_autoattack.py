@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 import nppr
 from helpers import evaluate_part
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import Metric
 from nppr.data import load_data
 from nppr.errors import SpecError
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, load_classifier, prepare
 from nppr.sources import PGD, AutoAttack, parse_sources
-from nppr.tally import Metric
 
 pytestmark = pytest.mark.slow
 

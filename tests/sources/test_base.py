@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pytest
 
 from helpers import Stray
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.tally import Metric
 from nppr.errors import SpecError
 from nppr.sources import (
     CW,
@@ -30,7 +31,6 @@ from nppr.sources import (
     split_search,
 )
 from nppr.sources.attacks import Climb
-from nppr.tally import Metric
 
 BUDGET = Budget.linf(0.1)
 

@@ -13,14 +13,14 @@ from scipy import stats
 from torch import Tensor
 
 from helpers import Linear, evaluate_part
-from nppr.budget import perturbed
-from nppr.classifiers import Classifier
+from nppr.core.budget import perturbed
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Metric
 from nppr.errors import DataError, SpecError
-from nppr.measurement import measure
-from nppr.random_draws import DrawBlock
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier
 from nppr.sources import Source
 from nppr.sources.corruptions import JPEG, Brightness, Corruption, MotionBlur, SaltAndPepper
-from nppr.tally import Metric
 
 KINDS: list[type[Corruption]] = [SaltAndPepper, MotionBlur, Brightness, JPEG]
 RANDOM = (SaltAndPepper, MotionBlur)

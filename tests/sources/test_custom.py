@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, frozen, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import Metric
 from nppr.data import from_arrays
 from nppr.errors import BudgetBreach, DataError, SpecError
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, frozen, prepare
 from nppr.sources import PGD, Gaussian, Source
 from nppr.sources.custom import CustomAttack, CustomNoise
-from nppr.tally import Metric
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ import torch
 from scipy import stats
 
 from helpers import Linear, evaluate_part
-from nppr.budget import Budget
-from nppr.classifiers import Classifier
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
 from nppr.errors import SpecError
-from nppr.measurement import measure
-from nppr.random_draws import DrawBlock
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier
 from nppr.sources import Gaussian, Laplace, Uniform
 from nppr.sources.fixed import Noise
 

@@ -13,12 +13,13 @@ from scipy.stats import norm
 from torch import Tensor, nn
 
 from helpers import GradientCounter, Linear, evaluate_part
-from nppr.blocks import FileStore
-from nppr.classifiers import Classifier, Prepared, frozen, prepare
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Claim, Direction, Evaluate, FloatArray, IntArray, Metric, Progress
 from nppr.data import Split
 from nppr.errors import BudgetError, SpecError
-from nppr.measurement import measure, probe
-from nppr.random_draws import DrawBlock
+from nppr.measuring.blocks import FileStore
+from nppr.measuring.measurement import measure, probe
+from nppr.models import Classifier, Prepared, frozen, prepare
 from nppr.sources.gaussian_offset import (
     CHOICE_DRAWS,
     FEWEST_CALLS,
@@ -26,7 +27,6 @@ from nppr.sources.gaussian_offset import (
     OffsetSearch,
     bracket,
 )
-from nppr.tally import Claim, Direction, Evaluate, FloatArray, IntArray, Metric, Progress
 
 SIGMA, INPUTS = 0.02, 40
 W = torch.tensor([[[1.0, -2.0], [0.5, 3.0]]])

@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from helpers import FAMILIES, evaluate_part
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, FrozenClassifier, frozen
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Metric
 from nppr.errors import SpecError
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, FrozenClassifier, frozen
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context
-from nppr.random_draws import DrawBlock
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned, learned_name
-from nppr.tally import Metric
 
 SHAPE, CLASSES, FEATURES = (1, 4, 4), 3, 6
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.5)]

@@ -13,15 +13,15 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from helpers import Linear, evaluate_part
-from nppr.budget import Budget
-from nppr.classifiers import Classifier
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
 from nppr.errors import SpecError
-from nppr.measurement import measure
-from nppr.noise_sets import Contaminated
-from nppr.random_draws import DrawBlock
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier
 from nppr.sources import PGD, Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
 from nppr.statistics.at_least import OwnDraws, at_least
-from nppr.tally import Claim, Evaluate, FloatArray, FrozenModel, Metric, Tally
+from nppr.statistics.noise_sets import Contaminated
 
 pytestmark = pytest.mark.slow
 

@@ -16,22 +16,22 @@ from torch import Tensor, nn
 
 from helpers import GradientCounter, Linear, evaluate_part, half_classifier, two_class_data
 from nppr import assess
-from nppr.blocks import FileStore
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, Prepared, frozen, prepare
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Evaluate, IntArray, Metric, Progress, Tally
 from nppr.data import Data, Split, from_arrays
 from nppr.doctor.flags import NO_GRADIENTS
 from nppr.errors import SpecError
-from nppr.measurement import measure, probe
+from nppr.measuring.blocks import FileStore
+from nppr.measuring.measurement import measure, probe
+from nppr.models import Classifier, Prepared, frozen, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
-from nppr.random_draws import DrawBlock
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import CHOICE_DRAWS, PerInput
-from nppr.tally import Evaluate, IntArray, Metric, Progress, Tally
 
 CPU, RADIUS, INPUTS = torch.device("cpu"), 0.1, 150
 W = torch.linspace(-1, 1, 16).reshape(1, 4, 4)

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nppr.budget import Budget
-from nppr.noise_sets import STATED
+from nppr.core.budget import Budget
+from nppr.core.tally import Claim, Direction, Estimate, Evaluate, Metric, Tally
 from nppr.sources import JPEG, PGD, Source, Uniform, WeakAdversary
 from nppr.statistics.at_least import OwnDraws, together
 from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
-from nppr.tally import Claim, Direction, Estimate, Evaluate, Metric, Tally
+from nppr.statistics.noise_sets import STATED
 
 BUDGET = Budget.linf(0.1)
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from nppr.budget import Budget, perturbed
-from nppr.classifiers import frozen, load_classifier
+from nppr.core.budget import Budget, perturbed
+from nppr.core.random_draws import DrawBlock
+from nppr.core.transformations import spread_points
 from nppr.data import load_data
 from nppr.errors import SpecError
-from nppr.random_draws import DrawBlock
+from nppr.models import frozen, load_classifier
 from nppr.sources import Scan
-from nppr.transformations import spread_points
 
 DATA = load_data("digits").limit(inputs=60)
 BUDGET = Budget.box("rotate=25")

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from helpers import Interrupting, evaluate_part, half_classifier, two_class_data
-from nppr.blocks import FileStore
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.errors import SpecError
-from nppr.measurement import measure
+from nppr.measuring.blocks import FileStore
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, prepare
 from nppr.sources import Clean, Stress, Uniform, parse_sources
-from nppr.tally import Evaluate, Metric, Tally
 
 BUDGET = Budget.linf(0.3)
 DATA = two_class_data()
@@ -162,7 +162,7 @@ def run(model: Callable[[Tensor], Tensor], store: FileStore | None) -> Tally[Eva
 def test_sums_survive_an_interrupt(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["nppr.measurement"], "NUMBERS_AT_ONCE", 256)
+    monkeypatch.setattr(sys.modules["nppr.measuring.measurement"], "NUMBERS_AT_ONCE", 256)
     whole = run(half_classifier(), None)
     store = FileStore(tmp_path / "blocks")
     with pytest.raises(KeyboardInterrupt):

@@ -11,16 +11,16 @@ from torch import Tensor
 
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
-from nppr.blocks import FileStore
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, load_classifier, prepare
+from nppr.core.budget import Budget
+from nppr.core.tally import Evaluate, Fit, IntArray, Metric, Progress, Select
 from nppr.data import Data, Split, TensorImages, load_data
 from nppr.doctor.flags import NO_FIT_DATA
 from nppr.errors import NoFitDataError, SpecError
-from nppr.measurement import measure
+from nppr.measuring.blocks import FileStore
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, load_classifier, prepare
 from nppr.sources import Universal
 from nppr.sources.universal import UniversalOn
-from nppr.tally import Evaluate, Fit, IntArray, Metric, Progress, Select
 
 pytestmark = pytest.mark.slow
 

@@ -12,16 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nppr.errors import SpecError, SplitError
-from nppr.noise_sets import (
-    ChiSquare,
-    Contaminated,
-    Hellinger,
-    KullbackLeibler,
-    NoiseSet,
-    Offset,
-    make_set,
+from nppr.core.tally import (
+    Claim,
+    Direction,
+    Estimate,
+    Evaluate,
+    Fit,
+    FloatArray,
+    IntArray,
+    Metric,
+    Tally,
 )
+from nppr.errors import SpecError, SplitError
 from nppr.statistics.at_least import (
     OwnDraws,
     at_least,
@@ -34,16 +36,14 @@ from nppr.statistics.at_least import (
     together,
 )
 from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
-from nppr.tally import (
-    Claim,
-    Direction,
-    Estimate,
-    Evaluate,
-    Fit,
-    FloatArray,
-    IntArray,
-    Metric,
-    Tally,
+from nppr.statistics.noise_sets import (
+    ChiSquare,
+    Contaminated,
+    Hellinger,
+    KullbackLeibler,
+    NoiseSet,
+    Offset,
+    make_set,
 )
 
 pytestmark = pytest.mark.slow

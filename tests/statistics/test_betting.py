@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nppr.core.tally import FloatArray
 from nppr.errors import SpecError
 from nppr.statistics.betting import (
     CAP,
@@ -23,7 +24,6 @@ from nppr.statistics.betting import (
     plug_in_bets,
 )
 from nppr.statistics.intervals import Interval, empirical_bernstein
-from nppr.tally import FloatArray
 
 Population = Callable[[np.random.Generator, int], FloatArray]
 

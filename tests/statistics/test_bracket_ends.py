@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from nppr.core.tally import Claim, Direction, Evaluate, IntArray, Metric, Tally
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting
 from nppr.statistics.bracket_ends import upper_ends
 from nppr.statistics.intervals import clopper_pearson
-from nppr.tally import Claim, Direction, Evaluate, IntArray, Metric, Tally
 
 
 def tally(correct: IntArray, draws: int) -> Tally[Evaluate]:

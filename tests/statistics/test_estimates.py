@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from nppr.core.tally import Claim, Direction, Evaluate, Fit, Metric, Tally
 from nppr.errors import SpecError, SplitError
 from nppr.statistics.estimates import (
     APPROXIMATE,
@@ -19,7 +20,6 @@ from nppr.statistics.estimates import (
     probably_accurate,
     stressed,
 )
-from nppr.tally import Claim, Direction, Evaluate, Fit, Metric, Tally
 
 
 def tally(correct: list[int], clean: list[bool], draws: int = 10) -> Tally[Evaluate]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from nppr.core.tally import FloatArray
 from nppr.errors import SpecError
 from nppr.statistics.intervals import (
     RESAMPLES,
@@ -29,7 +30,6 @@ from nppr.statistics.intervals import (
     student_quantile,
     wilson,
 )
-from nppr.tally import FloatArray
 
 REPEATS = 300
 

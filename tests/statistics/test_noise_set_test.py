@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from nppr.core.tally import FloatArray
 from nppr.errors import SpecError
-from nppr.noise_sets import (
+from nppr.statistics.at_least import tangent_scores, tuned_scores
+from nppr.statistics.intervals import Interval
+from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
+from nppr.statistics.noise_sets import (
     ChiSquare,
     Contaminated,
     Hellinger,
@@ -17,11 +21,7 @@ from nppr.noise_sets import (
     NoiseSet,
     Offset,
 )
-from nppr.statistics.at_least import tangent_scores, tuned_scores
-from nppr.statistics.intervals import Interval
-from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import Verdict
-from nppr.tally import FloatArray
 
 SETS = (
     Contaminated(1.0, 0.05, "tv"),

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from nppr.core.tally import FloatArray
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting
 from nppr.statistics.paired import (
@@ -23,7 +24,6 @@ from nppr.statistics.paired import (
     paired_difference,
     paired_pvalues,
 )
-from nppr.tally import FloatArray
 
 REPEATS = 200
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from nppr.core.tally import BoolArray, FloatArray, IntArray
 from nppr.errors import SpecError
 from nppr.statistics.intervals import clopper_pearson
 from nppr.statistics.sequential import (
@@ -19,7 +20,6 @@ from nppr.statistics.sequential import (
     one_sided_bound,
     one_sided_evidence,
 )
-from nppr.tally import BoolArray, FloatArray, IntArray
 
 
 def paths(p: float, repeats: int, draws: int, seed: int = 0) -> IntArray:

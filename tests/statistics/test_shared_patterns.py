@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nppr.noise_sets import (
+from nppr.core.tally import BoolArray, Claim, Evaluate, Metric, Tally
+from nppr.statistics.at_least import OwnDraws, at_least
+from nppr.statistics.intervals import chernoff_upper
+from nppr.statistics.noise_sets import (
     ChiSquare,
     Contaminated,
     Hellinger,
@@ -18,10 +21,7 @@ from nppr.noise_sets import (
     Offset,
     kl,
 )
-from nppr.statistics.at_least import OwnDraws, at_least
-from nppr.statistics.intervals import chernoff_upper
 from nppr.statistics.shared_patterns import SharedPatterns, lower_shared, lower_shared_population
-from nppr.tally import BoolArray, Claim, Evaluate, Metric, Tally
 
 SETS: list[NoiseSet] = [
     Contaminated(10),

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from helpers import FAMILIES
+from nppr.core.tally import FloatArray
 from nppr.study.chains import Chain
 from nppr.study.graph import Cell
 from nppr.study.orders import ALPHA, Orders, check_orders, nested_pairs
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, study_from
 from nppr.study.study_records import StudyRecord
-from nppr.tally import FloatArray
 from study.toys import toy
 
 

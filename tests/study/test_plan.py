@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from nppr.classifiers import load_classifier
 from nppr.errors import SpecError
+from nppr.models import load_classifier
 from nppr.study.graph import ALGORITHM, FitTask, Graph
 from nppr.study.plan import plan
 from nppr.study.study_file import study_from
@@ -230,7 +230,7 @@ def test_hashes_of_measurements_change_with_what_determines_them(changes: dict[s
 
 
 def test_hashes_change_with_the_bytes_of_weights_and_not_with_their_place(tmp_path: Path) -> None:
-    from nppr.classifiers.zoo import shipped_weights
+    from nppr.models.zoo import shipped_weights
 
     shipped = shipped_weights("digits-cnn")
     assert shipped is not None

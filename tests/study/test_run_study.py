@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nppr.budget import Budget
-from nppr.classifiers import load_classifier
-from nppr.classifiers.zoo import shipped_weights
+from nppr.core.budget import Budget
+from nppr.core.tally import Metric
 from nppr.data import load_data
 from nppr.errors import DataError, FitError, RunFolderError, SpecError
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import load_classifier
+from nppr.models.zoo import shipped_weights
 from nppr.noise.family import Dependency
 from nppr.report.run_files import read_run
 from nppr.search.learned_noise import load_learned
-from nppr.search.search import FinishedStage, Search
+from nppr.search.search import FinishedStage, NoiseSearch
 from nppr.search.search_settings import Stage
 from nppr.settings import Measure
 from nppr.sources.learned import Learned
@@ -29,7 +30,6 @@ from nppr.study.plan import plan
 from nppr.study.resources import identify_data, load_source
 from nppr.study.run_study import run_study
 from nppr.study.study_file import DataEntry, study_from
-from nppr.tally import Metric
 from study.toys import log_of, run_toy, texts_of, times_done, toy
 
 pytestmark = pytest.mark.slow
@@ -333,14 +333,14 @@ def test_data_that_changed_since_the_plan_are_no_result(tmp_path: Path) -> None:
 def test_a_failed_node_takes_only_its_dependants_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Search.complete
+    real = NoiseSearch.complete
 
-    def failing(search: Search, stage: Stage, *rest: Any) -> FinishedStage:
+    def failing(search: NoiseSearch, stage: Stage, *rest: Any) -> FinishedStage:
         if stage.family.dependency is Dependency.INPUT:
             raise FitError("the loss is NaN")
         return real(search, stage, *rest)
 
-    monkeypatch.setattr(Search, "complete", failing)
+    monkeypatch.setattr(NoiseSearch, "complete", failing)
     ended = run_toy(toy(), tmp_path)
     failed = [each for each in ended.failures if "skipped" not in each]
     assert failed == ["fit cnn, linf 0.2, none, input-2: the loss is NaN"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nppr.core.tally import Direction
 from nppr.errors import SpecError
 from nppr.study.chains import Chain
 from nppr.study.graph import Cell
@@ -14,7 +15,6 @@ from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, TableEntry, study_from
 from nppr.study.study_records import StudyRecord
 from nppr.study.table_layout import make_table, require_tables
-from nppr.tally import Direction
 from study.toys import TOY, toy
 
 CHAIN = Chain("a", "a", "linf", 0.1, None, None, "margin", None, 0, FitEntry())

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
 from nppr.settings import Measure, NetworkSettings
 from nppr.study.graph import MeasureTask, Node
 from nppr.study.plan import plan

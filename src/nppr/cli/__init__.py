@@ -15,12 +15,14 @@ from typing import Annotated, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from nppr import console
-from nppr.cli import commands  # noqa: F401  registers them
+from nppr.cli import (
+    commands,  # noqa: F401  registers them
+    console,
+)
 from nppr.cli.app import FLAGS, app
 from nppr.errors import NpprError, RunStopped, VanishedError
-from nppr.process import keep_freed_memory, make_streams_robust, terminate_like_ctrl_c
-from nppr.user_code import ProcessEnded
+from nppr.system.process import keep_freed_memory, make_streams_robust, terminate_like_ctrl_c
+from nppr.system.user_code import ProcessEnded
 
 LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distribution"}
 """Options whose argument has another name in the library."""
@@ -103,7 +105,7 @@ def in_options(message: str, command: str) -> str:
 
 def _fault(error: Exception) -> str | None:
     """One line for a machine that lacks something, None for an error that is not the machine's."""
-    from nppr.classifiers import is_out_of_memory
+    from nppr.models import is_out_of_memory
 
     if isinstance(error, OSError):
         place = f" {error.filename!r}" if error.filename else ""

@@ -13,8 +13,8 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
-from nppr.specs import RANDOM, check_data, check_model, check_weights
-from nppr.user_code import ProcessEnded, contained
+from nppr.system.specs import RANDOM, check_data, check_model, check_weights
+from nppr.system.user_code import ProcessEnded, contained
 
 TYPED = "COMMANDLINE"
 """Where the value of an option comes from that was typed."""

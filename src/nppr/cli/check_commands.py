@@ -6,31 +6,31 @@ import json
 import sys
 from pathlib import Path
 
-from nppr import console
-from nppr.assessment.certify import certify as decide
-from nppr.assessment.load import (
+from nppr.cli import console
+from nppr.cli.app import ExitCode
+from nppr.cli.commands import ABOUT_TEXTS, CertifyOptions, DoctorOptions
+from nppr.cli.gate_command import CODES
+from nppr.core.tally import Claim
+from nppr.doctor import examine, grade
+from nppr.doctor.examine import examine_ready
+from nppr.doctor.flags import Severity
+from nppr.doctor.result_checks import check_distributions
+from nppr.errors import SpecError
+from nppr.gate.certify import certify as decide
+from nppr.report.model import Flag
+from nppr.report.run_files import REPORT, read_report
+from nppr.run.load import (
     load_images,
     load_models,
     require_budget,
     require_sources,
     stated_budget,
 )
-from nppr.assessment.prepare import prepare_run
-from nppr.cli.app import ExitCode
-from nppr.cli.commands import ABOUT_TEXTS, CertifyOptions, DoctorOptions
-from nppr.cli.gate_command import CODES
-from nppr.doctor import examine, grade
-from nppr.doctor.examine import examine_ready
-from nppr.doctor.flags import Severity
-from nppr.doctor.result_checks import check_distributions
-from nppr.errors import SpecError
-from nppr.noise_sets import NoiseSet, parse_spec
-from nppr.progress import progress_bars
-from nppr.report.model import Flag
-from nppr.report.run_files import REPORT, read_report
+from nppr.run.prepare import prepare_run
+from nppr.run.progress import progress_bars
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
-from nppr.tally import Claim
+from nppr.statistics.noise_sets import NoiseSet, parse_spec
 
 
 def certify(options: CertifyOptions) -> None:

@@ -13,7 +13,6 @@ from pydantic import field_validator, model_validator
 
 from nppr.cli.app import Command, register
 from nppr.errors import SpecError
-from nppr.noise_sets import DEFAULT_SIZES, RATIO
 from nppr.settings import (
     FLOOR_HELP,
     GRADE_LETTERS,
@@ -34,6 +33,7 @@ from nppr.settings import (
     require_one_of,
     require_sigma,
 )
+from nppr.statistics.noise_sets import DEFAULT_SIZES, RATIO
 
 LIMITS = ("inputs", "fit_inputs", "select_inputs", "seed")
 KEPT = ("out", "resume", "overwrite", "device", "batch_size")

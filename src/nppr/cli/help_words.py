@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nppr.core.transformations import EDGES, GROUPS, PARAMETERS
 from nppr.sources import SOURCES, default_sources, option_defaults
 from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS
-from nppr.transformations import EDGES, GROUPS, PARAMETERS
 
 
 def describe_sources() -> str:

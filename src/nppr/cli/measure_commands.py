@@ -10,11 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nppr import console
-from nppr.assessment.assess import assess as assess_model
-from nppr.assessment.assess import learn
-from nppr.assessment.load import load_images, load_models, require_sources, stated_budget
-from nppr.assessment.run_folder import read_specs, vanished, write_specs
+from nppr.cli import console
 from nppr.cli.app import SPECS, ExitCode
 from nppr.cli.commands import (
     AssessOptions,
@@ -25,24 +21,28 @@ from nppr.cli.commands import (
     SourcesOptions,
     SpectrumOptions,
 )
+from nppr.core.radius import parse_radius
 from nppr.data import with_slices
 from nppr.errors import SpecError
-from nppr.noise_sets import RATIO, split_spec
-from nppr.progress import progress_bars
-from nppr.radius import parse_radius
-from nppr.records import one_line
 from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.numbers import Numbers
 from nppr.report.results_table import spectrum_table, trust_lines
 from nppr.report.run_files import read_run, write_rendered
+from nppr.run.assess import assess as assess_model
+from nppr.run.assess import learn
+from nppr.run.load import load_images, load_models, require_sources, stated_budget
+from nppr.run.progress import progress_bars
+from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
 from nppr.settings import ModelSettings, Search, figure_formats
 from nppr.sources import Bound, Source
 from nppr.sources.gaussian_offset import CALLS
 from nppr.sources.gaussian_offset import bracket as offset_sources
-from nppr.specs import RANDOM, names_code
+from nppr.statistics.noise_sets import RATIO, split_spec
+from nppr.system.records import one_line
+from nppr.system.specs import RANDOM, names_code
 
 NOT_IN_NAME = {
     "run", "quiet", "page", "figures", "as_json",

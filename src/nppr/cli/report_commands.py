@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from nppr import console
+from nppr.cli import console
 from nppr.cli.commands import CompareOptions, ExportOptions, ReportOptions
 from nppr.cli.measure_commands import named_folder
 from nppr.compare import FORMATS as COMPARE_FORMATS
 from nppr.compare import compare as compare_runs
 from nppr.compare import console_tables, summary, write_comparison
-from nppr.records import write_whole
+from nppr.export.exports import EXPORTS, write_exports
 from nppr.report import FORMATS, read_run, table_of, write_rendered
-from nppr.report.exports import EXPORTS, write_exports
 from nppr.settings import figure_formats, require_one_of
+from nppr.system.records import write_whole
 
 
 def report(options: ReportOptions) -> None:

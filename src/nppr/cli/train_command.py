@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from nppr import console
-from nppr.assessment.load import load_images, train_settings
-from nppr.classifiers.training import Outputs, image_shape, require_known
-from nppr.classifiers.training import train as train_network
+from nppr.cli import console
 from nppr.cli.commands import TrainCommandOptions
-from nppr.progress import training_bar
+from nppr.run.load import load_images, train_settings
+from nppr.run.progress import training_bar
+from nppr.train import Outputs, image_shape, require_known
+from nppr.train import train as train_network
 
 
 def train(options: TrainCommandOptions) -> None:

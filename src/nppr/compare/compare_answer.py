@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from nppr.compare.compare_settings import letter
 from nppr.compare.comparison import Compared, Difference, Entry
 from nppr.compare.verdicts import SIGN_TEST
+from nppr.core.tally import Metric
 from nppr.report.model import MERGED
 from nppr.statistics.intervals import student_quantile
-from nppr.tally import Metric
 
 ORDER = (Metric.NPPR, Metric.PR, Metric.AR, Metric.CORRUPTION)
 """Which row an answer names first: the first of these with a verdict."""

@@ -33,6 +33,7 @@ from nppr.compare.comparison import (
     Standing,
 )
 from nppr.compare.verdicts import decide, difference_of
+from nppr.core.tally import Metric
 from nppr.errors import RunFolderError
 from nppr.report.findings import SHARES, Key, by_width, headlines, interval_of, lines_of, shares_of
 from nppr.report.model import ReportRecord, Result
@@ -40,7 +41,6 @@ from nppr.report.run_files import RunFiles, read_run
 from nppr.statistics.betting import betting
 from nppr.statistics.intervals import Interval, check_confidence, clopper_pearson
 from nppr.statistics.paired import Share
-from nppr.tally import Metric
 
 
 def compare(

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
+from nppr.core.tally import Metric
 from nppr.noise.family import Dependency
 from nppr.report.findings import Key, headlines
 from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.run_files import RunFiles
 from nppr.search.search_record import DistributionRecord
-from nppr.tally import Metric
 
 Group = tuple[RunFiles, ...]
 """Runs that differ in the seed alone, in the order of their seeds; the first represents all."""

@@ -12,14 +12,14 @@ from nppr.compare.compare_answer import p_text
 from nppr.compare.compare_settings import letter
 from nppr.compare.comparison import Compared, Comparison, Difference, Standing
 from nppr.compare.verdicts import BETTING, SIGN_TEST
+from nppr.core.tally import Direction, Metric
 from nppr.errors import RunFolderError
-from nppr.manifest import Manifest
-from nppr.records import write_whole
 from nppr.report.model import MERGED
 from nppr.report.numbers import claim_text
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.tables import Cell, Column, Table, md_text
-from nppr.tally import Direction, Metric
+from nppr.system.manifest import Manifest
+from nppr.system.records import write_whole
 
 JSON = "compare.json"
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nppr.core.tally import Direction, Metric
 from nppr.report.run_files import read_model
 from nppr.search.search_record import Record
-from nppr.tally import Direction, Metric
 
 SCHEMA_VERSION = 3
 

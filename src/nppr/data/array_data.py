@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from nppr.core.task import Task
 from nppr.data.convert_arrays import convert_arrays, to_tensor
 from nppr.data.data_set import Data, Images, check_range, numbered_classes
 from nppr.data.file_trees import reading
@@ -19,7 +20,6 @@ from nppr.data.image_sets import TensorImages, laid_out
 from nppr.data.layout import RangeSpec
 from nppr.data.splits import THREE_WAY, divide
 from nppr.errors import DataError
-from nppr.task import Task
 
 EVERY_INPUT = "every input"
 """The only class of inputs whose targets are no classes."""

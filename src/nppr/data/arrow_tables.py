@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from nppr.bounded import ENCODED_IMAGE, encoded_limit, open_regular, read_bounded
 from nppr.data.data_formats import Format, SplitReaders
 from nppr.data.file_trees import (
     Files,
@@ -38,6 +37,7 @@ from nppr.data.image_sets import EncodedImages
 from nppr.data.parquet_files import read_columns
 from nppr.data.splits import TRAIN, Labelled
 from nppr.errors import DataError
+from nppr.system.bounded import ENCODED_IMAGE, encoded_limit, open_regular, read_bounded
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target")
 """The column that is taken where several could hold the labels, in order of preference."""

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nppr.bounded import CIFAR_PICKLE, OversizeError
+from nppr.core.tally import IntArray
 from nppr.data.data_formats import Format, SplitReaders, find_folders
 from nppr.data.file_trees import Files, one_line, reading
 from nppr.data.image_sets import PixelImages
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
-from nppr.tally import IntArray
+from nppr.system.bounded import CIFAR_PICKLE, OversizeError
 
 SHAPE = (3, 32, 32)
 NUMBERS = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}

@@ -16,11 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from nppr.bounded import CLASS_NAMES, OversizeError, read_text
+from nppr.core.tally import IntArray, SplitKind
 from nppr.data.data_set import Data, Split
 from nppr.errors import DataError, SpecError
-from nppr.specs import MOST_CLASSES
-from nppr.tally import IntArray, SplitKind
+from nppr.system.bounded import CLASS_NAMES, OversizeError, read_text
+from nppr.system.specs import MOST_CLASSES
 
 S = TypeVar("S", bound=SplitKind)
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from nppr.core.task import Task
 from nppr.data.array_data import from_arrays, load_digits
 from nppr.data.data_formats import Format, SplitReaders
 from nppr.data.data_set import Data
@@ -21,8 +22,7 @@ from nppr.data.image_sets import PixelImages, laid_out, resize_data
 from nppr.data.layout import Layout, RangeSpec
 from nppr.data.splits import Labelled, assemble, choose_splits
 from nppr.errors import DataError, SpecError, require_at_most
-from nppr.specs import DATA, HUB, check_data
-from nppr.task import Task
+from nppr.system.specs import DATA, HUB, check_data
 
 REGISTRY = (
     "nppr.data.cifar_files",

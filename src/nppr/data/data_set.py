@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nppr.core.tally import Evaluate, Fit, IntArray, Select, SplitKind
+from nppr.core.task import Task
 from nppr.data.layout import Layout
 from nppr.errors import DataError, SpecError, require_at_most
-from nppr.specs import MOST_CLASSES
-from nppr.tally import Evaluate, Fit, IntArray, Select, SplitKind
-from nppr.task import Task
+from nppr.system.specs import MOST_CLASSES
 
 S = TypeVar("S", bound=SplitKind, covariant=True)
 

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from nppr.bounded import (
+from nppr.errors import DataError, NpprError
+from nppr.system.bounded import (
     CHUNK,
     CIFAR_ARCHIVE,
     CIFAR_PICKLE,
@@ -33,7 +34,6 @@ from nppr.bounded import (
     read_member,
     require_regular,
 )
-from nppr.errors import DataError, NpprError
 
 DAMAGED = "It is incomplete or damaged: download it again."
 REASON_LENGTH = 200

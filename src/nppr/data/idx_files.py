@@ -16,12 +16,12 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from nppr.bounded import LABELS, Limit, array_limit, read_up_to
 from nppr.data.data_formats import Format, SplitReaders, find_folders
 from nppr.data.file_trees import GZIP_MAGIC, Files, reading
 from nppr.data.image_sets import PixelImages, channels_first
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
+from nppr.system.bounded import LABELS, Limit, array_limit, read_up_to
 
 NAME = re.compile(r"(train|t10k|test|val|validation)-(images|labels)[-.]idx[13]-ubyte(\.gz)?")
 GZIP_GROWTH = 1032

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from nppr.bounded import ENCODED_IMAGE, OversizeError
+from nppr.core.tally import IntArray, SplitKind
 from nppr.data.data_set import Data, Images, Split, content_hash
 from nppr.data.file_trees import Files, reading
 from nppr.data.layout import Layout, RangeSpec, parse_range
 from nppr.errors import DataError
-from nppr.tally import IntArray, SplitKind
+from nppr.system.bounded import ENCODED_IMAGE, OversizeError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

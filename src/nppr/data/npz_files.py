@@ -20,12 +20,12 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from nppr.bounded import LABELS, array_limit, open_member, open_regular, read_up_to
 from nppr.data.data_formats import Format, SplitReaders
 from nppr.data.file_trees import Files, ZipFiles, one_line, reading
 from nppr.data.image_sets import PixelImages, channels_first
 from nppr.data.splits import ONLY_SPLIT, Labelled
 from nppr.errors import DataError
+from nppr.system.bounded import LABELS, array_limit, open_member, open_regular, read_up_to
 
 LONGEST_HEADER = 1 << 14
 """numpy reads headers of any length whole before it refuses those of more than 10,000 characters."""

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from nppr.bounded import CHUNK, MIB, Limit, open_regular
 from nppr.data.file_trees import require
+from nppr.system.bounded import CHUNK, MIB, Limit, open_regular
 
 BATCH, MOST_ROWS = 64 * MIB, 1024
 """Bytes and rows of a batch at most; Arrow cannot build a batch with more than 2 GiB of images."""

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nppr.bounded import COLUMNS, OversizeError, read_text
+from nppr.core.tally import BoolArray, IntArray
 from nppr.data.data_set import Data
 from nppr.data.file_trees import one_line
 from nppr.data.parquet_files import read_columns
 from nppr.errors import DataError
-from nppr.tally import BoolArray, IntArray
+from nppr.system.bounded import COLUMNS, OversizeError, read_text
 
 CLASS = "class"
 """The column of the classes."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
+from nppr.core.tally import Evaluate, Fit, IntArray, Select
 from nppr.data.convert_arrays import sorted_note
 from nppr.data.data_set import Data, Images, Split, check_labels, stratified_order
 from nppr.data.image_sets import in_one_frame
 from nppr.errors import DataError, unknown
-from nppr.specs import MOST_CLASSES
-from nppr.tally import Evaluate, Fit, IntArray, Select
+from nppr.system.specs import MOST_CLASSES
 
 TRAIN = ("train", "training")
 HELD_OUT = ("test", "testing", "val", "validation", "valid", "dev")

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nppr.bounded import TEXT
 from nppr.data.data_formats import Format, SplitReaders, find_folders
 from nppr.data.file_trees import Files, reading
 from nppr.data.image_sets import FileImages, is_image
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
+from nppr.system.bounded import TEXT
 
 ANNOTATIONS = "val/val_annotations.txt"
 

@@ -14,13 +14,13 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from nppr.core.tally import IntArray
 from nppr.data.data_set import Data, Images, content_hash
 from nppr.data.file_trees import reading
 from nppr.data.image_sets import GREY, Frame, PixelImages, channels_first, decode
 from nppr.data.splits import ONLY_SPLIT, Labelled, assemble
 from nppr.errors import DataError
-from nppr.tally import IntArray
-from nppr.user_code import contained
+from nppr.system.user_code import contained
 
 REPEATED = 8
 """How many images are read twice, to notice random augmentation."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from nppr.classifiers import Classifier, Prepared, prepare
 from nppr.data import Data
 from nppr.doctor.flags import OUT_OF_RANGE, overlap_flags
 from nppr.doctor.model_checks import check_inputs, check_model
 from nppr.doctor.result_checks import check_results
-from nppr.measurement import measure, probe
+from nppr.measuring.measurement import measure, probe
+from nppr.models import Classifier, Prepared, prepare
 from nppr.report.model import Flag
 from nppr.sources import Clean
 

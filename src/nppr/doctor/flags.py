@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+from nppr.core.tally import Direction, Metric
 from nppr.data import Data, overlaps
 from nppr.report.model import AuditRecord, Flag, Grade, ReportRecord, Result
 from nppr.settings import QUICK
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import Direction, Metric
 
 
 class Severity(StrEnum):

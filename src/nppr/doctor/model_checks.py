@@ -14,15 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nppr.budget import Budget, perturbed
-from nppr.classifiers import (
-    AGREEMENT,
-    Classifier,
-    FrozenClassifier,
-    check_classifier,
-    frozen,
-    is_out_of_memory,
-)
+from nppr.core.budget import Budget, perturbed
+from nppr.core.losses import margin
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import IntArray
 from nppr.data import RANGE_TOLERANCE, Data, content_hash
 from nppr.doctor.flags import (
     ATTACK_FAILS,
@@ -43,11 +38,16 @@ from nppr.doctor.flags import (
 )
 from nppr.doctor.normalisation import check_normalisation
 from nppr.errors import ClassifierError, GradientError
-from nppr.losses import margin
-from nppr.random_draws import DrawBlock
+from nppr.models import (
+    AGREEMENT,
+    Classifier,
+    FrozenClassifier,
+    check_classifier,
+    frozen,
+    is_out_of_memory,
+)
 from nppr.report.model import Flag
 from nppr.sources import PGD
-from nppr.tally import IntArray
 
 PROBES = 32  # inputs that are examined, at most
 ALONE = 4  # images that are examined one by one

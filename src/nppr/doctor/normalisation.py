@@ -11,10 +11,10 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor
 
-from nppr.classifiers import Classifier, frozen
 from nppr.data import Data
 from nppr.doctor.flags import NORMALISATION, flag
 from nppr.errors import ClassifierError
+from nppr.models import Classifier, frozen
 from nppr.report.model import Flag
 
 FIRST, MOST = 32, 256

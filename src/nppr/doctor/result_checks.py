@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nppr.core.tally import Estimate, Evaluate, Metric, Tally
 from nppr.doctor.flags import (
     ATTACK_PARTS,
     ATTACK_TOO_WEAK,
@@ -41,7 +42,6 @@ from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import accuracy
-from nppr.tally import Estimate, Evaluate, Metric, Tally
 
 FEWEST_DRAWS = 10  # with 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)
 FEWEST_INPUTS = 30  # half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)

@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
 from nppr.noise.covariance import make_covariance
 from nppr.noise.family import COLD, FLOOR_NOISE, Family, Rule, Temperatures
 from nppr.noise.mixture import Context, Given, Mixture
 from nppr.noise.upsample import make_upsampler
-from nppr.random_draws import DrawBlock
 
 NOISE = "learned"
 COMPONENT = "learned/component"

@@ -29,20 +29,20 @@ import numpy as np
 import scipy
 import torch
 
-from nppr.classifiers import Prepared
+from nppr.core.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
-from nppr.measurement import ProgressCallback
+from nppr.measuring.measurement import ProgressCallback
+from nppr.models import Prepared
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, run_splitting
-from nppr.records import one_line, read_undamaged, write_record
 from nppr.sources import Source
 from nppr.statistics.intervals import (
     check_confidence,
     clopper_pearson_upper,
     student_quantile,
 )
-from nppr.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind, Tally
+from nppr.system.records import one_line, read_undamaged, write_record
 
 REPLICATES = 5
 FEWEST = 100

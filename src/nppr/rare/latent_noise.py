@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel
 from nppr.errors import SpecError
 from nppr.noise.distribution import COMPONENT
-from nppr.random_draws import DrawBlock
 from nppr.sources import Source
-from nppr.tally import FrozenModel
 
 _STREAM = "rare"
 

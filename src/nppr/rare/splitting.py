@@ -32,13 +32,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.budget import perturbed
-from nppr.classifiers import FrozenClassifier, check_finite, is_out_of_memory
+from nppr.core.budget import perturbed
+from nppr.core.losses import margin
+from nppr.core.random_draws import key
+from nppr.core.tally import FloatArray, IntArray, SplitKind
 from nppr.data import Split
-from nppr.losses import margin
-from nppr.random_draws import key
+from nppr.models import FrozenClassifier, check_finite, is_out_of_memory
 from nppr.rare.latent_noise import Latent
-from nppr.tally import FloatArray, IntArray, SplitKind
 
 logger = logging.getLogger(__name__)
 

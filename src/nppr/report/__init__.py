@@ -1,6 +1,5 @@
 """The report: its records, its files, and what is rendered from them."""
 
-from nppr.records import write_whole
 from nppr.report.bounds_table import bounds_table
 from nppr.report.evidence import Draws, Evidence, Worst, write_evidence
 from nppr.report.findings import SHARES, Key, headlines, lines_of, shares_of
@@ -10,6 +9,7 @@ from nppr.report.report import Report
 from nppr.report.results_table import spectrum_table, table_of
 from nppr.report.run_files import RunFiles, read_model, read_report, read_run, write_rendered
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
+from nppr.system.records import write_whole
 
 __all__ = [
     "FORMATS", "SHARES", "Cell", "Column", "Draws", "Evidence", "Flag", "Key", "PerInput",

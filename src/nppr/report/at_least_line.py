@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 
 from nppr.noise.family import FLOOR_NOISE
-from nppr.noise_sets import RATIO, NoiseSet
 from nppr.report.findings import bounds_of, population_bound
 from nppr.report.model import ReportRecord, Result
 from nppr.report.numbers import Numbers
+from nppr.statistics.noise_sets import RATIO, NoiseSet
 
 
 def stated_bound(report: ReportRecord) -> Result | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nppr.noise_sets import RATIO
+from nppr.core.tally import Claim, Metric
 from nppr.report.at_least_line import coverage, noise_words, stated_bound
 from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import percent
 from nppr.report.tables import Cell, Column, Table
-from nppr.tally import Claim, Metric
+from nppr.statistics.noise_sets import RATIO
 
 _EMPTY = Cell(None, "")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nppr.noise_sets import Offset
+from nppr.core.tally import Claim, Metric
 from nppr.report.model import ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.tables import Cell, Column, Table
-from nppr.tally import Claim, Metric
+from nppr.statistics.noise_sets import Offset
 
 
 @dataclass(frozen=True)

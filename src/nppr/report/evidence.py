@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import torch
 
 from nppr.errors import RecordError, RunFolderError
-from nppr.records import one_line, read_record, write_record
+from nppr.system.records import one_line, read_record, write_record
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
+from nppr.core.tally import Claim, Direction, FloatArray, Metric
 from nppr.errors import RunFolderError
 from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.report.model import MERGED, ReportRecord, Result, SliceResult
 from nppr.report.per_input import PerInput
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.paired import Share
-from nppr.tally import Claim, Direction, FloatArray, Metric
 
 ORDER = (
     Metric.ACCURACY,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nppr.core.tally import Metric
 from nppr.noise.family import BOX_WORDS, Dependency
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import as_lowest, attacked, by_width, headline_of, is_fixed, table_rows
 from nppr.report.model import ReportRecord, Result, Rung
 from nppr.report.numbers import Numbers
 from nppr.report.tables import Cell, Column, Table
-from nppr.tally import Metric
 
 _EMPTY = Cell(None, "")
 AT_LEAST = "at least"

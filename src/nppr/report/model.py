@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
 
+from nppr.core.tally import Audit, Claim, Direction, Metric
 from nppr.errors import NpprError
 from nppr.noise.family import Dependency
-from nppr.noise_sets import NoiseSet, make_set
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import Measure
 from nppr.statistics.estimates import Allowance
-from nppr.tally import Audit, Claim, Direction, Metric
+from nppr.statistics.noise_sets import NoiseSet, make_set
 
 SCHEMA_VERSION = 2
 

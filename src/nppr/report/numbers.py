@@ -15,9 +15,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from nppr.core.tally import Direction, Metric
 from nppr.report.findings import interval_of
 from nppr.report.model import ReportRecord, Result
-from nppr.tally import Direction, Metric
 
 
 def rounded_out(value: float, decimals: int, *, up: bool) -> str:

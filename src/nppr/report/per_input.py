@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from nppr.bounded import open_regular
+from nppr.core.tally import Evaluate, Tally
 from nppr.errors import DataError, RunFolderError
-from nppr.records import write_whole
 from nppr.statistics import per_input as intervals
-from nppr.tally import Evaluate, Tally
+from nppr.system.bounded import open_regular
+from nppr.system.records import write_whole
 
 PER_INPUT = "per_input.csv"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nppr.core.tally import Claim, Metric
 from nppr.noise.family import BOX_WORDS
 from nppr.report.at_least_line import covered_noise, noise_words
 from nppr.report.findings import interval_of, table_rows
@@ -9,7 +10,6 @@ from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import LOSSES, Numbers
 from nppr.report.results_table import radius_text
 from nppr.statistics.estimates import APPROXIMATE
-from nppr.tally import Claim, Metric
 
 _STAY = "the fraction of inputs that stay correct is"
 _DRAWS = "the fraction of correct draws is"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 from rich.console import Console
 
-from nppr.radius import parse_radius
+from nppr.core.radius import parse_radius
+from nppr.core.tally import RARE_ACCURACY, Direction, Metric
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import (
     CLEAN_CORRECT,
@@ -34,7 +35,6 @@ from nppr.report.numbers import Numbers, claim_text, percent, rounded_out
 from nppr.report.slices_table import worst_words
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
-from nppr.tally import RARE_ACCURACY, Direction, Metric
 
 _EMPTY = Cell(None, "")
 _BAR = 20

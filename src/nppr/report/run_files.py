@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nppr.bounded import read_text
+from nppr.core.tally import Metric
 from nppr.errors import RunFolderError, SpecError
-from nppr.manifest import Manifest
-from nppr.records import write_whole
 from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
 from nppr.report.model import SCHEMA_VERSION, ReportRecord, Result
 from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
 from nppr.report.report import Report
-from nppr.tally import Metric
+from nppr.system.bounded import read_text
+from nppr.system.manifest import Manifest
+from nppr.system.records import write_whole
 
 REPORT = "report.json"
 PAGE = "report.html"

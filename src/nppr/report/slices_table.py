@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from nppr.core.tally import Direction
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import Numbers, percent
 from nppr.report.tables import Cell, Column, Table
-from nppr.tally import Direction
 
 CLASS = "class"
 """The column that every run has; the page shows it as bars."""

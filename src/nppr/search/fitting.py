@@ -20,15 +20,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nppr import losses
-from nppr.budget import Budget, perturbed, require_graph
-from nppr.classifiers import FrozenClassifier, Prepared, is_out_of_memory
+from nppr.core import losses
+from nppr.core.budget import Budget, perturbed, require_graph
+from nppr.core.random_draws import DrawBlock, key
+from nppr.core.tally import Fit, IntArray
 from nppr.errors import FitError, RunFolderError, RunStopped
+from nppr.models import FrozenClassifier, Prepared, is_out_of_memory
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Given
-from nppr.process import held_back
-from nppr.random_draws import DrawBlock, key
-from nppr.records import (
+from nppr.search.search_settings import SCORE_STD, Recipe
+from nppr.search.selection import CleanInputs
+from nppr.system.process import held_back
+from nppr.system.records import (
     UNREADABLE,
     add_prefix,
     one_line,
@@ -38,9 +41,6 @@ from nppr.records import (
     take_prefix,
     write_record,
 )
-from nppr.search.search_settings import SCORE_STD, Recipe
-from nppr.search.selection import CleanInputs
-from nppr.tally import Fit, IntArray
 
 logger = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from nppr.budget import Budget
-from nppr.classifiers import Classifier
+from nppr.core.budget import Budget
+from nppr.core.tally import IntArray
 from nppr.errors import DistributionError, NpprError
+from nppr.models import Classifier
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency
-from nppr.records import UNREADABLE, checksum, one_line, read_record, write_record
 from nppr.search.search_record import (
     FORMAT,
     BudgetRecord,
@@ -29,7 +29,7 @@ from nppr.search.search_record import (
     LearnedNoiseRecord,
 )
 from nppr.sources.learned import Learned
-from nppr.tally import IntArray
+from nppr.system.records import UNREADABLE, checksum, one_line, read_record, write_record
 
 SUFFIX = ".safetensors"
 SEEN = "seen"

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.budget import Budget, perturbed
-from nppr.classifiers import Prepared
-from nppr.losses import margin
+from nppr.core.budget import Budget, perturbed
+from nppr.core.losses import margin
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Fit, IntArray
+from nppr.models import Prepared
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import FLOOR_NOISE, Rule
-from nppr.random_draws import DrawBlock
 from nppr.search.selection import CleanInputs
 from nppr.sources.per_input_noise import latent_points
-from nppr.tally import Fit, IntArray
 
 POINTS_PER_DIMENSION = 65
 MOST_POINTS = 257

@@ -22,15 +22,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, Prepared
+from nppr.core.budget import Budget
+from nppr.core.random_draws import key
+from nppr.core.tally import Fit, IntArray, Select
 from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
+from nppr.models import Classifier, Prepared
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Rule
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
-from nppr.random_draws import key
-from nppr.records import UNREADABLE, add_prefix, take_prefix, write_record
 from nppr.search.fitting import (
     FitProgress,
     FitState,
@@ -67,7 +67,7 @@ from nppr.search.selection import (
 )
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.tally import Fit, IntArray, Select
+from nppr.system.records import UNREADABLE, add_prefix, take_prefix, write_record
 
 FIT_INPUTS = 15_360
 """Inputs of the fit split that are predicted, but not more than half of the calls: patterns that are

@@ -15,7 +15,7 @@ from nppr.noise.family import Dependency, Family, Rule
 from nppr.search.search_settings import SearchSettings
 
 if TYPE_CHECKING:
-    from nppr.budget import Budget
+    from nppr.core.budget import Budget
 
 FAMILY = "family"
 """The learned noise among select values; all other keys are names of reference noises."""
@@ -62,7 +62,7 @@ class ParameterRecord(Record):
     unit: str = ""
 
     def __str__(self) -> str:
-        from nppr.transformations import range_text  # not before PyTorch is needed
+        from nppr.core.transformations import range_text  # not before PyTorch is needed
 
         return range_text(self.name, self.low, self.high, self.unit)
 

@@ -19,19 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, FrozenClassifier, Prepared, frozen
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
+from nppr.core.tally import FloatArray, IntArray, Select, SplitKind
 from nppr.data import Split, stratified_order
 from nppr.errors import DataError
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, FrozenClassifier, Prepared, frozen
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Rule
 from nppr.noise.mixture import Context
-from nppr.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.search.search_record import Diagnostics
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.tally import FloatArray, IntArray, Select, SplitKind
 
 IN_MEMORY = 2**29
 """Bytes of images that are kept in memory; more are read from the data at every step."""

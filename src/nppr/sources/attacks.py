@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from nppr.budget import Budget, perturbed
+from nppr.core.budget import Budget, perturbed
+from nppr.core.losses import margin
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel, Metric
 from nppr.errors import SpecError, require_at_most
-from nppr.losses import margin
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
-from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor

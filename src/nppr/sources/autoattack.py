@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel, Metric
 from nppr.errors import SpecError
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
-from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor

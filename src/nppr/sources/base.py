@@ -22,20 +22,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from nppr.core.tally import Estimate, Evaluate, Metric, Progress, Tally
 from nppr.errors import SpecError, unknown
 from nppr.noise.family import Dependency
-from nppr.noise_sets import NoiseSet
-from nppr.tally import Estimate, Evaluate, Metric, Progress, Tally
+from nppr.statistics.noise_sets import NoiseSet
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from nppr.budget import Budget
-    from nppr.classifiers import Classifier
+    from nppr.core.budget import Budget
+    from nppr.core.random_draws import DrawBlock
+    from nppr.core.tally import Fit, FrozenModel, IntArray, SplitKind
     from nppr.data import Split
-    from nppr.random_draws import DrawBlock
-    from nppr.tally import Fit, FrozenModel, IntArray, SplitKind
+    from nppr.models import Classifier
 
 Option = bool | int | float | str
 
@@ -283,7 +283,7 @@ def split_search(text: str, budget: Budget | None = None) -> tuple[bool, str]:
 def parse_sources(text: str, budget: Budget) -> list[Source]:
     """The sources of a comma-separated list, each with its options behind colons.
 
-    >>> from nppr.budget import Budget
+    >>> from nppr.core.budget import Budget
     >>> [source.name for source in parse_sources("uniform:scale=0.5,pgd:steps=10", Budget.linf(0.1))]
     ['uniform:scale=0.5', 'pgd']
     """

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel, Metric
 from nppr.errors import DataError, SpecError, unknown
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import Option, Source
-from nppr.tally import FrozenModel, Metric
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,12 +11,12 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock, key
+from nppr.core.tally import FrozenModel, Metric
 from nppr.errors import DataError, SpecError
-from nppr.random_draws import DrawBlock, key
 from nppr.sources.base import Guidance, Source
-from nppr.tally import FrozenModel, Metric
-from nppr.user_code import contained
+from nppr.system.user_code import contained
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Sampler = Callable[[Tensor, Tensor, int], Tensor]

@@ -18,14 +18,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.losses import log_loss
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError
-from nppr.losses import log_loss
 from nppr.noise.family import Dependency
-from nppr.noise_sets import STATED, STATED_IN_BOX
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source
-from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
+from nppr.statistics.noise_sets import STATED, STATED_IN_BOX
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,7 @@ The law of the noise is `N(m, sigma^2)` per pixel with any offset m of Euclidean
 may depend on the input. What is classified is `x + noise`, clipped to [0, 1] as always: a fixed map
 after the noise, which changes nothing in what follows.
 
-at least   the draws of `N(0, sigma^2)`, read as a bound for all offsets (`nppr.noise_sets.Offset`)
+at least   the draws of `N(0, sigma^2)`, read as a bound for all offsets (`noise_sets.Offset`)
 at most    the worst offset found for each input, like an attack, with draws of its own; what is
            measured are fresh draws. An input for which nothing worse is found keeps the offset 0.
 
@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.losses import margin
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError, require_at_most
-from nppr.losses import margin
-from nppr.noise_sets import Offset
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, LastFound, Option, Source
-from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
+from nppr.statistics.noise_sets import Offset
 
 if TYPE_CHECKING:
     from torch import Tensor

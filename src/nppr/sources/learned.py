@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.budget import Budget
-from nppr.classifiers import Classifier, frozen
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel, IntArray, Metric, SplitKind
 from nppr.data import Split
 from nppr.errors import SpecError
+from nppr.models import Classifier, frozen
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import NPPR, Guidance, LastFound, Source
-from nppr.tally import FrozenModel, IntArray, Metric, SplitKind
 
 
 @dataclass(frozen=True, eq=False)

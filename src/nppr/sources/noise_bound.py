@@ -1,4 +1,4 @@
-"""The bound that states "at least": all noise of a set around a reference noise (`nppr.noise_sets`).
+"""The bound that states "at least": all noise of a set around a reference noise.
 
 With draws of its own for every input it holds for noise that may see the input. With `patterns`, which
 all inputs share, it holds for noise that does not, and is much sharper as a rule.
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError, require_at_most, unknown
 from nppr.noise.family import Dependency
-from nppr.noise_sets import DEFAULT_SIZES, RATIO, growing_sets, parse_sets
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import Source, references
-from nppr.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
+from nppr.statistics.noise_sets import DEFAULT_SIZES, RATIO, growing_sets, parse_sets
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from nppr.budget import Budget, perturbed
-from nppr.losses import margin
+from nppr.core.budget import Budget, perturbed
+from nppr.core.losses import margin
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel, Metric
+from nppr.core.transformations import spread_points
 from nppr.noise.distribution import NOISE
 from nppr.noise.family import FLOOR_NOISE, Dependency
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import NPPR, Guidance, LastFound, Source
 from nppr.sources.learned import Learned, learned_name
-from nppr.tally import FrozenModel, Metric
-from nppr.transformations import spread_points
 
 AT_ONCE = 64
 NUMBERS_AT_ONCE = 2**22

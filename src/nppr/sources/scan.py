@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nppr.budget import Budget, perturbed
+from nppr.core.budget import Budget, perturbed
+from nppr.core.losses import margin
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel, Metric
+from nppr.core.transformations import spread_points
 from nppr.errors import SpecError
-from nppr.losses import margin
-from nppr.random_draws import DrawBlock
 from nppr.sources.base import Guidance, Source
-from nppr.tally import FrozenModel, Metric
-from nppr.transformations import spread_points
 
 if TYPE_CHECKING:
     from torch import Tensor

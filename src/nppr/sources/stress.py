@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nppr.budget import Budget
-from nppr.losses import log_loss
-from nppr.random_draws import DrawBlock
+from nppr.core.budget import Budget
+from nppr.core.losses import log_loss
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import Estimate, Evaluate, FloatArray, FrozenModel, Metric, Tally
 from nppr.sources.base import Guidance, Source, parse_numbers
 from nppr.sources.fixed import Uniform
-from nppr.tally import Estimate, Evaluate, FloatArray, FrozenModel, Metric, Tally
 
 if TYPE_CHECKING:
     from torch import Tensor

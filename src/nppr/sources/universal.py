@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.losses import margin
+from nppr.core.random_draws import DrawBlock, key
+from nppr.core.tally import Fit, FrozenModel, IntArray, Metric, Progress
 from nppr.errors import NoFitDataError, SpecError, require_at_most
-from nppr.losses import margin
 from nppr.noise.family import Dependency
-from nppr.random_draws import DrawBlock, key
 from nppr.sources.base import Guidance, Source
-from nppr.tally import Fit, FrozenModel, IntArray, Metric, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from nppr.classifiers import Classifier
     from nppr.data import Split
+    from nppr.models import Classifier
 
 
 AT_ONCE = 64
@@ -130,7 +130,7 @@ class UniversalOn(Source):
         shape = tuple(self.split.batch(np.arange(1))[0].shape[1:])
         delta = torch.zeros(budget.domain(shape), device=self.device)
         broken = seen = 0
-        from nppr.classifiers import frozen  # not before PyTorch is needed
+        from nppr.models import frozen  # not before PyTorch is needed
 
         with frozen(self.classifier) as model:
             for number, positions in zip(range(steps), self._positions(), strict=False):

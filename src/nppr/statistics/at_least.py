@@ -1,7 +1,7 @@
 """From the tally of a reference noise to what holds at least for all noise of a stated set.
 
 An input that fails with probability p under the reference is classified correctly with probability at
-least `1 - h(p)` under all noise of the set (`nppr.noise_sets`), whether it sees the input or not. The
+least `1 - h(p)` under all noise of the set (`noise_sets`), whether it sees the input or not. The
 mean over inputs of this infimum is bounded from below here.
 
 `wrong` counts the failures of each input among its draws; draws of different inputs are independent.
@@ -19,12 +19,21 @@ from typing import ClassVar
 import numpy as np
 import scipy
 
+from nppr.core.tally import (
+    Claim,
+    Direction,
+    Estimate,
+    Evaluate,
+    FloatArray,
+    IntArray,
+    Metric,
+    Tally,
+)
 from nppr.errors import SpecError
-from nppr.noise_sets import Contaminated, NoiseSet
 from nppr.statistics.betting import betting_lower
 from nppr.statistics.estimates import make_estimate, require_readable
 from nppr.statistics.intervals import Interval, bootstrap, check_confidence, exact_upper
-from nppr.tally import Claim, Direction, Estimate, Evaluate, FloatArray, IntArray, Metric, Tally
+from nppr.statistics.noise_sets import Contaminated, NoiseSet
 
 LEAST_CONFIDENCE = 0.75
 """Below it, failures of unequal inputs may not be pooled."""

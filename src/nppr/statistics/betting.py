@@ -24,9 +24,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from nppr.core.tally import FloatArray
 from nppr.errors import SpecError
 from nppr.statistics.intervals import Interval, check_confidence
-from nppr.tally import FloatArray
 
 CAP = 0.75
 """Largest share of the capital that a bet can lose."""

@@ -6,11 +6,11 @@ that is bounded from above by its draws.
 
 from __future__ import annotations
 
+from nppr.core.tally import Claim, Direction, Estimate, Evaluate, Metric, Tally
 from nppr.statistics.at_least import pooled_upper
 from nppr.statistics.betting import betting
 from nppr.statistics.estimates import make_estimate, require_readable
 from nppr.statistics.intervals import Interval
-from nppr.tally import Claim, Direction, Estimate, Evaluate, Metric, Tally
 
 
 def upper_ends(

@@ -12,6 +12,18 @@ from functools import reduce
 
 import numpy as np
 
+from nppr.core.tally import (
+    Audit,
+    BoolArray,
+    Claim,
+    Direction,
+    Estimate,
+    Evaluate,
+    FloatArray,
+    Metric,
+    Tally,
+    require_evaluate,
+)
 from nppr.errors import SpecError, SplitError
 from nppr.statistics.betting import betting
 from nppr.statistics.intervals import (
@@ -25,18 +37,6 @@ from nppr.statistics.intervals import (
     percentiles,
     ratio_bootstrap,
     resampled_means,
-)
-from nppr.tally import (
-    Audit,
-    BoolArray,
-    Claim,
-    Direction,
-    Estimate,
-    Evaluate,
-    FloatArray,
-    Metric,
-    Tally,
-    require_evaluate,
 )
 
 APPROXIMATE = "approximate-interval"

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from nppr.core.tally import BoolArray, FloatArray, IntArray
 from nppr.errors import SpecError
-from nppr.noise_sets import kl, largest
-from nppr.tally import BoolArray, FloatArray, IntArray
+from nppr.statistics.noise_sets import kl, largest
 
 RESAMPLES = 2000
 

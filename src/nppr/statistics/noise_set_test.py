@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from nppr.core.tally import FloatArray, IntArray
 from nppr.errors import SpecError
-from nppr.noise_sets import NoiseSet
 from nppr.statistics.at_least import tuned_scores
 from nppr.statistics.intervals import Interval, check_confidence
+from nppr.statistics.noise_sets import NoiseSet
 from nppr.statistics.sequential import Verdict, Wager, verdict_of
-from nppr.tally import FloatArray, IntArray
 
 SET_DRAWS = 16
 """Draws of each input: one block."""
@@ -42,7 +42,7 @@ class NoiseSetTest:
     probability at most `1 - confidence`, and so has each end of `bounds` of missing. The worst noise
     may see the input. A verdict is final: what comes later is not looked at.
 
-    >>> from nppr.noise_sets import ChiSquare
+    >>> from nppr.statistics.noise_sets import ChiSquare
     >>> test = NoiseSetTest(ChiSquare(0.1), 0.8, confidence=0.95)
     >>> print(test.update(np.zeros(64, dtype=np.int64)))
     holds

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from nppr.core.tally import BoolArray, FloatArray, IntArray
 from nppr.errors import SpecError
 from nppr.statistics.betting import betting, betting_pvalue, require_shares
 from nppr.statistics.intervals import Interval, bootstrap, check_confidence, normal
-from nppr.tally import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from enum import StrEnum
 import numpy as np
 import scipy
 
+from nppr.core.tally import BoolArray, FloatArray, IntArray
 from nppr.errors import SpecError
 from nppr.statistics.betting import (
     MARGIN,
@@ -22,7 +23,6 @@ from nppr.statistics.betting import (
     require_shares,
 )
 from nppr.statistics.intervals import Interval, check_confidence
-from nppr.tally import BoolArray, FloatArray, IntArray
 
 _STEPS = 60
 _MARGIN = 1e-6

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from nppr.noise_sets import NoiseSet
+from nppr.core.tally import Claim, FloatArray
 from nppr.statistics.at_least import Draws, promise_of
 from nppr.statistics.betting import betting_lower
 from nppr.statistics.intervals import (
@@ -23,7 +23,7 @@ from nppr.statistics.intervals import (
     chernoff_upper,
     percentiles,
 )
-from nppr.tally import Claim, FloatArray
+from nppr.statistics.noise_sets import NoiseSet
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import (
     WALKS,

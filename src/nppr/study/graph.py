@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from nppr.budget import Budget
-from nppr.classifiers.training import TrainSettings
+from nppr.core.budget import Budget
 from nppr.search.search_settings import SearchSettings, Stage
 from nppr.settings import Measure
 from nppr.study.chains import Chain
 from nppr.study.resources import ClassifierSource, DataSource, digest_of
 from nppr.study.study_file import Place
+from nppr.train import TrainSettings
 
 ALGORITHM = {"train": 1, "fit": 3, "measure": 3}
 """The version of what each kind of node computes: a change of it makes old results unused."""

@@ -20,9 +20,9 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from nppr.records import write_whole
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
+from nppr.system.records import write_whole
 
 RECORD = "node.json"
 LOG = "log.jsonl"

@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.assessment.prepare import prepare_run
-from nppr.assessment.run import complete_run
-from nppr.classifiers import Classifier, Prepared
-from nppr.classifiers.training import train
+from nppr.core.tally import BoolArray, SplitKind
 from nppr.data import Split
 from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, WriteError
-from nppr.measurement import measure
+from nppr.measuring.measurement import measure
+from nppr.models import Classifier, Prepared
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
+from nppr.run.prepare import prepare_run
+from nppr.run.run import complete_run
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
@@ -34,7 +34,7 @@ from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import FitTask, MeasureTask, Node, TrainTask
 from nppr.study.node_cache import Finished, NodeCache, is_full_disk
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
-from nppr.tally import BoolArray, SplitKind
+from nppr.train import train
 
 logger = logging.getLogger(__name__)
 

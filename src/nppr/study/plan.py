@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from nppr.assessment.load import train_settings
-from nppr.budget import Budget
-from nppr.classifiers import usable_device
-from nppr.classifiers.training import image_shape
+from nppr.core.budget import Budget
 from nppr.errors import NpprError, SpecError
+from nppr.models import usable_device
 from nppr.noise.family import Dependency
+from nppr.run.load import train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
-from nppr.specs import names_code
 from nppr.study.chains import Chain, Member, closed, nearest
 from nppr.study.graph import Cell, FitTask, Graph, MeasureTask, Node, TrainTask
 from nppr.study.resources import (
@@ -30,6 +28,8 @@ from nppr.study.resources import (
     speed_of,
 )
 from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study
+from nppr.system.specs import names_code
+from nppr.train import image_shape
 
 MOST_NODES = 10_000
 PASSES_PER_CALL = 3.5

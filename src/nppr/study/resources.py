@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from nppr.assessment.load import load_models
-from nppr.assessment.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
-from nppr.bounded import open_regular
-from nppr.classifiers import FORMS, Classifier, Prepared, prepare
-from nppr.classifiers.formats.python_models import files_beside
-from nppr.classifiers.zoo import ZOO, shipped_weights
 from nppr.data import Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
-from nppr.measurement import probe
+from nppr.measuring.measurement import probe
+from nppr.models import FORMS, Classifier, Prepared, prepare
+from nppr.models.formats.python_models import files_beside
+from nppr.models.zoo import ZOO, shipped_weights
+from nppr.run.load import load_models
+from nppr.run.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
 from nppr.settings import NetworkSettings
-from nppr.specs import DATA, HUB, RANDOM, names_code
 from nppr.study.study_file import ClassifierEntry, DataEntry
+from nppr.system.bounded import open_regular
+from nppr.system.specs import DATA, HUB, RANDOM, names_code
 
 CHANGED = "changed since the study was planned. Run the same command again."
 

@@ -15,8 +15,6 @@ import torch
 from markupsafe import Markup
 
 from nppr.errors import RunFolderError, SpecError, WriteError, without_controls
-from nppr.manifest import Manifest
-from nppr.records import write_whole
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
 from nppr.study.engines import Engine, Inline, RayCluster, Workers
@@ -28,6 +26,8 @@ from nppr.study.schedule import Executed, ProgressCallback, execute
 from nppr.study.study_file import Study
 from nppr.study.study_records import read_records
 from nppr.study.table_layout import StudyTable, make_table, require_tables
+from nppr.system.manifest import Manifest
+from nppr.system.records import write_whole
 
 ENDS = {"md": "md", "csv": "csv", "latex": "tex", "json": "json"}
 """The formats of every table, and the endings of their files."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 
 from nppr.errors import RunFolderError
-from nppr.records import one_line
 from nppr.study.engines import MOST_ATTEMPTS, Engine
 from nppr.study.graph import Graph, Node
 from nppr.study.node_cache import Finished, NodeCache
 from nppr.study.node_work import Outcome
+from nppr.system.records import one_line
 
 
 @dataclass(frozen=True)

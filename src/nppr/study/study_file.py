@@ -24,10 +24,12 @@ from pydantic import (
     model_validator,
 )
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.radius import NORM_NAMES, parse_radius
+from nppr.core.tally import DRAWS
+from nppr.core.transformations import parse_transform
 from nppr.errors import NpprError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
-from nppr.radius import NORM_NAMES, parse_radius
 from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
 from nppr.settings import (
     Counting,
@@ -40,9 +42,7 @@ from nppr.settings import (
     require_one_of,
 )
 from nppr.sources import ALL, NPPR, SOURCES, parse_sources
-from nppr.specs import read_toml
-from nppr.tally import DRAWS
-from nppr.transformations import parse_transform
+from nppr.system.specs import read_toml
 
 OWN = "own"
 """As a feature model or target: the classifier itself."""

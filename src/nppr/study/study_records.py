@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from nppr.records import read_record
+from nppr.core.tally import Direction, FloatArray, Metric
 from nppr.report.findings import interval_of
 from nppr.report.run_files import read_run
 from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
 from nppr.study.graph import Cell, FitTask, Graph
 from nppr.study.node_cache import Finished, NodeCache
 from nppr.study.study_file import Place
-from nppr.tally import Direction, FloatArray, Metric
+from nppr.system.records import read_record
 
 DIAGNOSTICS = ("entropy_ratio", "max_weight", "min_weight", "std_weight", "realised_std")
 NAMES = {

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache as remember
 
+from nppr.core.tally import Direction
 from nppr.errors import SpecError, unknown
 from nppr.report.numbers import claim_text, rounded_out
 from nppr.report.tables import Cell, Column, Table
@@ -21,7 +22,6 @@ from nppr.study.resources import digest_of
 from nppr.study.study_file import AXES, VALUES, Place, Study, TableEntry, Value
 from nppr.study.study_file import Column as ColumnEntry
 from nppr.study.study_records import StudyRecord
-from nppr.tally import Direction
 
 Label = tuple[str, ...]
 Filter = Mapping[str, tuple[str, ...]]

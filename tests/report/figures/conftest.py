@@ -5,9 +5,9 @@ from functools import cached_property
 from typing import Any
 
 import pytest
+from nppr.run.assess import assess
 
-from nppr.assessment.assess import assess
-from nppr.budget import Budget
+from nppr.core.budget import Budget
 from nppr.noise import Dependency, Family
 from nppr.report import PerInput, Report, read_run
 from nppr.report.evidence import Draws, Evidence

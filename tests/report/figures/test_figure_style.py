@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import pytest
 
+from nppr.core.tally import Metric
 from nppr.report.figures import Drawn, save
 from nppr.report.figures.figure_style import (
     HUES,
@@ -18,7 +19,6 @@ from nppr.report.figures.figure_style import (
     styled,
     thinned,
 )
-from nppr.tally import Metric
 from report.page.made_runs import made_report
 
 pytestmark = pytest.mark.slow

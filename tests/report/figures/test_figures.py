@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from nppr.core.tally import Metric
 from nppr.noise import Dependency
 from nppr.report import numbers
 from nppr.report.evidence import Evidence
 from nppr.report.figures import figures_of
 from nppr.report.figures.figure_style import INK, headlines, looks_of, percent
-from nppr.tally import Metric
 
 pytestmark = pytest.mark.slow
 

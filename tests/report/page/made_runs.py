@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from nppr.core.tally import Estimate, Evaluate, Metric, Tally
 from nppr.noise import Dependency, Family, Rule
-from nppr.noise_sets import parse_sets
 from nppr.report.evidence import Evidence, Worst, write_evidence
 from nppr.report.model import (
     DataRecord,
@@ -48,7 +48,7 @@ from nppr.statistics.estimates import (
     probabilistic,
     probably_accurate,
 )
-from nppr.tally import Estimate, Evaluate, Metric, Tally
+from nppr.statistics.noise_sets import parse_sets
 
 MARKUP = "<script>alert(1)</script>"
 RADIUS = 8 / 255

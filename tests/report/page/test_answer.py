@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nppr.core.tally import Claim, Metric
 from nppr.report import Report, Result
 from nppr.report.findings import guaranteed, interval_of
 from nppr.report.model import SourceRecord
@@ -14,7 +15,6 @@ from nppr.report.numbers import percent
 from nppr.report.page import render
 from nppr.report.page.answer import lanes_of, run_text
 from nppr.report.results_table import as_text
-from nppr.tally import Claim, Metric
 from report.page.made_runs import RUNGS, failed, made_report, with_ladder
 
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from nppr.core.tally import Metric
 from nppr.noise import Dependency, Family
 from nppr.report import Flag, PerInput, Report
 from nppr.report.evidence import Evidence
@@ -20,7 +21,6 @@ from nppr.report.model import PrecisionRecord, Width
 from nppr.report.page import render
 from nppr.report.page.input_sections import LARGEST, amplified, cases_of, classes_of, png
 from nppr.search import default_settings
-from nppr.tally import Metric
 from report.page.made_runs import RARE, made_evidence, made_report, won_by
 
 

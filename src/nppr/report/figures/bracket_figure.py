@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
+from nppr.core.tally import Claim, Metric
 from nppr.report.brackets import Bracket, Ends, brackets_of
 from nppr.report.figures.figure_style import (
     BLUE,
@@ -20,7 +21,6 @@ from nppr.report.figures.figure_style import (
 )
 from nppr.report.model import ReportRecord, Result
 from nppr.report.numbers import percent
-from nppr.tally import Claim, Metric
 
 
 def brackets(subject: Subject) -> Drawn | None:

@@ -25,14 +25,14 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nppr.records import write_whole
+from nppr.core.tally import Metric
 from nppr.report import numbers
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.findings import by_width
 from nppr.report.model import ReportRecord, Result
 from nppr.report.per_input import PerInput
 from nppr.search.search_record import DistributionRecord
-from nppr.tally import Metric
+from nppr.system.records import write_whole
 
 INK = "#010203"
 """Text, axes and grid in `figures.mplstyle`: found again in an SVG to take the page's colour."""

@@ -22,6 +22,7 @@ from matplotlib.lines import Line2D
 from scipy.stats import gaussian_kde
 from sklearn.manifold import TSNE
 
+from nppr.core.tally import FloatArray, IntArray
 from nppr.report.evidence import Draws
 from nppr.report.figures.figure_style import (
     INK,
@@ -37,7 +38,6 @@ from nppr.report.figures.figure_style import (
     percent_axis,
     thinned,
 )
-from nppr.tally import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from torch import Tensor

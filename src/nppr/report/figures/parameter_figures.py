@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from nppr.core.tally import FloatArray
 from nppr.noise.family import FLOOR_NOISE
 from nppr.report.evidence import Draws
 from nppr.report.figures.figure_style import (
@@ -27,7 +28,6 @@ from nppr.report.figures.figure_style import (
 from nppr.report.figures.noise_figures import flat
 from nppr.search.search_record import ParameterRecord
 from nppr.statistics.intervals import clopper_pearson
-from nppr.tally import FloatArray
 
 BINS = 40
 MAP_BINS = 25

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from nppr.budget import Budget
+from nppr.core.budget import Budget
+from nppr.core.tally import FloatArray, IntArray, Metric
 from nppr.noise.family import FLOOR_NOISE
 from nppr.report.figures.figure_style import (
     BLUE,
@@ -37,7 +38,6 @@ from nppr.report.findings import interval_of
 from nppr.report.ladder_tables import steps_of
 from nppr.report.model import MERGED, Result
 from nppr.search.search_record import DistributionRecord, StageRecord
-from nppr.tally import FloatArray, IntArray, Metric
 
 STEP_APART = 0.12
 """Distance of the floors of one rung, where the rungs are 1 apart."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from nppr.core.tally import Direction, Metric
 from nppr.noise.family import Dependency
 from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
@@ -29,7 +30,6 @@ from nppr.report.numbers import Numbers
 from nppr.report.page.shell import rendered
 from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.report.results_table import subject_of
-from nppr.tally import Direction, Metric
 
 _MOST_LANES = 12
 """Lanes of learned noise, and of bounds."""

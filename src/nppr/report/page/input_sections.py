@@ -11,13 +11,13 @@ import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
+from nppr.core.tally import Direction
 from nppr.report.evidence import LEVELS, Evidence, Worst
 from nppr.report.findings import headline_of, measured_source
 from nppr.report.model import ReportRecord
 from nppr.report.page.shell import rendered
 from nppr.report.per_input import PerInput
 from nppr.statistics.betting import betting
-from nppr.tally import Direction
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from nppr.core.tally import Claim, Metric
 from nppr.noise.family import BOX_WORDS
 from nppr.report.brackets import bracket_table, quoted_bracket
 from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
@@ -14,7 +15,6 @@ from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers
 from nppr.report.page.shell import rendered
 from nppr.report.results_table import legend_of, radius_text, table_of
-from nppr.tally import Claim, Metric
 
 if TYPE_CHECKING:
     from nppr.report.figures import Drawn

@@ -1,0 +1,1 @@
+"""What everything is counted in: budgets, tallies, tasks, draws."""

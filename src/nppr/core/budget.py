@@ -1,0 +1,363 @@
+"""The admissible perturbations: a domain that they lie in, and the map that applies them to an image.
+
+    additive         x + delta       delta in a norm ball, with the shape (C, H, W) of an image
+    transformation   T(x, theta)     theta in a box; delta `(P, 1, 1)` are its P coordinates in [-r, r]
+
+The last three dimensions of a perturbation are the vector, of D = C*H*W or P numbers. The budget lives
+on the tensor the classifier is given: after any resize of the data, before the normalisation, which is
+inside the classifier wrapper.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from nppr.core.radius import parse_radius
+from nppr.core.random_draws import DrawBlock
+from nppr.core.tally import FrozenModel
+from nppr.core.transformations import Transform, parse_transform
+from nppr.errors import BudgetBreach, BudgetError, GradientError, unknown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+VECTOR = (-3, -2, -1)
+TOLERANCE = 1e-5
+"""Excess over the radius, relative to it, that counts as rounding, not as a breach."""
+
+PIXEL_TOLERANCE = 2.0**-23
+"""The same for each pixel: `(x + delta) - x` is `delta` up to the rounding of numbers near 1."""
+
+
+@dataclass(frozen=True)
+class Norm(ABC):
+    """A distance that owns its geometry; `r` is the radius of the ball throughout."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def size(self, delta: Tensor) -> Tensor:
+        """|delta|: `(..., C, H, W) -> (...)`."""
+
+    @abstractmethod
+    def clip(self, delta: Tensor, r: float) -> Tensor:
+        """The nearest point of the ball (in this norm's usual projection)."""
+
+    @abstractmethod
+    def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
+        """A smooth map of all of R^D into the ball."""
+
+    @abstractmethod
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """The direction of unit size that increases a linear function most."""
+
+    @abstractmethod
+    def noise_scale(self, r: float, dimension: int) -> float:
+        """Scale per pixel at which noise has about the size of the ball."""
+
+    @abstractmethod
+    def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float) -> Tensor:
+        """Uniform draws in the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
+
+    def normal(
+        self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float, scale: float
+    ) -> Tensor:
+        """Normal draws of `scale` times the size of the ball, `(B, S, *shape)`, not projected to it."""
+        std = scale * self.noise_scale(r, math.prod(shape))
+        return draws.normal(stream, shape).mul_(std)
+
+
+@dataclass(frozen=True)
+class Linf(Norm):
+    """The largest absolute pixel change."""
+
+    name = "linf"
+
+    def size(self, delta: Tensor) -> Tensor:
+        # Two reductions are cheaper than a copy of |delta|.
+        return torch.maximum(delta.amax(VECTOR), -delta.amin(VECTOR))
+
+    def clip(self, delta: Tensor, r: float) -> Tensor:
+        return delta.clamp(-r, r)
+
+    def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
+        return r * torch.tanh(v)
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        return gradient.sign()
+
+    def noise_scale(self, r: float, dimension: int) -> float:
+        return r
+
+    def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float) -> Tensor:
+        return draws.uniform(stream, shape).mul_(2 * r).sub_(r)
+
+
+@dataclass(frozen=True)
+class BoxNorm(Linf):
+    """The largest coordinate of the parameters of a transformation; 1 is an end of its range."""
+
+    name = "box"
+
+    def normal(
+        self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float, scale: float
+    ) -> Tensor:
+        """Normal draws around the middle with a standard deviation of `scale r / 2`, cut off at +-r.
+
+        `Phi^-1` of uniform numbers from Phi(-r / std) to Phi(r / std).
+        """
+        std = scale * r / 2
+        tail = 0.5 * math.erfc(r / std / math.sqrt(2))
+        uniform = draws.uniform(stream, shape).mul_(1 - 2 * tail).add_(tail)
+        drawn: Tensor = torch.special.ndtri(uniform).mul_(std).clamp_(-r, r)
+        return drawn
+
+
+@dataclass(frozen=True)
+class L2(Norm):
+    """The Euclidean length of the change."""
+
+    name = "l2"
+
+    def size(self, delta: Tensor) -> Tensor:
+        return _lengths(delta).flatten(-3)[..., 0]
+
+    def clip(self, delta: Tensor, r: float) -> Tensor:
+        length = _lengths(delta)
+        return delta * (r / length.clamp_min(r))
+
+    def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
+        """`r v/|v| tanh(|v| / sqrt(D))`: into the ball, not onto its sphere."""
+        dimension = math.prod(v.shape[-3:])
+        length = _lengths(v).clamp_min(torch.finfo(v.dtype).tiny)
+        return v * (r * torch.tanh(length / math.sqrt(dimension)) / length)
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        return gradient / _lengths(gradient).clamp_min(torch.finfo(gradient.dtype).tiny)
+
+    def noise_scale(self, r: float, dimension: int) -> float:
+        return r / math.sqrt(dimension)
+
+    def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float) -> Tensor:
+        """A random direction times `r u^(1/D)`."""
+        direction = self.steepest(draws.normal(stream, shape))
+        u = draws.uniform(f"{stream}/length", (1, 1, 1))
+        return direction * (r * u ** (1 / math.prod(shape)))
+
+
+NORMS: dict[str, Norm] = {norm.name: norm for norm in (Linf(), L2())}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The ball of admissible perturbations, `{delta : |delta| <= radius}`.
+
+    With a `transform` it is the box of its parameters; a radius below 1 shrinks the box.
+
+    >>> budget = Budget.linf("8/255")
+    >>> budget
+    Budget(linf, 8/255)
+    >>> budget.contains(budget.clip(torch.ones(2, 3, 4, 4)))
+    tensor([True, True])
+    >>> Budget.box("rotate=15,exposure=0.5")
+    Budget(box, rotate ±15 deg, exposure ±0.5 stops)
+    """
+
+    norm: Norm
+    radius: float
+    transform: Transform | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.norm, Norm):
+            raise BudgetError(
+                f"`norm` must be a Norm, got {self.norm!r}. Example: Budget.linf('8/255')"
+            )
+        object.__setattr__(self, "radius", parse_radius(self.radius))
+        if self.transform is not None and self.radius > 1:
+            raise BudgetError(
+                f"`radius` of a transformation must be at most 1, which is its full ranges, got"
+                f" {self.radius:g}. State wider ranges instead."
+            )
+        if self.transform is not None and self.radius < 1 and not self.transform.shrinkable:
+            raise BudgetError(
+                f"`radius` must be 1 for ranges that do not contain the values that change nothing"
+                f" ({self.transform.text_at()}): they cannot be shrunk. State smaller ranges instead."
+            )
+
+    @classmethod
+    def linf(cls, radius: float | str) -> Budget:
+        """Every pixel changes by at most `radius`."""
+        return cls.parse("linf", radius)
+
+    @classmethod
+    def l2(cls, radius: float | str) -> Budget:
+        """The change has Euclidean length at most `radius`."""
+        return cls.parse("l2", radius)
+
+    @classmethod
+    def box(cls, transform: str | Transform, radius: float | str = 1.0) -> Budget:
+        """Every parameter of a transformation lies in its range, such as "rotate=15,blur=2"."""
+        made = parse_transform(transform) if isinstance(transform, str) else transform
+        if not isinstance(made, Transform):
+            raise BudgetError(
+                f"`transform` must be text or a Transform, got {made!r}."
+                " Example: Budget.box('rotate=15')"
+            )
+        return cls(BoxNorm(), parse_radius(radius), made)
+
+    @classmethod
+    def parse(cls, spec: str, radius: float | str) -> Budget:
+        """From the texts of a study or a report; `spec` is a norm or the ranges of a transformation.
+
+        >>> Budget.parse("l2", "0.5").radius
+        0.5
+        """
+        if "=" in spec:
+            return cls.box(spec, radius)
+        if spec not in NORMS:
+            raise unknown("norm", spec, NORMS)
+        return cls(NORMS[spec], parse_radius(radius))
+
+    @property
+    def spec(self) -> str:
+        """The norm, or the ranges of the transformation: what `parse` takes beside the radius."""
+        return self.norm.name if self.transform is None else self.transform.spec
+
+    def at(self, radius: float | str) -> Budget:
+        """The same with another radius."""
+        return replace(self, radius=parse_radius(radius))
+
+    def domain(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
+        """The shape of perturbations of images of `shape` (C, H, W)."""
+        if self.transform is None:
+            channels, height, width = shape
+            return channels, height, width
+        self.transform.require_shape(shape)
+        return len(self.transform.box), 1, 1
+
+    def parameters(self, delta: Tensor) -> Tensor:
+        """The parameters `(..., P)` of perturbations `(..., P, 1, 1)` of a transformation."""
+        assert self.transform is not None
+        return self.transform.parameters(delta.flatten(-3), self.radius)
+
+    def apply(self, x: Tensor, delta: Tensor) -> Tensor:
+        """Images `(..., C, H, W)` under perturbations, not clipped; other dimensions are broadcast."""
+        if self.transform is None:
+            return x + delta
+        theta = self.parameters(delta)
+        leading = torch.broadcast_shapes(x.shape[:-3], theta.shape[:-1])
+        images = x.expand(*leading, *x.shape[-3:]).reshape(-1, *x.shape[-3:])
+        theta = theta.expand(*leading, -1).reshape(len(images), -1)
+        return self.transform.images(images, theta).view(*leading, *x.shape[-3:])
+
+    def gradient(
+        self, model: FrozenModel, loss: Callable[[Tensor], Tensor], x: Tensor, delta: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Gradient in delta of the sum of `loss(logits)` of perturbed x, and the logits.
+
+        It passes where the image is clipped to [0, 1].
+        """
+        if self.transform is None:
+            return model.gradient(loss, (x + delta).clamp(0, 1))
+        with torch.enable_grad():
+            inner = delta.detach().requires_grad_(True)
+            moved = self.apply(x, inner)
+        slope, logits = model.gradient(loss, moved.detach().clamp(0, 1))
+        require_graph(moved)
+        (found,) = torch.autograd.grad(moved, inner, slope, allow_unused=True)
+        require_graph(moved if found is not None else moved.detach())
+        return found, logits
+
+    def size(self, delta: Tensor) -> Tensor:
+        """Size of each perturbation, `(..., C, H, W) -> (...)`."""
+        return self.norm.size(delta)
+
+    def contains(self, delta: Tensor) -> Tensor:
+        """Which perturbations lie in the ball, up to rounding; NaN never does."""
+        return self._holds(self.size(delta), math.prod(delta.shape[-3:]))
+
+    def clip(self, delta: Tensor) -> Tensor:
+        """Project into the ball."""
+        return self.norm.clip(delta, self.radius)
+
+    def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...]) -> Tensor:
+        """Uniform draws in the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
+        return self.norm.uniform(draws, stream, shape, self.radius)
+
+    def squash(self, v: Tensor, scale: Tensor | None = None) -> Tensor:
+        """g_B of the paper: a smooth map of all of R^D into the ball, or into `scale` <= 1 of it."""
+        return self.norm.squash(v, self.radius if scale is None else self.radius * scale)
+
+    def require(self, delta: Tensor, source: str) -> None:
+        """Raise `BudgetBreach` unless every perturbation lies in the ball."""
+        size = self.size(delta)
+        if not bool(self._holds(size, math.prod(delta.shape[-3:])).all()):
+            worst = float(size.nan_to_num(math.inf, math.inf).max())
+            raise BudgetBreach(
+                f"source {source!r} must stay within {self}, got a perturbation of size"
+                f" {worst:.6g}. Clip it with Budget.clip or state the larger budget."
+            )
+
+    def _holds(self, size: Tensor, dimension: int) -> Tensor:
+        # All pixels together round by sqrt(D) times as much in the Euclidean norm.
+        rounding = PIXEL_TOLERANCE / self.norm.noise_scale(1.0, dimension)
+        return size <= self.radius * (1 + TOLERANCE) + rounding
+
+    @property
+    def radius_text(self) -> str:
+        """The radius as people write it: `0.1`, but `8/255` rather than `0.0313725`."""
+        decimal = f"{self.radius:.6g}"
+        levels = self.radius * 255
+        near = round(levels * 2) / 2
+        if near and math.isclose(levels, near, rel_tol=1e-9):
+            return min(decimal, f"{near:g}/255", key=len)
+        return decimal
+
+    @property
+    def text(self) -> str:
+        """The radius, or the ranges of the transformation, as people write them."""
+        return self.radius_text if self.transform is None else self.transform.text_at(self.radius)
+
+    def __repr__(self) -> str:
+        return f"Budget({self.norm.name}, {self.text})"
+
+    def __str__(self) -> str:
+        return f"{self.norm.name} {self.text}" if self.transform is None else self.text
+
+
+def perturbed(
+    x: Tensor, delta: Tensor, budget: Budget | None = None, *, quantise: bool = False
+) -> Tensor:
+    """What the classifier is given: x under a perturbation of a budget, clipped to [0, 1].
+
+    Without a budget the perturbation is added. With `quantise` the result is rounded to 8 bits.
+    """
+    moved = x + delta if budget is None else budget.apply(x, delta)
+    moved = moved.clamp_(0.0, 1.0)
+    return quantised(moved) if quantise else moved
+
+
+def require_graph(moved: Tensor) -> None:
+    """Raise `GradientError` where transformed images do not depend on the parameters by gradients."""
+    if not moved.requires_grad:
+        raise GradientError(
+            "the transformation must be differentiable in its parameters for attacks and searches by"
+            " gradients, and is not: use PyTorch operations, or --search scores."
+        )
+
+
+def quantised(x: Tensor) -> Tensor:
+    """The nearest 8-bit images."""
+    return x.mul(255).round_().div_(255)
+
+
+def _lengths(v: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(v, dim=VECTOR, keepdim=True)
+    return lengths

@@ -1,0 +1,1 @@
+"""What is handed to others: safety cases, model cards, technical documentation."""

@@ -1,0 +1,301 @@
+"""The numbers of a report as claims to file: evidence, or findings if flags make them unreliable.
+
+A flag may take comfort away, never an unfavourable number that is valid: what may be too high is still
+at most its upper bound, with a remark that it may be lower still.
+
+A claim names its place in report.json (RFC 6901) and the SHA-256 of what is there, so that an assessor
+can look it up and check that it is unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nppr.core.tally import Claim, Direction, Metric
+from nppr.errors import RunFolderError
+from nppr.report.findings import interval_of, population_bound, table_rows
+from nppr.report.gate_record import SCHEMA_VERSION as GATE_VERSION
+from nppr.report.gate_record import GateRecord
+from nppr.report.model import Flag, ReportRecord, Result, SliceResult
+from nppr.report.numbers import LOSSES, Numbers, percent
+from nppr.report.quotes import noise_of, sentence_of
+from nppr.report.run_files import read_model, read_report
+
+LIMITING = {
+    "warning": (Direction.ESTIMATE, Direction.LOWER_BOUND),
+    "serious": tuple(Direction),
+}
+"""Severities that can keep numbers from being evidence, with the directions that a flag of an earlier
+version limits, which does not state them: a warning never limits an upper bound.
+"""
+
+WEAK_ATTACK = ("gradient-masking", "attack-too-weak")
+"""Flags that name the source which exposed a weak attack: what they distort is AR."""
+
+
+class FiledGate(NamedTuple):
+    """What a gate decided of the same classifier, with the SHA-256 of its file."""
+
+    record: GateRecord
+    sha256: str
+    file: str
+
+
+class FiledReport(NamedTuple):
+    """A report with what its file holds: the SHA-256 of its bytes, and its content as it is there.
+
+    `gate` is what `nppr gate` decided of the same classifier, if that is filed too.
+    """
+
+    report: ReportRecord
+    sha256: str
+    content: Any
+    gate: FiledGate | None = None
+
+    @property
+    def date(self) -> str:
+        """The UTC date of the run."""
+        return self.report.environment.date or "unknown"
+
+    def hash_at(self, pointer: str) -> str:
+        """The SHA-256 of an entry as JSON with sorted keys and no spaces."""
+        entry = self.content
+        for key in pointer.strip("/").split("/"):
+            entry = entry[int(key)] if isinstance(entry, list) else entry[key]
+        text = json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_filed(path: Path, gate: Path | None = None) -> FiledReport:
+    """A `report.json` and its hash, with the JSON of a gate on the same classifier."""
+    report, content = read_report(path), path.read_bytes()
+    filed = FiledReport(report, hashlib.sha256(content).hexdigest(), json.loads(content))
+    return filed if gate is None else filed._replace(gate=_read_gate(gate, report))
+
+
+def _read_gate(path: Path, report: ReportRecord) -> FiledGate:
+    record = read_model(path, GateRecord, GATE_VERSION, "gate")
+    for name, same in (
+        ("classifier", record.classifier.fingerprint == report.classifier.fingerprint),
+        ("budget", str(record.budget) == str(report.budget)),
+    ):
+        if not same:
+            raise RunFolderError(
+                f"`gate` must be about the {name} of the run, {path} is about another one."
+                " Example: nppr gate POLICY --json > gate.json"
+            )
+    return FiledGate(record, hashlib.sha256(path.read_bytes()).hexdigest(), path.name)
+
+
+@dataclass(frozen=True)
+class NumberClaim:
+    """One number with its interval and scope.
+
+    `because` are the flags that make it a finding, `remarks` those for which it may be lower still.
+    `low` is None where the number is an upper bound, `high` where it is a lower bound: that end of the
+    interval does not apply to the worst noise.
+    """
+
+    pointer: str
+    interval_pointer: str
+    sha256: str
+    interval_sha256: str
+    metric: Metric
+    source: str
+    set: str
+    """The perturbations and the budget that it applies to."""
+    slice: str
+    value: float
+    low: float | None
+    high: float | None
+    confidence: float
+    direction: Direction
+    claim: Claim
+    method: str
+    inputs: int
+    draws: int
+    sentence: str
+    because: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Its numbers and their scope as plain values."""
+        left_out = ("sentence", "because", "remarks")
+        return {name: value for name, value in vars(self).items() if name not in left_out}
+
+    @property
+    def text(self) -> str:
+        """Its sentence, with what its flags mean for it."""
+        if self.because:
+            return f"Not evidence ({', '.join(self.because)}): {self.sentence}"
+        if self.remarks:
+            return f"{self.sentence} The truth may be lower still ({', '.join(self.remarks)})."
+        return self.sentence
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it may be relied on."""
+        return not self.because
+
+
+def claims_of(filed: FiledReport) -> list[NumberClaim]:
+    """The numbers of the table and of all slices, in their order."""
+    numbers = Numbers(filed.report)
+    rows: list[Result] = []
+    for row in table_rows(filed.report):
+        # Of a bound what holds for the population first: the table shows this test set.
+        wider = population_bound(filed.report, row) if row.metric is Metric.BOUND else None
+        rows += [each for each in (wider, row) if each is not None and each.value is not None]
+    found = [_of_row(filed, numbers, row) for row in rows]
+    return [*found, *(_of_slice(filed, at) for at in range(len(filed.report.slices)))]
+
+
+def missing_of(report: ReportRecord) -> list[str]:
+    """Numbers that were asked for and are missing, each with the reason."""
+    failed = [row for row in report.results if row.value is None]
+    return [f"{row.metric} of {row.name}: {row.error or 'not measured'}" for row in failed]
+
+
+def doubting_flags(
+    flags: Sequence[Flag],
+    names: tuple[str | None, ...],
+    metric: Metric | None,
+    direction: Direction,
+    unknown: str = "note",
+) -> list[Flag]:
+    """The flags that take comfort from a number: it may be too high, or not mean what it states.
+
+    A serious flag on the run concerns all numbers, a warning on it those that a search found and those
+    of a direction that it limits, and either on a source the numbers of that source; flags that expose
+    a weak attack concern AR. A flag without a severity, of an earlier version, has the one that is
+    stated for the `unknown`.
+    """
+
+    def doubts(flag: Flag) -> bool:
+        severity = flag.severity or unknown
+        if severity not in LIMITING:
+            return False
+        if flag.id in WEAK_ATTACK:
+            return metric is Metric.AR
+        if flag.source is not None:
+            return flag.source in names
+        searched = direction is Direction.UPPER_BOUND
+        return severity == "serious" or searched or direction in (flag.limits or ())
+
+    return [flag for flag in flags if doubts(flag)]
+
+
+def _split_flags(
+    report: ReportRecord, names: tuple[str | None, ...], metric: Metric, direction: Direction
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The flags because of which a number is not evidence, and those that are remarks on it."""
+    unknown = "warning" if report.grade.letter in "CD" else "note"
+    doubting = doubting_flags(report.flags, names, metric, direction, unknown)
+
+    def forbids(flag: Flag) -> bool:
+        limits = LIMITING[flag.severity or unknown] if flag.limits is None else flag.limits
+        return direction in limits
+
+    because = tuple(dict.fromkeys(flag.id for flag in doubting if forbids(flag)))
+    if direction is not Direction.UPPER_BOUND:  # a lower bound is one whatever a search did
+        return because, ()
+    others = dict.fromkeys(flag.id for flag in doubting)
+    return because, tuple(each for each in others if each not in because)
+
+
+def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
+    report = filed.report
+    used, direction = interval_of(report, row), row.direction or Direction.ESTIMATE
+    assert row.value is not None
+    assert row.claim is not None
+    pointer = numbers.place(row)
+    names = (row.name, row.noise, row.source, row.tally, row.reference)
+    because, remarks = _split_flags(report, names, row.metric, direction)
+    return NumberClaim(
+        pointer=pointer,
+        interval_pointer=numbers.place(used),
+        sha256=filed.hash_at(pointer),
+        interval_sha256=filed.hash_at(numbers.place(used)),
+        metric=row.metric,
+        source=row.name,
+        set=_set_words(report, row),
+        slice="all inputs" if row.metric in (Metric.ACCURACY, *LOSSES) else "clean-correct inputs",
+        value=row.value,
+        low=None if direction is Direction.UPPER_BOUND else used.low,
+        high=None if direction is Direction.LOWER_BOUND else used.high,
+        confidence=row.confidence,
+        direction=direction,
+        claim=row.claim,
+        method=used.method or "",
+        inputs=row.inputs,
+        draws=row.draws,
+        sentence=sentence_of(numbers, row),
+        because=because,
+        remarks=remarks,
+    )
+
+
+def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
+    report = filed.report
+    row, pointer = report.slices[at], f"/slices/{at}"
+    whole = report.headline(row.source, row.metric)
+    names = (row.source, row.tally)
+    because, remarks = _split_flags(report, names, row.metric, row.direction)
+    return NumberClaim(
+        pointer=pointer,
+        interval_pointer=pointer,
+        sha256=filed.hash_at(pointer),
+        interval_sha256=filed.hash_at(pointer),
+        metric=row.metric,
+        source=row.source,
+        set=_set_words(report, whole) if whole else f"{row.source}; budget {report.budget}",
+        slice=f"{row.column} {row.name}, clean-correct inputs",
+        value=row.value,
+        low=None if row.direction is Direction.UPPER_BOUND else row.low,
+        high=row.high,
+        confidence=row.confidence,
+        direction=row.direction,
+        claim=row.claim,
+        method=f"{row.method}, all of {row.column} together",
+        inputs=row.inputs,
+        draws=row.draws,
+        sentence=slice_sentence(report, row),
+        because=because,
+        remarks=remarks,
+    )
+
+
+def _set_words(report: ReportRecord, row: Result) -> str:
+    """The perturbations of a result and its budget; accuracy and corruptions have none."""
+    if row.metric is Metric.ACCURACY:
+        return "none: the inputs as they are"
+    budget = "no budget" if row.metric is Metric.CORRUPTION else f"budget {report.budget}"
+    return f"{noise_of(report, row)}; {budget}"
+
+
+def slice_claim(row: SliceResult) -> str:
+    """What may be claimed of a slice."""
+    if row.direction is Direction.UPPER_BOUND:
+        said = f"at most {percent(row.high, 'at-most')} % ({percent(row.value)} % observed)"
+    else:
+        ends = percent(row.low, "at-least"), percent(row.high, "at-most")
+        said = f"{percent(row.value)} % ({ends[0]}-{ends[1]} %)"
+    return (
+        f"{said} with {100 * row.confidence:g} % confidence for all slices of {row.column} together"
+    )
+
+
+def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
+    """The sentence on a slice, with its scope."""
+    budget = "" if row.metric in (Metric.ACCURACY, Metric.CORRUPTION) else f", {report.budget}"
+    return (
+        f"On {row.column} {row.name}, the {row.metric} of {row.source} is {slice_claim(row)}:"
+        f" {report.classifier.name} on {report.data.name}{budget}; {row.inputs:,} clean-correct inputs,"
+        f" {row.draws:,} draw{'' if row.draws == 1 else 's'} each; {row.claim}."
+    )

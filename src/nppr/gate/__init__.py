@@ -1,0 +1,1 @@
+"""Requirements, and whether a classifier meets them."""

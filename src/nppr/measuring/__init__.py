@@ -1,0 +1,1 @@
+"""The only loop that measures, and what it keeps."""

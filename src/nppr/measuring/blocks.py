@@ -1,0 +1,181 @@
+"""Finished blocks of a measurement, kept in a file so that nothing computed is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from nppr.core.tally import ByteArray, FloatArray, IntArray
+from nppr.errors import RecordError, RunFolderError
+from nppr.system.records import one_line, read_record, read_undamaged, write_record
+
+SUFFIX = ".safetensors"
+COUNTS = ("correct", "finished", "calls")
+OBSERVED = {"sums": -np.inf, "outcomes": 0, "audit": 0}
+"""What only some sources keep, and its value before anything is measured."""
+
+
+@dataclass(eq=False)
+class Blocks:
+    """How far a measurement is: per input the correct draws, finished draw blocks and calls.
+
+    `sums` `(N, M)` are logarithms of what was added up from the logits, `outcomes` `(N, draws / 8)` a
+    bit for each draw, 1 if correct; most sources have neither. `audit` `(N, 4)` counts the decisions
+    that a coarse copy of the model took alone, those repeated, and those contradicted; the last column
+    is 1 once the source is measured exactly because of a contradiction.
+    """
+
+    correct: IntArray
+    finished: IntArray
+    calls: IntArray
+    sums: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    outcomes: ByteArray = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    audit: IntArray = field(default_factory=lambda: np.empty((0, 0), np.int64))
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether the model contradicted a decision that still counts."""
+        return bool(self.audit.size and self.audit[:, 2].any())
+
+    @property
+    def must_be_exact(self) -> bool:
+        """Whether earlier counts were discarded, so that the model decides every draw."""
+        return bool(self.audit.size and self.audit[:, 3].any())
+
+    @classmethod
+    def discarded(cls, inputs: int) -> Blocks:
+        """Nothing measured yet, and screening is not to be tried again."""
+        blocks = cls.none(inputs)
+        blocks.audit = np.zeros((inputs, 4), np.int64)
+        blocks.audit[:, 3] = 1
+        return blocks
+
+    @classmethod
+    def none(cls, inputs: int) -> Blocks:
+        """Nothing measured yet."""
+        correct, finished, calls = np.zeros((3, inputs), np.int64)
+        return cls(correct, finished, calls)
+
+    @classmethod
+    def merged(cls, parts: Sequence[Blocks]) -> Blocks:
+        """Of every input what is furthest: its numbers depend on how far it is and on nothing else."""
+        furthest = np.stack([each.finished for each in parts]).argmax(0)
+        inputs = np.arange(len(furthest))
+        merged = cls(
+            *(
+                np.stack([getattr(each, name) for each in parts])[furthest, inputs]
+                for name in COUNTS
+            )
+        )
+        for name, nothing in OBSERVED.items():
+            widest = max((getattr(each, name) for each in parts), key=lambda each: each.size)
+            if widest.size:
+                empty = np.full_like(widest, nothing)
+                arrays = [getattr(each, name) for each in parts]
+                full = np.stack([each if each.size else empty for each in arrays])
+                setattr(merged, name, full[furthest, inputs])
+        return merged
+
+    def of(self, rows: IntArray) -> Blocks:
+        """Those of some inputs."""
+        found = Blocks(*(getattr(self, name)[rows] for name in COUNTS))
+        for name in OBSERVED:
+            if getattr(self, name).size:
+                setattr(found, name, getattr(self, name)[rows])
+        return found
+
+    def put(self, rows: IntArray, blocks: Blocks) -> None:
+        """Replace those of some inputs."""
+        for name in COUNTS:
+            getattr(self, name)[rows] = getattr(blocks, name)
+        for name, nothing in OBSERVED.items():
+            given = getattr(blocks, name)
+            if given.size:
+                if not getattr(self, name).size:
+                    shape = (len(self.correct), given.shape[1])
+                    setattr(self, name, np.full(shape, nothing, given.dtype))
+                getattr(self, name)[rows] = given
+
+
+class Store(Protocol):
+    """Where a measurement keeps its finished blocks."""
+
+    def load(self, inputs: int) -> Blocks | None:
+        """The blocks kept so far, or None."""
+
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        """Keep the blocks: at once, or when the last time is long enough ago."""
+
+
+@dataclass
+class FileStore:
+    """A safetensors file that is replaced whole, at most every `seconds`.
+
+    Blocks of another `identity` are refused.
+    """
+
+    path: Path
+    identity: str = ""
+    seconds: float = 2.0
+    _saved: float = field(default_factory=time.monotonic, repr=False)
+
+    def load(self, inputs: int) -> Blocks | None:
+        return self._read(inputs) if self.path.exists() else None
+
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        if not now and time.monotonic() - self._saved < self.seconds:
+            return
+        tensors = {name: torch.from_numpy(getattr(blocks, name)) for name in COUNTS}
+        for name in OBSERVED:
+            if getattr(blocks, name).size:
+                tensors[name] = torch.from_numpy(getattr(blocks, name))
+        write_record(self.path, tensors, {"identity": self.identity})
+        self._saved = time.monotonic()
+
+    def discard(self) -> None:
+        """Remove what was kept, to measure it again; a link or another measurement's file stays."""
+        if self.path.is_symlink():
+            return
+        with contextlib.suppress(RecordError):
+            if read_record(self.path)[1].get("identity") == self.identity:
+                self.path.unlink()
+
+    def _read(self, inputs: int) -> Blocks | None:
+        """Return the blocks in the file, or None if it is damaged."""
+        content = read_undamaged(self.path, "its draws are measured again")
+        if content is None:
+            return None
+        tensors, record = content
+        try:
+            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+            correct, finished, calls = (arrays[name] for name in COUNTS)
+            found, identity = Blocks(correct, finished, calls), record["identity"]
+        except (KeyError, TypeError) as error:
+            raise RunFolderError(
+                f"`resume` must find complete files, got {self.path}, which cannot be read:"
+                f" {one_line(error)}. Delete it to measure that source again."
+            ) from error
+        sound = all(
+            each.shape == (inputs,) and each.dtype == np.int64 and bool((each >= 0).all())
+            for each in (correct, finished, calls)
+        )
+        for name in OBSERVED:
+            if name in arrays:
+                kept = arrays[name]
+                sound &= kept.shape[:1] == (inputs,) and kept.ndim == 2
+                sound &= kept.dtype == getattr(found, name).dtype
+                sound &= not (np.isnan(kept) | np.isposinf(kept)).any()
+                setattr(found, name, kept)
+        if not sound or identity != self.identity:
+            raise RunFolderError(
+                f"`resume` must find blocks of this run, {self.path} is of another one."
+                " Delete it to measure that source again."
+            )
+        return found

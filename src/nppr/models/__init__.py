@@ -1,0 +1,40 @@
+"""Classifiers: wrapping, loading, preparing, the zoo and its training."""
+
+from nppr.models.classifier import (
+    Classifier,
+    FrozenClassifier,
+    check_classifier,
+    check_finite,
+    frozen,
+    is_out_of_memory,
+)
+from nppr.models.load_model import ModelSpec, load_classifier
+from nppr.models.prepare_classifier import (
+    AGREEMENT,
+    FORMS,
+    FrozenForms,
+    Prepared,
+    prepare,
+    usable_device,
+    within_memory,
+)
+from nppr.models.rough_gradients import with_rough_gradients
+
+__all__ = [
+    "AGREEMENT",
+    "FORMS",
+    "Classifier",
+    "FrozenClassifier",
+    "FrozenForms",
+    "ModelSpec",
+    "Prepared",
+    "check_classifier",
+    "check_finite",
+    "frozen",
+    "is_out_of_memory",
+    "load_classifier",
+    "prepare",
+    "usable_device",
+    "with_rough_gradients",
+    "within_memory",
+]

@@ -1,0 +1,101 @@
+"""Models of other libraries: `hf:`, `timm:` and `torchvision:`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nppr.errors import ClassifierError, WeightsError
+from nppr.models.classifier import Model, reason_of
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model and the normalisation that comes with it or with its weights, if they state one."""
+
+    model: Model
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    states_normalisation: bool = True
+
+
+def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> LoadedModel:
+    """An image classifier of transformers, by name or from a local folder (extra `hf`).
+
+    It comes with its weights and classes. They are read from safetensors only, and no code of the
+    repository is run.
+    """
+    transformers = _library("transformers", "hf:", "the extra `hf`: pip install 'nppr[hf]'")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    with _loading(f"hf:{name}"):
+        module, loading = transformers.AutoModelForImageClassification.from_pretrained(
+            name, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+    # Left alone, the library would fill what is missing with random numbers.
+    kinds = ("missing", "unexpected", "mismatched")
+    problems = [f"{kind} {key}" for kind in kinds for key in loading[f"{kind}_keys"]]
+    if problems:
+        raise WeightsError(f"`model` 'hf:{name}' must be complete: {'; '.join(problems[:6])}.")
+    settings = _preprocessor(transformers, name)
+    if settings is None:
+        return LoadedModel(module.eval(), states_normalisation=False)
+    return LoadedModel(module.eval(), settings.get("image_mean"), settings.get("image_std"))
+
+
+def load_timm(name: str, pretrained: bool, classes: int | None) -> LoadedModel:
+    """A network of timm, where the user has it."""
+    timm = _library("timm", "timm:", "timm: pip install timm")
+    options = {} if classes is None else {"num_classes": classes}
+    with _loading(f"timm:{name}"):
+        module = timm.create_model(name, pretrained=pretrained, **options)
+    settings = getattr(module, "pretrained_cfg", None) or {}
+    return LoadedModel(module.eval(), settings.get("mean"), settings.get("std"))
+
+
+def load_torchvision(name: str, pretrained: bool, classes: int | None) -> LoadedModel:
+    """A network of torchvision, where the user has it."""
+    models = _library("torchvision.models", "torchvision:", "torchvision: pip install torchvision")
+    options = {} if classes is None else {"num_classes": classes}
+    with _loading(f"torchvision:{name}"):
+        module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
+        transforms = models.get_model_weights(name).DEFAULT.transforms() if pretrained else None
+    mean, std = (getattr(transforms, name, None) for name in ("mean", "std"))
+    return LoadedModel(module.eval(), mean, std)
+
+
+def _library(module: str, prefix: str, need: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # a library that cannot load may fail in any way
+        raise ClassifierError(f"`model` {prefix}... needs {need} ({error})") from error
+
+
+@contextmanager
+def _loading(spec: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # so may one that loads a model
+        raise ClassifierError(
+            f"`model` {spec!r} could not be loaded: {reason_of(error)}"
+        ) from error
+
+
+def _preprocessor(transformers: Any, name: str) -> dict[str, Any] | None:
+    """The settings of the image processor, empty where it does not normalise, None without one."""
+    local = Path(name) / "preprocessor_config.json"
+    try:
+        if Path(name).is_dir():
+            settings = json.loads(local.read_text()) if local.is_file() else None
+        else:
+            settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+    except (OSError, ValueError):
+        return None
+    if not isinstance(settings, dict):
+        return None
+    return settings if settings.get("do_normalize", True) else {}

@@ -1,0 +1,369 @@
+"""The fastest form of a classifier that gives the same answers, and its best micro-batch.
+
+Two forms are tried on a copy: convolutions with their batch normalisation folded in, and the
+`channels_last` memory order. Each is kept only where the model runs, agrees with the original and is
+faster. Models that cannot be copied or traced run as they are. With the engine `bfloat16` a coarse copy
+screens (`nppr.models.screening`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from nppr.errors import ClassifierError, SpecError, require_at_most, unknown
+from nppr.models.bfloat16_copy import coarse_copy
+from nppr.models.classifier import (
+    Classifier,
+    FrozenClassifier,
+    check_classifier,
+    frozen,
+    is_out_of_memory,
+    reason_of,
+)
+from nppr.models.screening import CoarseCopy, Screen, calibrate
+from nppr.system.specs import BFLOAT16, EAGER, ENGINES
+
+logger = logging.getLogger(__name__)
+
+AGREEMENT = 1e-4
+"""Largest difference of logits, relative to the largest logit, at which two forms agree."""
+
+GRADIENT_AGREEMENT = 0.05
+"""Largest length of a difference of input gradients, relative to their length."""
+
+GAIN = 1.03
+"""Minimum speed-up to keep a form; smaller gains are timing noise."""
+
+FORMS = ("folded", "channels_last")
+"""All forms: asked for by name, those that agree are taken without timing them."""
+
+MOST_MICRO_BATCH, NUMBERS = 2**14, 2**28
+"""Images of a micro-batch, and numbers in them: both at most."""
+
+MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True)
+class FrozenForms:
+    """The fast form, whose calls count, and the model as it was given."""
+
+    fast: FrozenClassifier
+    reference: FrozenClassifier
+    screen: Screen | None = None
+    """What takes clear decisions instead of the fast form, if the measurement is audited."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A classifier ready to measure with.
+
+    `reference` is the model as it was given; `fast` agrees with it and is what the images go
+    through. Decisions too close to call are settled by `reference` (see `measure`).
+    """
+
+    reference: Classifier
+    fast: Classifier
+    classes: int
+    device: torch.device
+    micro_batch: int
+    form: tuple[str, ...]
+    images_per_second: float
+    eager_images_per_second: float
+    """Without screening."""
+    coarse: CoarseCopy | None = None
+    """What takes clear decisions instead of `fast`."""
+
+    @property
+    def engine(self) -> str:
+        """The name of what computes forward passes without gradients."""
+        return EAGER if self.coarse is None else BFLOAT16
+
+    @contextlib.contextmanager
+    def frozen(self, *, quantise: bool = False, audit: float = 0.0) -> Iterator[FrozenForms]:
+        """Both forms in eval mode; a coarse copy screens if this share of its decisions is audited."""
+        with (
+            frozen(self.reference, quantise=quantise) as reference,
+            frozen(self.fast, quantise=quantise) as fast,
+        ):
+            screen = Screen(self.coarse, fast, audit) if self.coarse and audit else None
+            yield FrozenForms(fast, reference, screen)
+
+
+def prepare(
+    classifier: Classifier,
+    probe: Tensor,
+    *,
+    classes: int,
+    device: str | torch.device | None = None,
+    micro_batch: int | None = None,
+    form: Sequence[str] | None = None,
+    engine: str = EAGER,
+) -> Prepared:
+    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch.
+
+    Each can be given: a resumed run repeats those it began with. The engine `bfloat16` adds a coarse
+    copy for screening, or raises `ClassifierError` with the reason why the model has none.
+    """
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    if micro_batch is not None and micro_batch < 1:
+        raise SpecError(f"`batch-size` must be a whole number >= 1, got {micro_batch}.")
+    most = max(1, min(MOST_MICRO_BATCH, NUMBERS // max(1, probe[0].numel())))
+    require_at_most("batch-size", micro_batch, most)
+    place = _device(classifier, device)
+    reference = classifier
+    if classifier.module is not None and classifier.device not in (None, place):
+        # A copy, because the caller's model stays where it is.
+        reference = classifier.with_model(copy.deepcopy(classifier.module).to(place))
+    probe = probe.to(place)
+    with within_memory(classifier.name):
+        if reference.quirks is None:
+            reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
+        size, _ = _fitting(reference, probe, micro_batch or 64)
+        fast, found = _fastest(reference, _repeat(probe, size), form)
+        size, eager = _best_micro_batch(fast, probe, micro_batch)
+        prepared = Prepared(reference, fast, classes, place, size, found, eager, eager)
+        return prepared if engine == EAGER else _with_coarse_copy(prepared, probe)
+
+
+@contextlib.contextmanager
+def within_memory(name: str) -> Iterator[None]:
+    """Raise `ClassifierError` where memory runs out for a model and nothing smaller can be tried."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise ClassifierError(
+            f"`model` must fit into memory, {name!r} ran out of it."
+            " Give smaller images (--resize), or another --device."
+        ) from error
+
+
+def usable_device(device: str | torch.device | None) -> torch.device:
+    """The device asked for, else the accelerator, else PyTorch's default."""
+    if device is None:
+        accelerator = None
+        if torch.accelerator.is_available():  # asked first: without one, PyTorch 2.6 raises below
+            accelerator = torch.accelerator.current_accelerator()
+        return accelerator or torch.get_default_device()
+    try:
+        place = torch.device(device)
+        float(torch.zeros(1, device=place))
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0][:160]
+        raise SpecError(
+            f"`device` must be one that works here, got {str(device)!r}: {reason}"
+        ) from error
+    return place
+
+
+def _device(classifier: Classifier, device: str | torch.device | None) -> torch.device:
+    if device is not None:
+        return usable_device(device)
+    if classifier.module is None or classifier.device != torch.get_default_device():
+        # A plain callable, or a model that the caller has put somewhere, stays where it is.
+        return classifier.device or torch.get_default_device()
+    return usable_device(None)
+
+
+def _fastest(
+    reference: Classifier, probe: Tensor, given: Sequence[str] | None
+) -> tuple[Classifier, tuple[str, ...]]:
+    """The fastest agreeing form, or the given one, with the names of the changes that made it."""
+    best, form = reference, tuple[str, ...]()
+    if reference.module is None:
+        return best, form
+    true: tuple[list[Tensor], list[Tensor]] | None = None
+    for name, change in zip(FORMS, (_folded, _channels_last), strict=True):
+        try:
+            # A traced model that fails prints a trace of its own.
+            with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+                warnings.simplefilter("ignore")
+                candidate = change(best)
+                true = true or _answers(reference, probe)
+                kept = _agree(_answers(candidate, probe), true) and (
+                    _faster(candidate, best, probe) if given is None else name in given
+                )
+        except Exception as error:  # a foreign model may fail in any way: it then runs as it is
+            logger.debug("%s does not run %s: %s", reference.name, name, error)
+            continue
+        if kept:
+            best, form = candidate, (*form, name)
+    return best, form
+
+
+def _with_coarse_copy(prepared: Prepared, probe: Tensor) -> Prepared:
+    """With a coarse copy that takes clear decisions, and the speed that this gives."""
+    if prepared.reference.task is not None:
+        raise ClassifierError(
+            f"`engine` {BFLOAT16} is for classifiers without a task. Leave out --engine."
+        )
+    some = _repeat(probe, prepared.micro_batch)
+    try:
+        # In 16-bit floats a folded model has half the error of one that is not folded.
+        run = coarse_copy(_fastest(prepared.reference, some, FORMS)[0], some)
+        coarse = calibrate(run, prepared.fast, probe)
+    except ClassifierError:
+        raise
+    except Exception as error:  # tracing a foreign model may fail in any way
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the outermost one may be about PyTorch's internals
+            cause = cause.__cause__
+        raise ClassifierError(
+            f"`engine` {BFLOAT16} must be able to trace this model, but failed:"
+            f" {reason_of(cause).rstrip('.!')}. Leave out --engine."
+        ) from error
+    with frozen(prepared.fast) as model:
+        both = [partial(coarse.logits, model, some, len(some)), partial(model.logits, some)]
+        ours, theirs = _best_times(both, least=3, most=20, enough=0.24)
+    coarse = replace(coarse, cost=ours / theirs)
+    speed = prepared.eager_images_per_second / coarse.share_of_time
+    return replace(prepared, coarse=coarse, images_per_second=speed)
+
+
+def _folded(classifier: Classifier) -> Classifier:
+    assert classifier.module is not None
+    layers = list(classifier.module.modules())
+    if not all(
+        any(isinstance(each, kind) for each in layers) for kind in (nn.Conv2d, nn.BatchNorm2d)
+    ):
+        raise ValueError("no convolution with batch normalisation to fold")
+    # Imported where it is needed, and where warnings are off: it warns on import.
+    from torch.fx.experimental.optimization import fuse
+
+    folded: nn.Module = fuse(copy.deepcopy(classifier.module).eval(), inplace=True)
+    return classifier.with_model(folded.eval().requires_grad_(False))
+
+
+def _channels_last(classifier: Classifier) -> Classifier:
+    module = copy.deepcopy(classifier.module)
+    assert module is not None
+    changed = module.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return classifier.with_model(changed, channels_last=True)
+
+
+def _answers(classifier: Classifier, probe: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """Logits of batches of two sizes, with the features if a layer is named, and input gradients."""
+    with frozen(classifier) as model:
+        found = [
+            model.gradient(lambda logits: logits.reshape(len(logits), -1).logsumexp(1), x)
+            for x in (probe, probe[: max(1, len(probe) // 3)])
+        ]
+        values = [logits for _, logits in found]
+        if classifier.features is not None:
+            # Folding rebuilds the model from its innermost layers: this one may not run any more.
+            values.append(model.features(probe).detach())
+    return values, [gradient for gradient, _ in found]
+
+
+def _agree(
+    ours: tuple[list[Tensor], list[Tensor]], true: tuple[list[Tensor], list[Tensor]]
+) -> bool:
+    """Whether the answers of two forms agree, `true` being those of the model as it was given."""
+    # Rounding can break a tie of a max-pool otherwise: a gradient moves to another pixel.
+    return all(
+        value.shape == other.shape
+        and bool((value - other).abs().max() <= AGREEMENT * other.abs().max())
+        for value, other in zip(ours[0], true[0], strict=True)
+    ) and all(
+        bool((gradient - other).norm() <= GRADIENT_AGREEMENT * other.norm())
+        for gradient, other in zip(ours[1], true[1], strict=True)
+    )
+
+
+def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
+    """Whether a form is faster by more than timing noise."""
+    ours, theirs = _seconds([candidate, best], x, least=3, most=20, enough=0.24)
+    return ours * GAIN < theirs
+
+
+def _seconds(
+    classifiers: Sequence[Classifier], x: Tensor, *, least: int, most: int, enough: float
+) -> list[float]:
+    """Best time of a forward pass of each, see `_best_times`."""
+    with contextlib.ExitStack() as stack:
+        models = [stack.enter_context(frozen(each)) for each in classifiers]
+        passes = [partial(model.logits, x) for model in models]
+        return _best_times(passes, least=least, most=most, enough=enough)
+
+
+@torch.inference_mode()
+def _best_times(
+    passes: Sequence[Callable[[], Tensor]], *, least: int, most: int, enough: float
+) -> list[float]:
+    """Best time of each pass, taken in turns so that all run under the same load.
+
+    There are at least `least` turns, then up to `most` until the first has run for `enough` seconds.
+    """
+    times: list[list[float]] = [[] for _ in passes]
+    for once in passes:
+        once()
+    for turn in range(most):
+        if turn >= least and sum(times[0]) > enough:
+            break
+        for once, own in zip(passes, times, strict=True):
+            start = time.perf_counter()
+            # Reading a number back waits for asynchronous devices.
+            float(once().sum())
+            own.append(time.perf_counter() - start)
+    return [min(own) for own in times]
+
+
+def _best_micro_batch(
+    classifier: Classifier, probe: Tensor, given: int | None
+) -> tuple[int, float]:
+    """The smallest micro-batch within 3 % of the best speed, and images per second there.
+
+    The search ends at a size that is slow or when two sizes in a row gain nothing. A size that is
+    given, or the smallest one tried, is halved until it fits into memory.
+    """
+    if given is not None:
+        return _fitting(classifier, probe, given)
+    speeds = dict([_fitting(classifier, probe, MICRO_BATCHES[0])])
+    idle = 0
+    for size in MICRO_BATCHES[1:]:
+        best = max(speeds.values())
+        try:
+            speeds[size] = _speed(classifier, probe, size)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            break
+        idle = 0 if speeds[size] > GAIN * best else idle + 1
+        if idle == 2 or speeds[size] < 0.8 * best or size / speeds[size] > 4.0:
+            break
+    best = max(speeds.values())
+    size = min(size for size, speed in speeds.items() if speed >= best / GAIN)
+    return size, speeds[size]
+
+
+def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, float]:
+    """The size, or the first of its halves that fits into memory, and images per second there."""
+    try:
+        return size, _speed(classifier, probe, size)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error) or size == 1:
+            raise
+    return _fitting(classifier, probe, size // 2)
+
+
+def _speed(classifier: Classifier, probe: Tensor, size: int) -> float:
+    """Images per second in batches of this size."""
+    return size / _seconds([classifier], _repeat(probe, size), least=1, most=8, enough=0.02)[0]
+
+
+def _repeat(probe: Tensor, size: int) -> Tensor:
+    copies = -(-size // len(probe))
+    return probe.repeat(copies, 1, 1, 1)[:size]

@@ -1,0 +1,330 @@
+"""The two calls of the library: `assess` measures a classifier, `learn` only learns its worst noise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from nppr.core.budget import Budget
+from nppr.core.task import Task
+from nppr.data import (
+    ClassOrder,
+    DataSpec,
+    RangeSpec,
+    all_evaluated,
+    load_data,
+    with_class_order,
+)
+from nppr.errors import BudgetError, DistributionError, SpecError
+from nppr.models import ModelSpec
+from nppr.noise.family import Dependency
+from nppr.report import Report
+from nppr.run.load import require_budget
+from nppr.run.precision import DRAWN
+from nppr.run.prepare import Setup, prepare_run
+from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
+from nppr.run.run import complete_run
+from nppr.run.time_estimate import count_passes
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import NoiseSearch
+from nppr.search.search_settings import SCORES, SearchSettings
+from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search
+from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
+from nppr.sources.learned import learned_name
+from nppr.system.specs import EAGER
+
+
+def assess(
+    model: ModelSpec = "digits-cnn",
+    data: DataSpec = "digits",
+    budget: Budget | None = None,
+    *,
+    sources: str | Sequence[str | Source] | None = None,
+    search: Search | SearchSettings | str | None = None,
+    measure: Measure | None = None,
+    run: Run | None = None,
+    effort: str | None = None,
+    distributions: Sequence[LearnedNoise] = (),
+    feature_model: ModelSpec | None = None,
+    task: Task | None = None,
+    input_range: RangeSpec | None = None,
+    class_order: ClassOrder | str | Path | None = None,
+    progress: ShowProgress | bool | None = None,
+) -> Report:
+    """Assess a classifier under every source, on the same inputs and seed.
+
+    `model` is a module, a callable, a name (docs/models.md) or a `Classifier`, which also holds a
+    normalisation; `data` are tensors, a name or path (docs/data.md), a PyTorch data set or a `Data`.
+    `budget` must be stated, except for the digits demo. `sources` are names with options
+    (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
+    `CustomNoise`). Data that come in one split, such as a pair of tensors, are divided: 50 % to fit,
+    20 % to select, 30 % to evaluate.
+
+    `search` states which noise is searched for, and how: `Search(dependency="label")`, the name of a
+    method, or settings that state all of it (`nppr.default_settings`, `nppr.paper_settings`).
+    `measure` states how much is measured: `Measure(draws=200, inputs=1000)`. `run` states where the run
+    is kept and how it is computed: `Run(out="runs/mine", resume=True)`. `effort` is quick, normal or
+    thorough; it sets calls, draws and seeds that you do not state.
+
+    `distributions` were learned before. They are measured instead of a search. With the search method
+    `scores` they are compared with what it finds, and kept where they are lower. `feature_model` gives
+    the features that input-dependent noise may see, by default `model` itself. `task` says what a
+    correct answer is; `input_range` is the range of inputs that are not images (docs/models.md,
+    docs/data.md). `class_order` is the classes of the data in the order of the classifier's outputs: a
+    list, a mapping from name to output, or a file of them.
+
+    On a terminal and in a notebook bars show how far the assessment is. `progress=False` turns them
+    off. A function is called instead: with a `Plan` before the work begins, then with the `FitProgress`
+    of searches and the `Progress` of measurements.
+
+    >>> report = assess(sources="uniform", measure=Measure(inputs=50, draws=10))
+    >>> [row.metric.value for row in report.results][:6]
+    ['accuracy', 'PR', 'PR', 'PR', 'PR', 'PR']
+    """
+    begun = time.perf_counter()
+    settings = _with_effort(_group(Measure, "measure", measure), effort)
+    run = _group(Run, "run", run)
+    if task is not None and not isinstance(task, Task):
+        raise SpecError(
+            f"`task` must be a Task, got {type(task).__name__}. Example: nppr.Task(correct=function)"
+        )
+    loaded = load_data(data, input_range=input_range, task=task)
+    loaded = loaded if class_order is None else with_class_order(loaded, class_order)
+    loaded = (all_evaluated(loaded) if settings.evaluate_all else loaded).limit(
+        inputs=settings.inputs,
+        fit_inputs=settings.fit_inputs,
+        select_inputs=settings.select_inputs,
+        seed=settings.seed,
+    )
+    settings = settings.of_inputs(len(loaded.evaluate))
+    budget = require_budget(budget, loaded.name)
+    for radius in settings.radii:
+        require_budget(budget.at(radius), loaded.name, "radii")
+    settled_search = _search_settings(search, len(loaded.fit), settings.effort)
+    rivals = distributions if settled_search.method == SCORES else ()
+    searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
+    fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
+    if settings.evaluate_all and fitted:
+        raise SpecError(
+            f"`evaluate-all` must be given with sources that need no fit, got {fitted[0]}, which is"
+            " fitted on inputs that are not evaluated. Example: sources uniform,pgd"
+        )
+    given = distributions
+    if rivals and searched:
+        _require_rivals(rivals)
+        distributions = ()
+    followed = searched or distributions or any(each.moved_by_splitting for each in chosen)
+    if settings.rare_calls is not None and not followed:
+        raise SpecError(
+            "`rare` must be given with noise that splitting can follow, such as uniform, nppr or bound,"
+            f" got {', '.join(source.name for source in chosen)}."
+        )
+    drawn = searched or distributions or any(each.metric in DRAWN for each in chosen)
+    if settings.precision is not None and not drawn:
+        raise SpecError(
+            "`precision` must be given with a source that draws, got none. Example: --sources uniform"
+        )
+    planned = settled_search if searched else None
+    measured = [*chosen, *(each.source for each in distributions)]
+    setup = prepare_run(
+        model,
+        loaded,
+        budget,
+        settings,
+        sources=chosen,
+        search=planned,
+        distributions=given,
+        feature_model=feature_model,
+        batch_size=run.batch_size,
+        device=run.device,
+        out=run.out,
+        resume=run.resume,
+        overwrite=run.overwrite,
+    )
+    with setup, _shown_progress(progress) as show:
+        finder = setup.search(planned, show, rivals) if planned else None
+        if show is not None:
+            show(_plan(setup, measured, finder, time.perf_counter() - begun))
+        return complete_run(setup, chosen, distributions, finder, show, anyway=run.anyway)
+
+
+@contextmanager
+def _shown_progress(progress: ShowProgress | bool | None) -> Iterator[ShowProgress | None]:
+    """Yield the callback that was given, else that of bars if somebody watches."""
+    if callable(progress):
+        yield progress
+        return
+    quiet = progress is False or not (progress or has_viewer())
+    with progress_bars(quiet=quiet) as show:
+        yield show
+
+
+def _group(kind: type[KeywordsT], argument: str, given: KeywordsT | None) -> KeywordsT:
+    """Return a group of settings, which must be of its type."""
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        name = kind.__name__
+        raise SpecError(
+            f"`{argument}` must be nppr.{name}(...), got {type(given).__name__}."
+            f" Example: {argument}=nppr.{name}()"
+        )
+    return given
+
+
+def _with_effort(measure: Measure, effort: str | None) -> Measure:
+    """Return the settings with the effort of the call."""
+    if effort is None:
+        return measure
+    if measure.is_typed("effort") and measure.effort != effort:
+        raise SpecError(
+            f"`effort` must be given once, got {effort!r} and measure=Measure(effort="
+            f"{measure.effort!r})."
+        )
+    return measure.with_(effort=effort)
+
+
+def _search_settings(
+    search: Search | SearchSettings | str | None, fit_inputs: int, effort: str = NORMAL
+) -> SearchSettings:
+    """Return all settings of a search, from a group, the name of a method, or all of them."""
+    if isinstance(search, SearchSettings):
+        return search
+    if isinstance(search, str):
+        search = Search(method=search)
+    return _group(Search, "search", search).resolve(fit_inputs, effort)
+
+
+def learn(
+    model: ModelSpec = "digits-cnn",
+    data: DataSpec = "digits",
+    budget: Budget | None = None,
+    *,
+    search: Search | SearchSettings | str | None = None,
+    measure: Measure | None = None,
+    run: Run | None = None,
+    effort: str | None = None,
+    feature_model: ModelSpec | None = None,
+    task: Task | None = None,
+    input_range: RangeSpec | None = None,
+    class_order: ClassOrder | str | Path | None = None,
+    progress: ShowProgress | bool | None = None,
+) -> list[LearnedNoise]:
+    """Learn the worst admissible noise of a classifier on the fit and select splits of the data.
+
+    The arguments are those of `assess`, which measures the result on the evaluate split:
+    `assess(model, data, distributions=learn(model, data))`. Of `measure` it uses `fit_inputs`,
+    `select_inputs`, `seed`, `quantise` and `effort`. With `Run(out=...)` the noise is written there.
+    """
+    settings = _with_effort(_group(Measure, "measure", measure), effort)
+    run = _group(Run, "run", run)
+    loaded = load_data(data, input_range=input_range, task=task)
+    loaded = loaded if class_order is None else with_class_order(loaded, class_order)
+    loaded = loaded.limit(
+        inputs=settings.inputs,
+        fit_inputs=settings.fit_inputs,
+        select_inputs=settings.select_inputs,
+        seed=settings.seed,
+    )
+    settled = _search_settings(search, len(loaded.fit), settings.effort)
+    setup = prepare_run(
+        model,
+        loaded,
+        require_budget(budget, loaded.name),
+        settings,
+        search=settled,
+        feature_model=feature_model,
+        batch_size=run.batch_size,
+        device=run.device,
+        out=run.out,
+        resume=run.resume,
+        overwrite=run.overwrite,
+    )
+    with setup, _shown_progress(progress) as show:
+        found = setup.search(settled, show).run()
+        if setup.folder:
+            setup.folder.save_learned(found)
+    return found
+
+
+def choose_sources(
+    sources: str | Sequence[str | Source] | None,
+    budget: Budget,
+    distributions: Sequence[LearnedNoise] = (),
+    *,
+    replace_search: bool = True,
+) -> tuple[bool, list[Source]]:
+    """Whether a search for NPPR is asked for, and the other sources.
+
+    Learned noise that is given replaces the search, unless the search is to compare itself with it.
+    """
+    listed = default_sources(budget) if sources is None else sources
+    searched, given = False, list[Source]()
+    for each in [listed] if isinstance(listed, str) else listed:
+        if not isinstance(each, str):
+            given.append(each)
+            continue
+        found, rest = split_search(each, budget)
+        if searched and found:
+            raise SpecError(f"`sources` must be different, got {NPPR!r} twice.")
+        searched = searched or found
+        given += parse_sources(rest, budget) if rest else []
+    searched = searched and not (distributions and replace_search)
+    if given or not (searched or distributions):
+        check_unique(given)
+    for source in (*given, *(each.source for each in distributions)):
+        if budget.transform is not None and not source.transforms:
+            raise BudgetError(
+                f"`sources` must fit the budget, got {source.name!r}, which perturbs pixels. A"
+                " transformation of your own is a CustomTransform."
+            )
+        if source.budget is not None and source.budget != budget:
+            raise BudgetError(
+                f"`budget` must be that of all sources, {source.name!r} has {source.budget}"
+                f" instead of {budget}."
+            )
+    return searched, given
+
+
+def _require_rivals(given: Sequence[LearnedNoise]) -> None:
+    """Raise `DistributionError` where a search by scores can use none of the given noise."""
+    usable = (Dependency.INDEPENDENT, Dependency.LABEL)
+    if not any(each.source.distribution.family.dependency in usable for each in given):
+        found = ", ".join(each.source.name for each in given)
+        raise DistributionError(
+            "`distribution` must hold noise that sees no features for a search by scores, got"
+            f" {found}. Fit it with --dependency label."
+        )
+
+
+def _plan(
+    setup: Setup, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
+) -> Plan:
+    """What is about to run, `elapsed` seconds after the call began."""
+    search = finder.settings if finder else None
+    names = [source.name for source in sources]
+    warning = None
+    if search is not None:
+        rungs = [(rung, floor) for floor in search.floors for rung in search.rungs]
+        names = [*(learned_name(rung, floor) for rung, floor in rungs), *names]
+        if search.is_short:
+            warning = (
+                f"--fit-calls {search.calls:,} is too few for this search, which needs"
+                f" {search.needed_calls:,}: NPPR will be far too high"
+            )
+    classifier = setup.classifier
+    work = count_passes(setup.data, setup.settings, sources, search)
+    return Plan(
+        finished=setup.folder.path if setup.folder and setup.finished else None,
+        notes=setup.data.notes,
+        inputs=len(setup.data.evaluate),
+        fit_inputs=len(setup.data.fit),
+        select_inputs=len(setup.data.select),
+        sources=tuple(names),
+        micro_batch=classifier.micro_batch,
+        form=(*classifier.form, *([] if classifier.engine == EAGER else [classifier.engine])),
+        seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None),
+        warning=warning,
+    )

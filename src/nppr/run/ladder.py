@@ -1,0 +1,158 @@
+"""The ladder of a run: the rung `per-input` below the learned ones, and how well each was searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
+from nppr.measuring.measurement import measure
+from nppr.noise.family import Dependency
+from nppr.report.model import Rung
+from nppr.run.session import Session
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search_settings import SearchSettings
+from nppr.sources import Source
+from nppr.sources.learned import Learned
+from nppr.sources.per_input_noise import PASSES_PER_CALL, PerInput
+
+CHECKED_INPUTS = 100
+"""Inputs on which the rung `per-input` is searched for again: with fewer calls, with another seed."""
+
+SAME_PATTERN_DRAWS = 16
+
+
+def per_input_noise(settings: SearchSettings, learned: Sequence[LearnedNoise]) -> list[PerInput]:
+    """The rung `per-input` of every floor, which starts at the lowest learned rung of that floor."""
+    if not settings.per_input_calls:
+        return []
+    lowest = {each.source.floor: each.source for each in learned if each.source.fit_seed is None}
+    scores = settings.recipe.scores
+    return [PerInput(source, settings.per_input_calls, scores) for source in lowest.values()]
+
+
+def describe_rungs(
+    session: Session,
+    learned: Sequence[LearnedNoise],
+    own: Sequence[PerInput],
+    others: Sequence[Source],
+    tallies: Mapping[str, Tally[Evaluate]],
+    clean_correct: BoolArray,
+) -> list[Rung]:
+    """A record of every rung that was measured; `others` are the sources that were not searched for."""
+    rungs = []
+    for each in learned:
+        source = each.source
+        if source.name not in tallies or source.fit_seed is not None:
+            continue
+        stages = each.record.search.stages
+        last = stages[-1]
+        steps = last.running_pr[-max(1, len(last.running_pr) // 10) :]
+        seeds = [
+            _value(tallies[other.source.name])
+            for other in learned
+            if other.source.name in tallies
+            and (other.source.dependency, other.source.floor) == (source.dependency, source.floor)
+        ]
+        quality = {  # of the search, and so not of noise that was given
+            "half": min(last.restarts, default=None),
+            "full": last.all_calls,
+            "restarts": last.restarts,
+            "fit": float(np.mean(steps)) if steps else None,
+            "select_inputs": last.select_inputs,
+        }
+        found = _rung(source, tallies, others, sum(stage.fit_calls for stage in stages))
+        rungs.append(
+            found.model_copy(
+                update={
+                    **({} if each.record.given else quality),
+                    "seeds": tuple(seeds),
+                    "smaller_radius": _at_smaller_radius(session, source, clean_correct),
+                }
+            )
+        )
+    for noise in own:
+        if noise.name in tallies:
+            checked = _checked(session, noise, tallies[noise.name], clean_correct)
+            found = _rung(noise, tallies, others, noise.calls)
+            rungs.append(found.model_copy(update=checked))
+    return rungs
+
+
+def _rung(
+    source: Source, tallies: Mapping[str, Tally[Evaluate]], others: Sequence[Source], calls: int
+) -> Rung:
+    """Which rung it is, its value, and the strongest other source that its set contains.
+
+    Attacks on single inputs are the rung below `per-input`, not inside it, except in a box, whose laws
+    come close to single parameters.
+    """
+    assert source.dependency is not None
+    box = source.budget is not None and source.budget.transform is not None
+    inside = {
+        each.name: _value(tallies[each.name])
+        for each in others
+        if each.name in tallies
+        and each.budget == source.budget
+        and not source.floor
+        and source.dependency.contains(each.sees)
+        and (box or each.metric is Metric.PR or each.sees is not Dependency.PER_INPUT)
+    }
+    strongest = min(inside, key=lambda name: inside[name], default=None)
+    return Rung(
+        name=source.name,
+        dependency=source.dependency,
+        floor=source.floor or 0.0,
+        value=_value(tallies[source.name]),
+        calls=calls,
+        strongest=strongest,
+        strongest_value=None if strongest is None else inside[strongest],
+    )
+
+
+def _value(tally: Tally[Evaluate]) -> float:
+    return float(tally.headline_rates.mean())
+
+
+def _at_smaller_radius(session: Session, source: Learned, clean_correct: BoolArray) -> float | None:
+    """The value of the same pattern at (1 - rho) r without the Uniform part."""
+    if not 0 < source.floor < 1 or source.budget.transform is not None:
+        return None  # parameters are few: a smaller box is no substitute for their randomness
+    smaller = source.budget.at((1 - source.floor) * source.budget.radius)
+    same = replace(source, budget=smaller, distribution=source.distribution.with_floor(0.0))
+    draws = min(session.settings.draws or 1, SAME_PATTERN_DRAWS)
+    return _value(_measured(session, same, len(clean_correct), draws, session.settings.seed))
+
+
+def _checked(
+    session: Session, noise: PerInput, tally: Tally[Evaluate], clean_correct: BoolArray
+) -> dict[str, object]:
+    """The rung again on some inputs: with half of the calls, and with another seed."""
+    inputs = int(np.searchsorted(np.cumsum(clean_correct), CHECKED_INPUTS) + 1)
+    draws, seed = min(session.settings.draws or 1, SAME_PATTERN_DRAWS), session.settings.seed
+    some = slice(0, min(inputs, len(clean_correct)))
+    if not clean_correct[some].any():
+        return {}
+    full = float(tally.rates[some][clean_correct[some]].mean())
+    left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
+    fewer = replace(noise, calls=noise.calls - left)
+    return {
+        "half": _value(_measured(session, fewer, some.stop, draws, seed)),
+        "full": full,
+        "restarts": (full, _value(_measured(session, noise, some.stop, draws, seed + 1))),
+        "select_inputs": int(clean_correct[some].sum()),
+    }
+
+
+def _measured(
+    session: Session, source: Source, inputs: int, draws: int, seed: int
+) -> Tally[Evaluate]:
+    split = session.data.evaluate
+    some = replace(split, indices=split.indices[:inputs], labels=split.labels[:inputs])
+    with session.timed("ladder"):
+        return measure(
+            source, session.classifier, some, draws=draws, seed=seed,
+            quantise=session.settings.quantise,
+        )  # fmt: skip

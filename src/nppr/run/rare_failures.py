@@ -1,0 +1,204 @@
+"""Splitting within a run: it takes over for inputs without a failure among their draws.
+
+The sources share the calls evenly; what one leaves the next may use. Inputs are followed in a seeded
+order, as many as the calls allow to be followed down to RARE_FLOOR, in groups that are kept when they
+are finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+
+from nppr.core.tally import Claim, Direction, Estimate, Evaluate, IntArray, Metric, Progress, Tally
+from nppr.data import stratified_order
+from nppr.errors import RunStopped
+from nppr.rare import (
+    Combined,
+    Rare,
+    Status,
+    combined,
+    joined,
+    rare_csv,
+    rare_failures,
+    read_rare,
+    write_rare,
+)
+from nppr.report.model import SPLITTING, RareRecord, Result
+from nppr.run.session import Session, result_of
+from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.sources import Source
+from nppr.statistics.noise_sets import Contaminated
+from nppr.system.records import write_whole
+
+GROUP = 32
+"""Inputs whose runs are made together and kept together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """What splitting found for a source, and all inputs' failure probabilities with it."""
+
+    rare: Rare
+    unbroken: int
+    combined: Combined
+
+    def record(self, tally: Tally[Evaluate]) -> RareRecord:
+        """Its entry in the report."""
+        rare = self.rare
+        return RareRecord(
+            source=rare.source,
+            unbroken=self.unbroken,
+            followed=len(rare.positions),
+            found=rare.status.count(Status.FOUND),
+            below=rare.status.count(Status.BELOW),
+            out_of_calls=rare.status.count(Status.OUT_OF_CALLS),
+            particles=rare.particles,
+            replicates=rare.replicates,
+            calls=_spent(rare),
+            independent_draws=rare.particles * rare.replicates,
+            limit=float(rare.limit.max()),
+            largest=float(rare.p.max()),
+            median=float(np.median(rare.p)),
+            added=self.combined.added(tally.clean_correct),
+        )
+
+
+def follow_rare_failures(
+    session: Session, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+) -> tuple[dict[str, Followed], list[Result]]:
+    """What splitting finds for every source whose numbers it can move, and its rows."""
+    found: dict[str, Followed] = {}
+    rows: list[Result] = []
+    moved = [each for each in sources if each.name in tallies and each.moved_by_splitting]
+    splitter = _Splitter(session, session.settings.rare_calls or 0, len(moved))
+    for source in moved:
+        tally = tallies[source.name]
+        try:
+            with session.timed(f"rare {source.name}"):
+                seen = splitter.follow(source, tally)
+        except RunStopped:
+            raise
+        except Exception as error:  # the others' results are kept
+            rows.append(session.failed(source, source.metric, error))
+            continue
+        if seen is not None:
+            found[source.name] = seen
+            rows += _rows(source, tally, seen, session.settings.confidence)
+    if session.folder and found:
+        path, text = (
+            session.folder.place("rare.csv"),
+            rare_csv({k: v.rare for k, v in found.items()}),
+        )
+        write_whole(path, text)
+    return found, rows
+
+
+def _rows(
+    source: Source, tally: Tally[Evaluate], seen: Followed, confidence: float
+) -> list[Result]:
+    """Draws and splitting together: inputs that failed in some draw keep their fraction of failures.
+
+    The intervals, `mean -+ z e` with the standard error e of draws and splitting, apply to this test
+    set. They are an indication: failures to which the margin does not lead are missing.
+    """
+    among = tally.clean_correct
+    p, errors = seen.combined.failures[among], seen.combined.errors[among]
+    z = float(scipy.special.ndtri((1 + confidence) / 2))
+    bound, searched = source.metric is Metric.BOUND, source.metric is Metric.NPPR
+    rows = []
+    for noise in source.noise_sets or (Contaminated(),):
+        correct = 1 - noise.h(p)
+        slopes = noise.slope(np.clip(p, 1e-12, 1 - 1e-12))
+        error = float(np.sqrt(np.square(slopes * errors).sum())) / len(correct)
+        value = float(correct.mean())
+        estimate = Estimate(
+            metric=Metric.INFIMUM if bound else source.metric,
+            value=value,
+            low=max(0.0, value - z * error),
+            high=min(1.0, value + z * error),
+            confidence=confidence,
+            method=SPLITTING,
+            claim=Claim.TEST_SET,
+            direction=Direction.UPPER_BOUND if searched else Direction.ESTIMATE,
+            inputs=len(correct),
+            draws=tally.draws,
+            calls=tally.calls + _spent(seen.rare),
+            **({**noise.facts, "sees_input": True} if bound else {}),
+        )
+        rows.append(result_of(source, estimate))
+    return rows
+
+
+@dataclass
+class _Splitter:
+    """The calls that are left, and for how many sources."""
+
+    session: Session
+    calls: int
+    sources: int
+
+    def follow(self, source: Source, tally: Tally[Evaluate]) -> Followed | None:
+        """Follow inputs that are correct when clean and in all draws; None where there are none."""
+        share, self.sources = self.calls // max(1, self.sources), self.sources - 1
+        unbroken = np.flatnonzero(tally.clean_correct & tally.unbroken)
+        split = self.session.data.evaluate
+        order = stratified_order(
+            split.labels[unbroken], split.indices[unbroken], self.session.settings.seed
+        )
+        places = np.sort(unbroken[order[: share // RARE_CALLS_PER_INPUT]])
+        if not len(places):
+            return None
+        rare = replace(joined(self._groups(source, places, share)), source=source.name)
+        self.calls -= _spent(rare)
+        return Followed(rare, len(unbroken), combined(tally, rare))
+
+    def _groups(self, source: Source, places: IntArray, total: int) -> list[Rare]:
+        """The results of all groups."""
+        groups = [places[start : start + GROUP] for start in range(0, len(places), GROUP)]
+        each, found = total // len(places), list[Rare]()
+        for group in groups:
+            before = sum(map(_spent, found))
+            found.append(self._group(source, group, each, before, total))
+        return found
+
+    def _group(self, source: Source, places: IntArray, each: int, before: int, total: int) -> Rare:
+        """The results of some inputs, from the file where they are kept already."""
+        session, path, identity = self.session, None, ""
+        if session.folder is not None:
+            which = hashlib.sha256(f"{source.name} {places.tolist()}".encode()).hexdigest()[:16]
+            path = session.folder.place(f"rare/{which}.safetensors")
+            identity = session.folder.identity
+            if (known := read_rare(path, identity)) is not None:
+                return known
+
+        def report(state: Progress) -> None:
+            if session.progress is not None:
+                name = f"rare {source.name}"
+                session.progress(Progress(name, before + state.done, total, state.correct))
+
+        moved = source.moved_by_splitting
+        assert moved is not None
+        found = rare_failures(
+            moved,
+            session.classifier,
+            session.data.evaluate,
+            places,
+            calls=each * len(places),
+            seed=session.settings.seed,
+            confidence=session.settings.confidence,
+            floor=RARE_FLOOR,
+            quantise=session.settings.quantise,
+            progress=report,
+        )
+        if path is not None:
+            write_rare(path, found, identity)
+        return found
+
+
+def _spent(rare: Rare) -> int:
+    return int(rare.calls.sum())

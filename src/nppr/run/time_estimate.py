@@ -1,0 +1,113 @@
+"""How many passes through the classifier a run takes, and so how long it will be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nppr.core.random_draws import DRAWS_PER_BLOCK
+from nppr.data import Data
+from nppr.models import Prepared
+from nppr.noise.family import Dependency
+from nppr.run.ladder import CHECKED_INPUTS, SAME_PATTERN_DRAWS
+from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
+from nppr.search.search_settings import SearchSettings, Stage, walk
+from nppr.settings import PRECISION_DRAWS, Measure
+from nppr.sources import Source
+
+PASSES_PER_CALL = 3.0
+"""Forward passes that take as long as a forward and backward pass."""
+
+SCORED = 1.25
+"""The same of a call of a search without gradients, with the ranking of its answers."""
+
+ROUGH = 0.7
+"""Time of a call with rough gradients over that of one with exact ones."""
+
+JUDGED_BESIDES = 5
+"""Candidates of a stage beside its components: the edge, half of the calls, parents, fixed noise."""
+
+EXAMINED, ATTACKED, SHOWN = 32, 16, 12
+"""Inputs that are examined before a run, attacked for that, and drawn again for the page."""
+
+STEP_SECONDS = 0.008
+"""Of a step of a search beside its passes: making noise, and the gradients in its parameters."""
+
+ONCE, EACH = 0.4, 0.1
+"""Seconds of what a run does once, and for every source: statistics, flags, files."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Forward passes of a run; a backward pass counts as two."""
+
+    plain: float
+    """Without gradients: what is measured."""
+    guided: float
+    """Of sources that take gradients."""
+    fits: float
+    judged: float
+    """Without gradients: what a search measures to choose."""
+    steps: int
+    sources: int
+
+    def seconds(self, classifier: Prepared, search: Prepared | None) -> float:
+        """How long it takes in these forms."""
+        search = search or classifier
+        rough = 1.0 if search.fast.guide is None else ROUGH
+        each = (
+            self.plain / classifier.images_per_second
+            + self.guided / classifier.eager_images_per_second
+            + self.judged / search.images_per_second
+            + rough * self.fits / search.eager_images_per_second
+        )
+        beside = ONCE + EACH * self.sources + STEP_SECONDS * self.steps
+        return beside + each
+
+
+def count_passes(
+    data: Data, settings: Measure, sources: Sequence[Source], search: SearchSettings | None
+) -> Work:
+    """The passes of a run; with a wanted precision, those of its first round."""
+    inputs, draws = len(data.evaluate), settings.draws or PRECISION_DRAWS
+    radii = 1 + len(settings.radii)
+    plain, guided = float(inputs + (settings.rare_calls or 0)), _examined(inputs)
+    plain += min(inputs, SHOWN) * min(draws, DRAWS_PER_BLOCK) * min(3, len(sources))
+    for source in sources:
+        own = inputs * (source.fixed_draws or draws) * radii
+        guided += source.fit_passes(len(data.fit)) + radii * source.search_passes(inputs)
+        if source.cost <= 1.25:
+            plain += own
+        else:
+            plain, guided = plain + own, guided + own * (source.cost - 1)
+    if search is None:
+        return Work(plain, guided, 0.0, 0.0, 0, len(sources))
+    scored = search.recipe.scores
+    per_call = SCORED if scored else PASSES_PER_CALL
+    rungs = len(search.rungs) * len(search.floors)
+    plain += inputs * draws * rungs * radii
+    stages = walk(search, data.classes, data.shape)
+    few = min(draws, SAME_PATTERN_DRAWS)
+    plain += inputs * few * sum(0 < stage.family.floor < 1 for stage in stages)
+    if Dependency.PER_INPUT in search.rungs:
+        searched = inputs * radii + 2 * min(inputs, CHECKED_INPUTS)
+        guided += len(search.floors) * searched * search.per_input_calls * PASSES_PER_CALL
+    fits = search.seeds * search.total_calls * per_call
+    fits += fit_inputs(len(data.fit), search.calls) + min(len(data.select), SELECT_INPUTS)
+    judged = search.seeds * _judged(data, search, stages)
+    steps = search.seeds * sum(stage.steps for stage in stages)
+    return Work(plain, guided, fits, judged, steps, len(sources) + rungs)
+
+
+def _examined(inputs: int) -> float:
+    """Passes of examining the model: answers, gradients, and 20 steps of an attack."""
+    return 8.0 * min(inputs, EXAMINED) + 61.0 * min(inputs, ATTACKED)
+
+
+def _judged(data: Data, search: SearchSettings, stages: Sequence[Stage]) -> float:
+    """Forward passes by which the candidates of all stages are judged on the select split."""
+    if not search.walks:
+        return 0.0
+    inputs = max(1, min(len(data.select), SELECT_INPUTS))
+    each = inputs * min(MOST_DRAWS, -(-SELECT_DRAWS // inputs))
+    return float(sum(each * (stage.family.components + JUDGED_BESIDES) for stage in stages))

@@ -1,0 +1,1 @@
+"""The machine: files, processes, code of users."""

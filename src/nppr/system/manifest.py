@@ -1,0 +1,182 @@
+"""Which files of a folder are ours to remove: those that its manifest lists, and no others.
+
+`manifest.json` lists the files of a run or a study by their paths within the folder. A file is listed
+before it is written, so a crash leaves at worst an entry without a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from nppr.errors import RunFolderError, WriteError
+from nppr.system.bounded import read_text
+from nppr.system.records import leftovers, write_beside
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The list of the files in a folder that a `kind` of work ("run", "study") has written."""
+
+    folder: Path
+    kind: str
+
+    @property
+    def path(self) -> Path:
+        """Where the list is."""
+        return self.folder / MANIFEST
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder has a manifest of this kind."""
+        return self._read() is not None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether the manifest holds no JSON at all, as after a loss of power."""
+        try:
+            if not stat.S_ISREG(self.path.lstat().st_mode):
+                return False
+            json.loads(self.path.read_text(encoding="utf-8"))
+        except OSError:
+            return False
+        except (ValueError, RecursionError):
+            return True
+        return False
+
+    def begin(self, *paths: Path) -> None:
+        """Start the list anew, with files that are about to be written."""
+        self._make_folder()
+        self._write(self._inside(paths))
+
+    def add(self, *paths: Path) -> None:
+        """List files that are about to be written.
+
+        A file that lies outside of the folder, be it behind a link, is not listed. A damaged list is
+        started anew.
+        """
+        known = self._read()
+        if known is None and os.path.lexists(self.path) and not self.is_damaged:
+            raise self._unreadable()
+        names = self._inside(paths)
+        if known is None or not names <= known:
+            self._write(names | (known or set()))
+
+    def require_ours(self) -> None:
+        """Raise unless the folder is new, empty, or has a manifest of this kind.
+
+        What is left of a first manifest that was never whole does not count.
+        """
+        held = set(self.folder.iterdir()) if self.folder.exists() else set()
+        if held - set(leftovers([self.path])) and not self.exists:
+            raise RunFolderError(
+                f"`out` must be a new or empty folder or that of a {self.kind}, {str(self.folder)!r}"
+                " holds other files. Choose another folder."
+            )
+
+    def replace(self, *paths: Path) -> None:
+        """Remove the files of the work that was here, and list those about to be written."""
+        if self.exists:
+            self.clear()
+        self.begin(*paths)
+        self.sweep()
+
+    def clear(self) -> None:
+        """Remove the listed files, and what interrupted writes of them have left."""
+        known = self._read()
+        if known is None:
+            raise self._unreadable()
+        paths = [self._path(name) for name in sorted(known)]
+        self._unlink([*paths, *leftovers(paths)])
+
+    def sweep(self, *more: Path) -> None:
+        """Remove what interrupted writes have left: of the listed files, the manifest and others."""
+        files = [self._path(name) for name in self._read() or ()]
+        self._unlink(leftovers([*files, self.path, *more]))
+
+    def _path(self, name: str) -> Path:
+        return self.folder.joinpath(*PurePosixPath(name).parts)
+
+    def _unlink(self, paths: Iterable[Path]) -> None:
+        """Remove files, never through a link."""
+        for path in paths:
+            between = [self.folder.joinpath(part) for part in path.relative_to(self.folder).parents]
+            if any(above.is_symlink() for above in between if above != self.folder):
+                continue
+            try:
+                mode = path.lstat().st_mode
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+                path.unlink()  # of a link: the link itself
+
+    def _unreadable(self) -> RunFolderError:
+        """The error for a folder whose manifest does not list what may be removed."""
+        return RunFolderError(
+            f"`out` must hold a {self.path.name} that lists the files of its {self.kind},"
+            f" {str(self.folder)!r} holds none that nppr can use. Choose another folder, or delete"
+            " this one yourself."
+        )
+
+    def _inside(self, paths: Iterable[Path]) -> set[str]:
+        """The names to list for these files."""
+        return {name for path in paths if (name := self._name(path)) is not None}
+
+    def _name(self, path: Path) -> str | None:
+        """The path of a file within the folder, or None; links above the file are followed."""
+        try:
+            name = (path.parent.resolve() / path.name).relative_to(self.folder.resolve()).as_posix()
+        except ValueError:
+            return None
+        return name if _is_inside(name) else None
+
+    def _read(self) -> set[str] | None:
+        """The listed names; None where there is no manifest of ours, or one with a wrong entry."""
+        try:
+            if self.path.is_symlink():
+                return None
+            content = json.loads(read_text(self.path))
+            if content["nppr"] != self.kind or content["format"] != FORMAT:
+                return None
+            names = content["files"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if not isinstance(names, list) or not all(_is_inside(name) for name in names):
+            return None
+        return set(names)
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WriteError(
+                f"`out` must be a folder that can be written, got {str(self.folder)!r}:"
+                f" {error.strerror or error}."
+            ) from error
+
+    def _write(self, names: set[str]) -> None:
+        content = {"nppr": self.kind, "format": FORMAT, "files": sorted(names)}
+        write_beside(self.path, json.dumps(content, indent=2) + "\n")
+
+
+def _is_inside(name: object) -> bool:
+    """Whether this is a path that cannot leave the folder it is joined to, on any system.
+
+    >>> [_is_inside(name) for name in ("blocks/a", "../a", "/a", "c:a", "")]
+    [True, False, False, False, False]
+    """
+    if not isinstance(name, str) or not name or "\0" in name:
+        return False
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    windows = PureWindowsPath(name)
+    return not windows.anchor and ".." not in windows.parts and bool(windows.parts)

@@ -1,0 +1,227 @@
+"""Files of tensors and a record: written whole or not at all, and the same bytes for the same content.
+
+A file is safetensors. Its header holds the record as JSON and a checksum of record and tensors, which
+is verified on reading. Nothing in a file is run or unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import BaseModel
+from safetensors import SafetensorError, safe_open
+
+from nppr.errors import RecordError, RunFolderError, VanishedError, WriteError
+from nppr.system.bounded import require_regular
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, MemoryError,
+    RuntimeError, SafetensorError,
+)  # fmt: skip
+"""What a crafted or damaged file can cause while it is read."""
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
+"""The end of the name that a file has until it is whole."""
+
+
+def write_record(
+    path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel
+) -> None:
+    """Write tensors by name and their record; an interrupted write leaves the file that was there."""
+    text = _json(record)
+    write_tensors(path, tensors, {"record": text, "checksum": _checksum(tensors, text)})
+
+
+def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by name and their record, or `RecordError` with the reason in one line."""
+    try:
+        tensors, metadata = read_tensors(path)
+        if metadata["checksum"] != _checksum(tensors, metadata["record"]):
+            raise ValueError("its checksum does not match")
+        return tensors, dict(json.loads(metadata["record"]))
+    except UNREADABLE as error:
+        raise RecordError(one_line(error)) from error
+
+
+def read_undamaged(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Read a file that a run keeps for `resume`; None if it is damaged.
+
+    A damaged file costs a warning, which ends with the `remedy`: the run repeats that work. A file
+    that this process may not read, or has no memory for, is an error.
+    """
+    try:
+        return read_record(path)
+    except RecordError as error:
+        if isinstance(error.__cause__, (OSError, MemoryError)):
+            raise RunFolderError(
+                f"`resume` must find files that can be read, got {path}: {error}."
+            ) from error
+        logger.warning("%s is damaged (%s): %s", path, error, remedy)
+        return None
+
+
+def checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel) -> str:
+    """The SHA-256 that `write_record` keeps with these tensors and this record."""
+    return _checksum(tensors, _json(record))
+
+
+def one_line(error: BaseException) -> str:
+    """What an error reports, short enough to be part of a message."""
+    text = f"no entry {error}" if isinstance(error, KeyError) else str(error)
+    return " ".join(text.split())[:200] or type(error).__name__
+
+
+def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under longer names."""
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names start with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What an optimiser remembers of each parameter, as NUMBER/NAME."""
+    return {
+        f"{number}/{name}": tensor
+        for number, memory in optimiser.state_dict()["state"].items()
+        for name, tensor in memory.items()
+        if isinstance(tensor, torch.Tensor)
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Give an optimiser of the same parameters what another one remembered."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        number, _, name = key.partition("/")
+        state.setdefault(int(number), {})[name] = tensor
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and text by name, of any safetensors file."""
+    require_regular(path)
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, dict(file.metadata() or {})
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and text by name, without a record or checksum; whole or not at all."""
+    from safetensors.torch import save  # this loads PyTorch
+
+    # Clones, because safetensors refuses tensors that share storage.
+    content = save({name: tensor.detach().clone() for name, tensor in tensors.items()})
+    _write(path, _with_metadata(content, metadata), folders="innermost")
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file of a result whole or not at all, or raise `WriteError`."""
+    _write(Path(path), content.encode() if isinstance(content, str) else content, folders="all")
+
+
+def write_beside(path: Path, content: str) -> None:
+    """The same in a folder that is there: one that was removed meanwhile does not come back."""
+    _write(path, content.encode(), folders="none")
+
+
+def leftovers(paths: Iterable[Path]) -> list[Path]:
+    """What interrupted writes of these files have left beside them."""
+    wanted = set(paths)
+    found: list[Path] = []
+    for folder in {path.parent for path in wanted}:
+        if folder.is_dir():
+            beside = [(each, _PARTIAL.sub("", each.name)) for each in folder.iterdir()]
+            found += [e for e, name in beside if name != e.name and folder / name in wanted]
+    return found
+
+
+def _write(path: Path, content: bytes, *, folders: str) -> None:
+    """An interrupted write leaves the file that was there; a link is replaced, not followed.
+
+    The content reaches the disk before the file gets its name, and the name before this returns: after
+    a loss of power the file holds the old content or the new.
+    Until it is whole a file has a name of its own, so that two processes never write the same one.
+    `folders` are made that are missing: all, the innermost, or none.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        if folders != "none":
+            path.parent.mkdir(parents=folders == "all", exist_ok=True)
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+            _sync_folder(path.parent)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        kind = VanishedError if isinstance(error, FileNotFoundError) else WriteError
+        raise kind(
+            f"`out` must be a place that can be written, got {str(path)!r}:"
+            f" {error.strerror or error}."
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, on systems that can sync a folder."""
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _json(record: Mapping[str, Any] | BaseModel) -> str:
+    plain = record.model_dump(mode="json") if isinstance(record, BaseModel) else record
+    return json.dumps(plain, sort_keys=True)
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        if tensor.numel():  # an empty one has no bytes, and no view of them either
+            flat = tensor.detach().cpu().contiguous().flatten()
+            digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Put the metadata into the header, sorted: the library would write it in a random order.
+
+    The format is the header's length in 8 bytes, the header as JSON padded with spaces to a multiple
+    of 8, and the tensors' bytes.
+    """
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]

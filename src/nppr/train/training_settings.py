@@ -1,0 +1,175 @@
+"""What determines a training, and the defaults of every network."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+
+from nppr.core.budget import Budget
+from nppr.errors import SpecError, require_at_most, unknown
+from nppr.models.zoo import ZOO
+
+Value = str | int | float | bool | None
+
+
+def _require(holds: bool, name: str, expected: str, value: object, fix: str = "") -> None:
+    if not holds:
+        raise SpecError(f"`{name.replace('_', '-')}` must be {expected}, got {value}.{fix}")
+
+
+class Method(StrEnum):
+    """What the network is trained on: clean images, or images with Gaussian noise or a PGD attack."""
+
+    STANDARD = "standard"
+    GAUSSIAN = "gaussian"
+    PGD = "pgd"
+
+
+class Optimiser(StrEnum):
+    """`sgd` with momentum, or `adam` with decoupled weight decay (AdamW)."""
+
+    SGD = "sgd"
+    ADAM = "adam"
+
+
+MOST = {"epochs": 100_000, "batch_size": 2**20, "threads": 1_024, "seed": 2**63 - 1}
+MOST_ATTACK_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """The attack of PGD training: ascent of the cross-entropy from a random point of the budget.
+
+    `step` is relative to the radius. The defaults are PGD-10 as in the paper.
+    """
+
+    budget: Budget
+    steps: int = 10
+    step: float = 0.25
+
+    def __post_init__(self) -> None:
+        steps, step = self.steps, self.step
+        _require(steps >= 1, "attack-steps", "a whole number >= 1", steps)
+        require_at_most("attack-steps", steps, MOST_ATTACK_STEPS)
+        _require(0 < step < math.inf, "attack-step", "a number > 0", step, " Example: 0.25")
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a network is trained; see `default_settings` for what suits a network and its data.
+
+    `warm_up` is the share of all steps in which the learning rate rises. `crop` is the largest shift
+    in pixels, `flip` mirrors every second image on average. `momentum` belongs to SGD alone. With an
+    `adversary`, perturbed images take the place of the clean ones; with `sigma`, images with Gaussian
+    noise of that standard deviation per pixel do, clipped to [0, 1]. `threads` is the number of CPU
+    threads, None for PyTorch's choice; it changes the order of sums and so the last digits.
+    """
+
+    epochs: int = 30
+    batch_size: int = 128
+    optimiser: Optimiser = Optimiser.SGD
+    learning_rate: float = 0.1
+    weight_decay: float = 5e-4
+    momentum: float = 0.9
+    warm_up: float = 0.1
+    label_smoothing: float = 0.0
+    crop: int = 0
+    flip: bool = False
+    adversary: Adversary | None = None
+    sigma: float | None = None
+    stem: str | None = None
+    threads: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("batch_size", 1), ("crop", 0), ("threads", 1)):
+            value = getattr(self, name)
+            _require(value is None or value >= least, name, f"a whole number >= {least}", value)
+        for name, most in MOST.items():
+            require_at_most(name.replace("_", "-"), getattr(self, name), most)
+        rate, decay = self.learning_rate, self.weight_decay
+        _require(0 < rate < math.inf, "learning_rate", "a number > 0", rate, " Example: 0.1")
+        _require(0 <= decay < math.inf, "weight_decay", "a number >= 0", decay, " Example: 5e-4")
+        for name in ("momentum", "warm_up", "label_smoothing"):
+            share = getattr(self, name)
+            _require(0 <= share < 1, name, "a number >= 0 and < 1", share)
+        sigma = self.sigma
+        _require(
+            sigma is None or 0 < sigma < math.inf, "sigma", "a number > 0", sigma, " Example: 0.25"
+        )
+        _require(
+            sigma is None or self.adversary is None, "sigma", "given without an adversary", sigma
+        )
+
+    @property
+    def method(self) -> Method:
+        """Standard training unless there is an adversary or noise."""
+        if self.adversary is not None:
+            return Method.PGD
+        return Method.STANDARD if self.sigma is None else Method.GAUSSIAN
+
+    def described(self) -> dict[str, Value]:
+        """All choices by the name of their option, as JSON can hold them.
+
+        >>> TrainSettings(epochs=3).described()["epochs"]
+        3
+        """
+        named: dict[str, Value] = {"method": self.method.value}
+        for field in fields(self):
+            if field.name != "adversary":
+                named[field.name.replace("_", "-")] = getattr(self, field.name)
+        if self.optimiser is not Optimiser.SGD:
+            del named["momentum"]
+        if self.sigma is None:
+            del named["sigma"]
+        if self.adversary is not None:
+            named["norm"] = self.adversary.budget.norm.name
+            named["eps"] = self.adversary.budget.radius
+            named["attack-steps"] = self.adversary.steps
+            named["attack-step"] = self.adversary.step
+        return named
+
+
+_SETTINGS = {
+    # So small that threads would only wait for each other; and with one thread, every machine adds
+    # in the same order.
+    "digits-cnn": TrainSettings(
+        epochs=40, batch_size=64, optimiser=Optimiser.ADAM, label_smoothing=0.05, threads=1
+    ),
+}
+_RATES = {
+    "digits-cnn": {Optimiser.SGD: 0.1, Optimiser.ADAM: 3e-3},
+    # Without batch normalisation the usual rates diverge.
+    "vgg16": {Optimiser.SGD: 0.01, Optimiser.ADAM: 1e-4},
+}
+_USUAL_RATES = {Optimiser.SGD: 0.1, Optimiser.ADAM: 1e-3}
+
+
+def default_settings(
+    architecture: str, shape: tuple[int, ...], optimiser: Optimiser | None = None
+) -> TrainSettings:
+    """The settings for a network and images of `shape` (C, H, W).
+
+    Images are shifted by up to an eighth of their side; only colour images are mirrored.
+
+    >>> default_settings("digits-cnn", (1, 8, 8)).crop
+    1
+    """
+    require_known(architecture)
+    settings = _SETTINGS.get(architecture, TrainSettings())
+    chosen = optimiser or settings.optimiser
+    return replace(
+        settings,
+        optimiser=chosen,
+        learning_rate=_RATES.get(architecture, _USUAL_RATES)[chosen],
+        weight_decay=5e-4 if chosen is Optimiser.SGD else 1e-2,
+        crop=min(shape[-2:]) // 8,
+        flip=shape[0] == 3,
+    )
+
+
+def require_known(architecture: str) -> None:
+    """Raise `SpecError` unless the zoo has this network."""
+    if architecture not in ZOO:
+        raise unknown("model", architecture, ZOO)
