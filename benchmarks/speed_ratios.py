@@ -17,7 +17,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from nppr.run.prepare import fixed_form
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -32,6 +31,7 @@ from nppr.models import (
     Classifier,
     Prepared,
     frozen,
+    in_fixed_form,
     prepare,
 )
 from nppr.noise import Dependency, Family
@@ -73,7 +73,7 @@ class Bench:
         examples = probe(data.evaluate)
         prepared = partial(prepare, classifier, examples, classes=data.classes)
         eager = prepared(engine=EAGER)
-        search = fixed_form(eager, data)
+        search = in_fixed_form(eager, examples)
         forms = [
             prepared(micro_batch=size, form=form, engine=EAGER)
             for size in (32, 64, 128)

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from nppr.run.prepare import prepare_run
 from torch import Tensor, nn
 
+from helpers import open_run
 from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.data import Data, from_arrays, load_data
@@ -120,7 +120,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
     found = []
     for micro_batch in (4, 16):
         settings = SHORT
-        setup = prepare_run(
+        setup = open_run(
             classifier,
             data,
             BUDGET,
@@ -136,7 +136,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
         guide.register_forward_hook(lambda _, x, __, used=used: used.append(len(x[0])))
         found.append(search.run())
         assert sum(used) >= 256, "all calls of the fit"
-    exact = prepare_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
+    exact = open_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
     assert exact.classifier.fast.guide is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -144,7 +144,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
 
 def test_a_resumed_run_repeats_its_gradients(resnet: Prepared, tmp_path: Path) -> None:
     data, settings = images(64, (0.5, 0.25)), SHORT
-    asked = partial(prepare_run, resnet.reference, data, BUDGET, search=settings, resume=True)
+    asked = partial(open_run, resnet.reference, data, BUDGET, search=settings, resume=True)
     for engine, guided in ((BFLOAT16, True), (EAGER, False)):
         for _ in range(2):
             with asked(Measure(engine=engine), out=tmp_path / engine) as setup:

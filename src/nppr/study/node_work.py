@@ -25,10 +25,12 @@ from nppr.models import Classifier, Prepared
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
 from nppr.run.prepare import prepare_run
+from nppr.run.resolve import Resolved
 from nppr.run.run import complete_run
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
+from nppr.settings import Run
 from nppr.sources import Clean, Source, parse_sources
 from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import FitTask, MeasureTask, Node, TrainTask
@@ -243,15 +245,14 @@ def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> l
     if task.per_input_calls:
         sources = [PerInput(each.source, task.per_input_calls) for each in learned]
         learned = []
+    ready = _prepared(task.classifier, task.data, task.device, cache)
     setup = prepare_run(
-        _prepared(task.classifier, task.data, task.device, cache),
-        load_source(task.data),
+        Resolved(load_source(task.data), ready.reference, prepared=ready),
         task.budget,
         task.settings,
         sources=sources,
         distributions=learned,
-        out=folder / "run",
-        resume=True,
+        run=Run(out=folder / "run", resume=True),
     )
     with setup:
         report = complete_run(setup, sources, learned, examine=False)
