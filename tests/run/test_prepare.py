@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from nppr.run.prepare import FIT_MICRO_BATCH, prepare_run
 from torch import Tensor, nn
 
 from helpers import FAMILIES, half_classifier, two_class_data
@@ -13,6 +12,7 @@ from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.models import Classifier, load_classifier
 from nppr.noise.family import Dependency, Family
+from nppr.run.prepare import FIT_MICRO_BATCH, prepare_run
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 
@@ -62,7 +62,7 @@ def test_the_division_of_a_run_is_recorded_and_repeated(tmp_path: Path) -> None:
     assert first.folder is not None
     again = prepare_run(half_classifier(), data, BUDGET, Measure(), out=out, resume=True)
     assert again.classifier.micro_batch == 11
-    assert again.classifier.form == first.classifier.form
+    assert again.classifier.speedups == first.classifier.speedups
     recorded = json.dumps(json.loads((out / "run.json").read_text()))
     assert f'"threads": {torch.get_num_threads()}' in recorded
 
