@@ -25,7 +25,7 @@ from nppr.errors import (
 from nppr.measuring.measurement import probe
 from nppr.models import (
     Classifier,
-    Prepared,
+    PreparedClassifier,
     frozen,
     in_fixed_form,
     is_out_of_memory,
@@ -56,12 +56,12 @@ class Setup:
 
     data: Data
     budget: Budget
-    classifier: Prepared
+    classifier: PreparedClassifier
     feature_model: Classifier | None
     settings: Measure
     folder: RunFolder | None
     record: RunRecord
-    searching: Prepared | None = None
+    searching: PreparedClassifier | None = None
     """The classifier as the search runs it, where there is one."""
     finished: bool = False
     """The folder holds this run already, complete: what is measured is read from it."""
@@ -77,7 +77,7 @@ class Setup:
     def resolved(self) -> Resolved:
         """The same, to be measured again in another run."""
         return Resolved(
-            self.data, self.classifier.reference, self.feature_model, self.budget, self.classifier
+            self.data, self.classifier.original, self.feature_model, self.budget, self.classifier
         )
 
     def search(
@@ -192,7 +192,7 @@ def prepare_run(
     record = RunRecord(
         nppr_version=version("nppr"),
         classifier=described,
-        data=_describe_data(data, ready.reference),
+        data=_describe_data(data, ready.original),
         budget=_describe_budget(budget, data),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
@@ -219,10 +219,10 @@ def prepare_run(
         identity = {**record.model_dump(mode="json"), "device": ready.device.type}
         used = Division(
             ready.micro_batch,
-            ready.form,
+            ready.speedups,
             torch.get_num_threads(),
             ready.engine,
-            rough=searching is not None and searching.fast.guide is not None,
+            rough=searching is not None and searching.fast.bfloat16_copy is not None,
         )
         folder = RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
     return Setup(
@@ -257,7 +257,9 @@ def _require_images(
         )
 
 
-def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared:
+def _searching(
+    classifier: PreparedClassifier, data: Data, rough: bool | None
+) -> PreparedClassifier:
     """The classifier as a search runs it.
 
     Candidates are judged with the run's engine. Gradients are rough if that is asked for, or if it is
@@ -268,13 +270,13 @@ def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared
 
 
 def _prepare_as_before(
-    prepared: Callable[..., Prepared], division: Division, engine: str
-) -> Prepared:
+    prepared: Callable[..., PreparedClassifier], division: Division, engine: str
+) -> PreparedClassifier:
     """The classifier in the form, micro-batch and engine of the division, else the fastest form.
 
     An engine of the division that does not run here is replaced by the exact one.
     """
-    repeated = partial(prepared, micro_batch=division.micro_batch, form=division.form)
+    repeated = partial(prepared, micro_batch=division.micro_batch, speedups=division.form)
     if division.engine is None:
         return repeated(engine=engine)
     try:

@@ -28,7 +28,7 @@ from nppr.data import (
 )
 from nppr.errors import BudgetError, ClassifierError, SpecError
 from nppr.measuring.measurement import probe
-from nppr.models import Classifier, ModelSpec, Prepared, frozen, load_classifier
+from nppr.models import Classifier, ModelSpec, PreparedClassifier, frozen, load_classifier
 from nppr.settings import (
     BudgetSettings,
     DataSettings,
@@ -55,7 +55,7 @@ class Resolved:
     classifier: Classifier
     feature_model: Classifier | None = None
     budget: Budget | None = None
-    prepared: Prepared | None = None
+    prepared: PreparedClassifier | None = None
 
     def required_budget(self) -> Budget:
         """Return the budget, which must be stated except for the digits demo."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from nppr.data import Data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measuring.measurement import probe
-from nppr.models import FORMS, Classifier, Prepared, fit_micro_batch, prepare
+from nppr.models import SPEEDUPS, Classifier, PreparedClassifier, fit_micro_batch, prepare
 from nppr.models.formats.python_models import files_beside
 from nppr.models.zoo import ZOO, shipped_weights
 from nppr.run.resolve import resolve_data, resolve_models
@@ -155,7 +155,7 @@ def load_source(source: DataSource) -> Data:
 @lru_cache(maxsize=4)
 def prepare_source(
     source: ClassifierSource, data: DataSource, device: str | None, weights: str | None = None
-) -> Prepared:
+) -> PreparedClassifier:
     """The classifier in the form in which it rounds the same way in every process."""
     inputs = load_source(data)
     examples = probe(inputs.evaluate)
@@ -165,7 +165,7 @@ def prepare_source(
         classes=inputs.classes,
         device=device,
         micro_batch=fit_micro_batch(examples),
-        form=FORMS,
+        speedups=SPEEDUPS,
     )
 
 
