@@ -62,7 +62,7 @@ def test_the_division_of_a_run_is_recorded_and_repeated(tmp_path: Path) -> None:
     assert first.folder is not None
     again = prepare_run(half_classifier(), data, BUDGET, Measure(), out=out, resume=True)
     assert again.classifier.micro_batch == 11
-    assert again.classifier.form == first.classifier.form
+    assert again.classifier.speedups == first.classifier.speedups
     recorded = json.dumps(json.loads((out / "run.json").read_text()))
     assert f'"threads": {torch.get_num_threads()}' in recorded
 

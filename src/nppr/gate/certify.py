@@ -25,7 +25,7 @@ from nppr.gate.sequential_draws import (
     SetQuestion,
     draw_until_decided,
 )
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
 from nppr.sources import Source
@@ -102,7 +102,7 @@ class Certificate:
 
 def certify(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     at_least: float,
     *,

@@ -11,9 +11,9 @@ from nppr.models.classifier import (
 from nppr.models.load_model import ModelSpec, load_classifier
 from nppr.models.prepare_classifier import (
     AGREEMENT,
-    FORMS,
-    FrozenForms,
-    Prepared,
+    SPEEDUPS,
+    FrozenPair,
+    PreparedClassifier,
     prepare,
     usable_device,
     within_memory,
@@ -22,12 +22,12 @@ from nppr.models.rough_gradients import with_rough_gradients
 
 __all__ = [
     "AGREEMENT",
-    "FORMS",
+    "SPEEDUPS",
     "Classifier",
     "FrozenClassifier",
-    "FrozenForms",
+    "FrozenPair",
     "ModelSpec",
-    "Prepared",
+    "PreparedClassifier",
     "check_classifier",
     "check_finite",
     "frozen",

@@ -324,7 +324,7 @@ def _plan(
         select_inputs=len(setup.data.select),
         sources=tuple(names),
         micro_batch=classifier.micro_batch,
-        form=(*classifier.form, *([] if classifier.engine == EAGER else [classifier.engine])),
+        form=(*classifier.speedups, *([] if classifier.engine == EAGER else [classifier.engine])),
         seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None),
         warning=warning,
     )

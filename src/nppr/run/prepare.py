@@ -26,10 +26,10 @@ from nppr.errors import (
 )
 from nppr.measuring.measurement import probe
 from nppr.models import (
-    FORMS,
+    SPEEDUPS,
     Classifier,
     ModelSpec,
-    Prepared,
+    PreparedClassifier,
     frozen,
     is_out_of_memory,
     load_classifier,
@@ -63,12 +63,12 @@ class Setup:
 
     data: Data
     budget: Budget
-    classifier: Prepared
+    classifier: PreparedClassifier
     feature_model: Classifier | None
     settings: Measure
     folder: RunFolder | None
     record: RunRecord
-    searching: Prepared | None = None
+    searching: PreparedClassifier | None = None
     """The classifier as the search runs it, where there is one."""
     finished: bool = False
     """The folder holds this run already, complete: what is measured is read from it."""
@@ -151,7 +151,7 @@ class RunRecord(Record):
 
 
 def prepare_run(
-    model: ModelSpec | Prepared,
+    model: ModelSpec | PreparedClassifier,
     data: Data,
     budget: Budget,
     settings: Measure,
@@ -181,8 +181,8 @@ def prepare_run(
         torch.set_num_threads(threads)
     if batch_size is not None:
         division = replace(division, micro_batch=batch_size)
-    if isinstance(model, Prepared):
-        ready, classifier = model, model.reference
+    if isinstance(model, PreparedClassifier):
+        ready, classifier = model, model.original
     else:
         classifier = load_classifier(model, data=data)
         data = _in_its_classes(data, classifier)
@@ -201,7 +201,7 @@ def prepare_run(
     record = RunRecord(
         nppr_version=version("nppr"),
         classifier=described,
-        data=_describe_data(data, ready.reference),
+        data=_describe_data(data, ready.original),
         budget=_describe_budget(budget, data),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
@@ -228,10 +228,10 @@ def prepare_run(
         identity = {**record.model_dump(mode="json"), "device": ready.device.type}
         used = Division(
             ready.micro_batch,
-            ready.form,
+            ready.speedups,
             torch.get_num_threads(),
             ready.engine,
-            rough=searching is not None and searching.fast.guide is not None,
+            rough=searching is not None and searching.fast.bfloat16_copy is not None,
         )
         folder = RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
     return Setup(data, budget, ready, features, settings, folder, record, searching, finished)
@@ -274,14 +274,16 @@ def _in_its_classes(data: Data, classifier: Classifier) -> Data:
     return fit_classes(data, outputs.shape[1]) if outputs.ndim == 2 else data
 
 
-def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared:
+def _searching(
+    classifier: PreparedClassifier, data: Data, rough: bool | None
+) -> PreparedClassifier:
     """The classifier as a search runs it.
 
     Candidates are judged with the run's engine. Gradients are rough if that is asked for, or if it is
     left open (None) and worthwhile.
     """
     examples = probe(data.evaluate)
-    engine = EAGER if classifier.coarse is None else classifier.engine
+    engine = EAGER if classifier.screening is None else classifier.engine
     try:
         fixed = fixed_form(classifier, data, engine)
     except ClassifierError:
@@ -289,28 +291,30 @@ def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared
     return with_rough_gradients(fixed, examples, rough)
 
 
-def fixed_form(classifier: Prepared, data: Data, engine: str = EAGER) -> Prepared:
+def fixed_form(
+    classifier: PreparedClassifier, data: Data, engine: str = EAGER
+) -> PreparedClassifier:
     """The classifier in the form and micro-batch in which searches run, whatever the clock prefers."""
     pixels = math.prod(data.shape)
     return prepare(
-        classifier.reference,
+        classifier.original,
         probe(data.evaluate),
         classes=data.classes,
         device=classifier.device,
         micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
-        form=FORMS,
+        speedups=SPEEDUPS,
         engine=engine,
     )
 
 
 def _prepare_as_before(
-    prepared: Callable[..., Prepared], division: Division, engine: str
-) -> Prepared:
+    prepared: Callable[..., PreparedClassifier], division: Division, engine: str
+) -> PreparedClassifier:
     """The classifier in the form, micro-batch and engine of the division, else the fastest form.
 
     An engine of the division that does not run here is replaced by the exact one.
     """
-    repeated = partial(prepared, micro_batch=division.micro_batch, form=division.form)
+    repeated = partial(prepared, micro_batch=division.micro_batch, speedups=division.form)
     if division.engine is None:
         return repeated(engine=engine)
     try:

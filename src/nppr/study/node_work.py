@@ -21,7 +21,7 @@ from nppr.core.tally import BoolArray, SplitKind
 from nppr.data import Split
 from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, WriteError
 from nppr.measuring.measurement import measure
-from nppr.models import Classifier, Prepared
+from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
 from nppr.run.prepare import prepare_run
@@ -115,7 +115,7 @@ def _work(node: Node, cache: NodeCache) -> list[str]:
 
 def _prepared(
     source: ClassifierSource, data: DataSource, device: str, cache: NodeCache
-) -> Prepared:
+) -> PreparedClassifier:
     """A classifier; one that was trained here has the weights of its node."""
     weights = str(cache.folder(source.trained) / WEIGHTS) if source.trained else None
     return prepare_source(source, data, device, weights)
@@ -124,7 +124,7 @@ def _prepared(
 def _feature_model(task: FitTask | MeasureTask, cache: NodeCache) -> Classifier | None:
     if task.features is None:
         return None
-    return _prepared(task.features, task.data, task.device, cache).reference
+    return _prepared(task.features, task.data, task.device, cache).original
 
 
 def _train(task: TrainTask, folder: Path) -> list[Path]:

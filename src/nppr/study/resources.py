@@ -16,7 +16,7 @@ from pathlib import Path
 from nppr.data import Data, load_data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measuring.measurement import probe
-from nppr.models import FORMS, Classifier, Prepared, prepare
+from nppr.models import SPEEDUPS, Classifier, PreparedClassifier, prepare
 from nppr.models.formats.python_models import files_beside
 from nppr.models.zoo import ZOO, shipped_weights
 from nppr.run.load import load_models
@@ -164,7 +164,7 @@ def load_source(source: DataSource) -> Data:
 @lru_cache(maxsize=4)
 def prepare_source(
     source: ClassifierSource, data: DataSource, device: str | None, weights: str | None = None
-) -> Prepared:
+) -> PreparedClassifier:
     """The classifier in the form in which it rounds the same way in every process."""
     inputs = load_source(data)
     examples = probe(inputs.evaluate)
@@ -174,7 +174,7 @@ def prepare_source(
         classes=inputs.classes,
         device=device,
         micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // examples[0].numel())),
-        form=FORMS,
+        speedups=SPEEDUPS,
     )
 
 
