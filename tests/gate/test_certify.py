@@ -16,6 +16,7 @@ from torch import Tensor
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.core.budget import Budget
+from nppr.core.nouns import LAW, NOISE, Nouns
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Claim, Evaluate, FrozenModel, Metric, Progress
 from nppr.data import Split, from_arrays
@@ -378,16 +379,16 @@ def test_a_search_shows_violations_by_the_worst_noise_only(
 
 
 @pytest.mark.parametrize(
-    ("metric", "box", "named"),
+    ("metric", "nouns", "named"),
     [
-        (Metric.PR, False, "this noise"),
-        (Metric.PR, True, "this law"),
-        (Metric.CORRUPTION, False, "this corruption"),
+        (Metric.PR, NOISE, "this noise"),
+        (Metric.PR, LAW, "this law"),
+        (Metric.CORRUPTION, NOISE, "this corruption"),
     ],
 )
-def test_known_noise_is_named_in_the_statement(metric: Metric, box: bool, named: str) -> None:
+def test_known_noise_is_named_in_the_statement(metric: Metric, nouns: Nouns, named: str) -> None:
     stated = {
-        each: statement(metric, each, 0.9, 0.95, Claim.POPULATION, box=box) for each in Verdict
+        each: statement(metric, each, 0.9, 0.95, Claim.POPULATION, nouns=nouns) for each in Verdict
     }
     assert stated == {
         Verdict.HOLDS: f"holds: under {named} at least 90 % of the answers are correct {SURE}",

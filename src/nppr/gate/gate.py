@@ -26,8 +26,7 @@ from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, InputError, RunFolderError, SpecError, unknown
 from nppr.export.claims import doubting_flags
 from nppr.gate.certify import (
-    is_box,
-    reference_words,
+    nouns_of,
     require_decidable,
     require_noise_of_set,
     statement,
@@ -448,18 +447,17 @@ def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, dou
         }.get(verdict, f"it is not shown whether at least {level} % are correct on clean inputs")
         return f"{verdict}: {outcome} ({sure})"
     assert test.source is not None
-    noise = asked.noise_set.words(reference_words(test.source)) if asked.noise_set else None
-    box = is_box(test.source)
+    nouns = nouns_of(test.source)
+    noise = asked.noise_set.words(nouns.refer_to(test.source.name)) if asked.noise_set else None
     if doubted:
-        every = "every law of the parameters" if box else "all noise"
-        under = f"{every} {noise}" if noise else test.source.name
+        under = f"{nouns.every_noise} {noise}" if noise else test.source.name
         return (
             f"undecided: under {under} at least {level} % of the answers are correct ({sure}), but"
             " flags of the run make it unreliable"
         )
     said = statement(
         asked.metric or Metric.PR, verdict, asked.at_least, policy.measure.confidence, test.claim,
-        noise=noise, box=box,
+        noise=noise, nouns=nouns,
     )  # fmt: skip
     if asked.kind is not Kind.WORST or not found.slices:
         return f"{said} [{test.source.name}]"
