@@ -13,7 +13,6 @@ from nppr.data import load_data
 from nppr.models import Classifier, load_classifier
 from nppr.models.prepare_classifier import FIT_MICRO_BATCH
 from nppr.noise.family import Dependency, Family
-from nppr.run.prepare import FIT_MICRO_BATCH
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 
