@@ -23,7 +23,7 @@ ROOT = Path(nppr.__file__).parent
 ORDER = [
     "errors", "system.user_code", "system.process", "system.bounded", "core.radius", "core.losses",
     "core.random_draws", "core.tally", "core.task", "core.transformations", "core.budget", "core",
-    "system", "data", "models", "train", "noise", "statistics", "sources", "measuring",
+    "system", "formats", "data", "models", "train", "noise", "statistics", "sources", "measuring",
     "search.search_settings", "settings", "search", "rare", "report", "doctor", "compare", "export",
     "run", "gate", "testing", "study", "cli", "__init__", "__main__",
 ]  # fmt: skip

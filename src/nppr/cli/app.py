@@ -12,8 +12,9 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from nppr.formats import check_data, check_model, check_weights
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
-from nppr.system.specs import RANDOM, check_data, check_model, check_weights
+from nppr.system.specs import RANDOM
 from nppr.system.user_code import ProcessEnded, contained
 
 TYPED = "COMMANDLINE"

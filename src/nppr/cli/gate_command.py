@@ -8,11 +8,11 @@ from nppr.cli import console
 from nppr.cli.app import ExitCode
 from nppr.cli.commands import GateOptions
 from nppr.errors import SpecError, without_controls
+from nppr.formats import names_code
 from nppr.gate.gate import gate as decide
 from nppr.gate.policy import read_policy
 from nppr.run.progress import progress_bars
 from nppr.system.records import write_whole
-from nppr.system.specs import names_code
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
 """Exit codes of `nppr certify` and `nppr gate`, by verdict."""
