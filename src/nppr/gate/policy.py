@@ -19,7 +19,7 @@ from typing import Annotated, Any, Self
 from pydantic import model_validator
 
 from nppr.core.budget import Budget
-from nppr.core.tally import Claim, Metric
+from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError, unknown
 from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.run.load import stated_budget
@@ -85,6 +85,19 @@ class Requirement:
         """What is required, without the words and the value."""
         name = "" if self.kind is Kind.GRADE else self.name
         return replace(self, text="", at_least=0.0, name=name)
+
+    @property
+    def direction(self) -> Direction:
+        """What its number is: a search bounds the worst noise from above, a set from below."""
+        if self.noise_set is not None:
+            return Direction.LOWER_BOUND
+        searched = self.metric in (Metric.NPPR, Metric.AR)
+        return Direction.UPPER_BOUND if searched else Direction.ESTIMATE
+
+    @property
+    def always_population(self) -> bool:
+        """Whether it applies to the population whatever the policy states."""
+        return self.metric is Metric.ACCURACY or self.kind is Kind.PAIRED
 
 
 LEFT_OUT = {

@@ -10,7 +10,7 @@ from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, Record
 from nppr.statistics.sequential import Verdict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SPLIT = "With {level:g} % confidence no verdict based on draws is wrong (docs/gate.md)."
 SEARCHED = (
@@ -20,28 +20,18 @@ SEARCHED = (
 COMPARED = "A comparison with a baseline under an attack applies to that attack only."
 
 
-class SliceDecision(Record):
-    """One slice of a requirement on the worst; the intervals of all slices hold together."""
-
-    name: str
-    verdict: Verdict
-    value: float | None
-    low: float
-    high: float
-    draws: int
-
-
 class Decision(Record):
-    """One requirement: its verdict, and what it rests on.
+    """The verdict on one requirement, or on one slice of it, with its evidence.
 
-    `value` is what was observed, `low` and `high` its interval; a grade or flag has none. Of a `bound`
-    the interval is that of the worst noise of its set, of a baseline that of the difference.
+    `value` is what was observed, `low` and `high` its interval; a grade or a flag has none. For a
+    `bound`, the interval is that of the worst noise of its set; for a baseline, that of the difference.
+    A slice has its name as the requirement; the intervals of all slices hold together.
     """
 
     requirement: str
     verdict: Verdict
-    statement: str
-    why: str
+    statement: str = ""
+    why: str = ""
     at_least: float | None = None
     value: float | None = None
     low: float | None = None
@@ -52,7 +42,7 @@ class Decision(Record):
     source: str | None = None
     inputs: int = 0
     draws: int = 0
-    slices: tuple[SliceDecision, ...] = ()
+    slices: tuple[Decision, ...] = ()
 
     @property
     def sentence(self) -> str:
