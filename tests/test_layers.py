@@ -154,16 +154,40 @@ def test_the_package_exports_what_it_promises() -> None:
 STARTED = """
 import sys
 from nppr.cli import run
-code = run(["assess", "--sources", "gausian"])
-slow = [name for name in ("torch._C", "scipy", "sklearn", "matplotlib") if name in sys.modules]
-print(code, *slow)
+code = run(["assess", *sys.argv[1:]])
+loaded = ("torch._C", "scipy", "sklearn", "matplotlib")
+print(code, *(name for name in loaded if name in sys.modules))
 """
 
 
-@pytest.mark.slow
-def test_a_wrong_source_is_reported_before_anything_slow_is_imported() -> None:
+def started(*words: str) -> tuple[str, str]:
+    """The exit code with the slow modules that were imported, and the error as one line."""
     ended = subprocess.run(
-        [sys.executable, "-c", STARTED], capture_output=True, text=True, check=True
+        [sys.executable, "-c", STARTED, *words], capture_output=True, text=True, check=True
     )
-    assert ended.stdout == "2\n"
-    assert "Did you mean 'gaussian'?" in " ".join(ended.stderr.split())
+    return ended.stdout.strip(), " ".join(ended.stderr.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dependency", "imput"), "Did you mean 'input'?"),
+        (("--draws", "many"), "`draws` must be a whole number, got 'many'"),
+        (("--weights", "none.safetensors"), "none.safetensors"),
+    ],
+)
+def test_a_wrong_setting_is_reported_before_anything_slow_is_imported(
+    words: tuple[str, ...], message: str
+) -> None:
+    code, error = started(*words)
+    assert code == "2"
+    assert message in error
+
+
+@pytest.mark.slow
+def test_a_wrong_source_is_reported_before_data_are_loaded() -> None:
+    code, error = started("--sources", "gausian")
+    assert code.split()[0] == "2"
+    assert "sklearn" not in code  # it holds the digits
+    assert "Did you mean 'gaussian'?" in error

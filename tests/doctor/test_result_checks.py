@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nppr.run.session import result_of
 
 from helpers import Stray, learned_noise
 from nppr.core.budget import Budget
@@ -32,6 +31,7 @@ from nppr.doctor.flags import (
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.report.model import Flag, Result
+from nppr.run.session import result_of
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import AutoAttack, Guidance, Source, Uniform, parse_sources
 from nppr.sources.custom import CustomAttack

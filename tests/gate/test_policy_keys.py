@@ -96,6 +96,7 @@ RESOLVED = {
     "confidence": Case(0.9),
     "slices": Case("site.csv"),
     "evaluate-all": Case(value=True),
+    "effort": Case("thorough"),
 }
 SEARCHED = {
     "preset": "paper",
@@ -216,7 +217,7 @@ def test_a_key_changes_the_search(key: str) -> None:
 
 @pytest.mark.parametrize("key", MEASURING)
 def test_keys_of_a_run_that_is_measured_are_refused_with_another_run(key: str) -> None:
-    value = ({**SEARCHED, "draws": 5})[key]
+    value = {**SEARCHED, "draws": 5, "effort": "quick"}[key]
     with pytest.raises(SpecError, match=f"`{key}` must be left out of a policy with a run, got"):
         make_policy({"require": ["grade >= C"], "run": "runs/main", key: value})
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from nppr.run.lowest_rows import lowest_rows
 
 import nppr
 from nppr.core.tally import Audit, Direction, Evaluate, Metric, Tally
@@ -17,6 +16,7 @@ from nppr.report.numbers import Numbers
 from nppr.report.page.answer import run_text
 from nppr.report.quotes import sentence_of
 from nppr.report.results_table import summary_of
+from nppr.run.lowest_rows import lowest_rows
 from nppr.statistics.estimates import allow_for_audit, corrupted
 from nppr.statistics.intervals import Interval, half_width
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from nppr.run.time_estimate import PASSES_PER_CALL, count_passes
 
 import nppr
 from nppr.core.budget import Budget
@@ -13,6 +12,7 @@ from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
 from nppr.models import load_classifier, prepare
 from nppr.noise.family import Dependency, Family
+from nppr.run.time_estimate import PASSES_PER_CALL, count_passes
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import ClassicPGD, Uniform
@@ -58,5 +58,5 @@ def test_every_rung_and_radius_is_counted() -> None:
     alone, with_own = (count_passes(data, settings, [], each) for each in (none, own))
     assert with_own.plain - alone.plain == 2 * 50 * 20
     assert with_own.guided > alone.guided
-    further = count_passes(data, replace(settings, radii=("0.2",)), [Uniform(BUDGET)], None)
+    further = count_passes(data, settings.with_(radii=("0.2",)), [Uniform(BUDGET)], None)
     assert further.plain - count_passes(data, settings, [Uniform(BUDGET)], None).plain == 50 * 20

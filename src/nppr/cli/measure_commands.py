@@ -127,7 +127,7 @@ def bound(options: BoundOptions) -> None:
     ratio, confidence = options.density_ratio, options.measure.confidence
     least = options.at_least
     kind, sizes = split_spec(options.noise_set)
-    if ":" in ratio:
+    if ratio is not None and ":" in ratio:
         raise SpecError(f"`density-ratio` must hold numbers, got {ratio!r}. Example: 1,2,5")
     if confidence < 0.75:
         raise SpecError(f"`confidence` must be at least 0.75 here, got {confidence}. Example: 0.95")
@@ -137,7 +137,7 @@ def bound(options: BoundOptions) -> None:
         ratio, sizes = sizes, None
     facts = {
         "set": kind,
-        "ratio": ratio.replace(" ", "").replace(",", "+"),
+        **({} if ratio is None else {"ratio": ratio.replace(" ", "").replace(",", "+")}),
         **({} if sizes is None else {"size": sizes}),
         **({} if least is None else {"least": least}),
     }
