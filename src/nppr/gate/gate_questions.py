@@ -39,7 +39,7 @@ def _correct_in(block: DrawnBlock, rows: BoolArray | None) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class LevelQuestion:
-    """Is the probability of a correct answer under a source at least so much?
+    """Does the probability of a correct answer under a source reach a level?
 
     Only inputs at positions where `rows` is true count; None means all.
     """
@@ -64,7 +64,7 @@ class LevelQuestion:
 
 @dataclass(frozen=True, eq=False)
 class BoundQuestion:
-    """Does the worst noise of a set leave at least so much correct?
+    """Does the share of correct answers under the worst noise of a set reach a level?
 
     Only inputs at positions where `rows` is true count; None means all.
     """
@@ -86,7 +86,7 @@ class BoundQuestion:
 
 
 class WorstQuestion:
-    """Is the probability of a correct answer at least so much in every slice?
+    """Does the probability of a correct answer reach a level in every slice?
 
     HOLDS needs every slice to pass at the full error: if the claim is false, it is false for some
     slice, and that slice's own test would have to err. VIOLATED needs one slice to fail at its share of
@@ -110,7 +110,7 @@ class WorstQuestion:
         return Verdict.UNDECIDED if Verdict.UNDECIDED in found else Verdict.HOLDS
 
     def update(self, block: DrawnBlock) -> None:
-        """Add to each slice the draws of its own inputs."""
+        """Add the draws of a block to the slices of their inputs."""
         for part in self.parts:
             part.update(block)
 
@@ -152,10 +152,11 @@ class WorstQuestion:
 
 @dataclass(frozen=True, eq=False)
 class PairedQuestion:
-    """Is the mean difference from a baseline at least so much, on inputs that count for both?
+    """Does the mean difference from a baseline exceed a loss, on inputs that count for both?
 
-    `rates` and `counts` are those of the baseline, by position in the split; each input has `draws`.
-    Differences in [-1, 1] are mapped to [0, 1] and their mean is tested.
+    `rates` and `counts` hold the baseline's rate of each input and whether it counts, by position in
+    the split. Each input gets `draws` draws. Differences in [-1, 1] are mapped to [0, 1], and their
+    mean is tested.
     """
 
     test: MeanTest

@@ -1,4 +1,4 @@
-"""Requirements that draws decide: how each is tested, and the decision that comes out.
+"""Test requirements with draws, and decide them.
 
 Tests about the same draws share them. Each test may stop at any block, and each wrong verdict has
 probability at most the error of its test, however often it looked.

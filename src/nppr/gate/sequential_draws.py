@@ -159,7 +159,7 @@ def _blocks(
         known[found] = 1
         left = left[known[left] == 1]
         parts = [DrawnBlock(left[:0], left[:0], spent, draws)]
-        while len(left):  # an input that was drawn twice gets draws of its own each time
+        while len(left):  # an input that was drawn twice gets fresh draws each time
             chosen, first = np.unique(left, return_index=True)
             parts.append(draw(chosen, key(seed, "certify/draws", 0, number) & 0x7FFFFFFF, 0))
             left = np.delete(left, first)
