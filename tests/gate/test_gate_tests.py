@@ -30,7 +30,7 @@ from nppr.gate.gate_questions import Reading
 from nppr.gate.gate_tests import decide_source, state_verdict
 from nppr.gate.policy import Kind, Requirement
 from nppr.gate.sequential_draws import AT_ONCE, DrawnBlock, draw_until_decided
-from nppr.models import Classifier, Prepared, prepare
+from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise.family import Dependency, Family
 from nppr.report.gate_record import Decision
 from nppr.report.model import Flag
@@ -46,7 +46,7 @@ BRIGHT, DARK = 0.75, 0.25
 """One pixel above 1/2 is class 0; half a unit less or more turns the answer."""
 
 
-def ready(micro_batch: int = 64) -> Prepared:
+def ready(micro_batch: int = 64) -> PreparedClassifier:
     classifier = Classifier(Linear(torch.ones(1, 1, 1), -0.5))
     return prepare(classifier, torch.rand(8, 1, 1, 1), classes=2, micro_batch=micro_batch)
 

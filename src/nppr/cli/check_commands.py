@@ -9,7 +9,7 @@ from nppr.cli import console
 from nppr.cli.app import ExitCode
 from nppr.cli.commands import DoctorOptions
 from nppr.doctor import examine, grade
-from nppr.run.load import load_images, load_models
+from nppr.run.resolve import resolve
 
 
 def doctor(options: DoctorOptions) -> None:
@@ -21,8 +21,14 @@ def doctor(options: DoctorOptions) -> None:
     """
     settings = options.measure
 
-    loaded = load_images(options.data, settings, options.model.classes)
-    classifier, _ = load_models(options.model, loaded)
+    resolved = resolve(
+        options.model.model,
+        options.data.data,
+        settings,
+        network=options.model,
+        reading=options.data,
+    )
+    classifier, loaded = resolved.classifier, resolved.data
     flags = examine(
         classifier, loaded,
         device=options.run.device, micro_batch=options.run.batch_size, seed=settings.seed,

@@ -20,15 +20,9 @@ from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
 from nppr.report.run_files import REPORT, read_report
-from nppr.run.load import (
-    load_images,
-    load_models,
-    require_budget,
-    require_sources,
-    stated_budget,
-)
 from nppr.run.prepare import prepare_run
 from nppr.run.progress import progress_bars
+from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -91,27 +85,26 @@ def certify(options: CertifyOptions) -> None:
     require_sources(options.source, stated)
     noise_set = _one_set(options.noise_set, options.density_ratio)
     quiet = options.quiet or options.as_json
-    loaded = load_images(options.data, settings, options.model.classes)
-    classifier, feature_model = load_models(options.model, loaded, options.model)
+    resolved = resolve(
+        options.model.model, options.data.data, settings, options.budget,
+        network=options.model, reading=options.data,
+    )  # fmt: skip
     source: Source
     flags: list[Flag] = []
     if options.distribution is not None:
-        given = load_learned(options.distribution, stated, feature_model)
+        given = load_learned(options.distribution, stated, resolved.feature_model)
         learned = min(given, key=lambda each: each.width)
         source = learned.source
-        budget = require_budget(source.budget, loaded.name)
+        budget = require_budget(source.budget, resolved.data.name)
         if noise_set is None:  # a bound around noise is valid however the noise was found
             flags = [*check_distributions([learned.record]), *_flags_of(options.distribution)]
         if len(given) > 1 and not quiet:
             console.note(f"{source.name}: the widest set of {len(given)} learned noises is used")
     else:
-        budget = require_budget(stated, loaded.name)
+        budget = resolved.required_budget()
         (source,) = parse_sources(options.source, budget)
-    setup = prepare_run(
-        classifier, loaded, budget, settings,
-        feature_model=feature_model, batch_size=options.run.batch_size,
-        device=options.run.device,
-    )  # fmt: skip
+    setup = prepare_run(resolved, budget, settings, run=options.run)
+    loaded = setup.data
     flags += examine_ready(setup.classifier, loaded, seed=settings.seed)
     with progress_bars(quiet=quiet) as progress:
         decision, calls = decide_source(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nppr.core.tally import Claim, Metric
-from nppr.data import DataSpec, slices_of, with_slices
+from nppr.data import DataSpec, slices_of
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, RunFolderError, SpecError, unknown
@@ -32,13 +32,13 @@ from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import CLEAN, ReportRecord
 from nppr.run.ladder import per_input_noise
-from nppr.run.load import load_images, load_models, require_budget, stated_budget
 from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import ShowProgress
+from nppr.run.resolve import resolve
 from nppr.run.run import complete_run
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
-from nppr.settings import GRADE_LETTERS
+from nppr.settings import GRADE_LETTERS, Run
 from nppr.sources import CW, Clean, Source, default_sources, parse_sources, split_search
 from nppr.statistics.sequential import MeanTest, Verdict
 from nppr.system.user_code import contained
@@ -63,7 +63,7 @@ def gate(
     are refused. If a requirement needs a run (grade, flags, learned noise) and the policy names none,
     the gate measures one. It keeps that run in `out`, if given.
     """
-    setup = resolve(policy, model, data)
+    setup = resolve_policy(policy, model, data)
     asked = policy.requirements()
     seen = examine_ready(setup.classifier, setup.data, seed=policy.measure.seed)
     tested = [each for each in asked if each.kind in TESTED]
@@ -118,20 +118,17 @@ def make_record(
     )
 
 
-def resolve(policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None) -> Setup:
+def resolve_policy(
+    policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None
+) -> Setup:
     """Prepare the data and the classifier of a policy, or those given in their place."""
-    measure = policy.measure
-    loaded = load_images(
-        policy.data, measure, policy.model.classes, evaluate_all=measure.evaluate_all, given=data
-    )
-    loaded = with_slices(loaded, policy.data.slices)
-    classifier, feature_model = load_models(policy.model, loaded, policy.model, given=model)
-    budget = require_budget(stated_budget(policy.budget), loaded.name)
-    return prepare_run(
-        classifier, loaded, budget, measure.of_inputs(len(loaded.evaluate)),
-        feature_model=feature_model, batch_size=policy.execution.batch_size,
-        device=policy.execution.device,
+    resolved = resolve(
+        policy.model.model if model is None else model,
+        policy.data.data if data is None else data,
+        policy.measure, policy.budget, network=policy.model, reading=policy.data,
     )  # fmt: skip
+    measure = policy.measure.of_inputs(len(resolved.data.evaluate))
+    return prepare_run(resolved, resolved.required_budget(), measure, run=policy.execution)
 
 
 class _Known(NamedTuple):
@@ -186,9 +183,8 @@ def _measure(
         sources.append(CW(setup.budget))
     search = _search_settings(policy, len(setup.data.fit))
     made = prepare_run(
-        setup.classifier, setup.data, setup.budget, setup.settings,
-        sources=sources, search=search, feature_model=setup.feature_model, out=folder,
-        overwrite=True,
+        setup.resolved, setup.budget, setup.settings, sources=sources, search=search,
+        run=Run(out=folder, overwrite=True),
     )  # fmt: skip
     with made:
         finder = made.search(search, progress) if search else None

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from nppr.core.nouns import NOISE
 from nppr.core.tally import BoolArray, Claim, Direction, Evaluate, Metric, Progress
 from nppr.data import CLASS, Split
 from nppr.errors import InputError, SpecError
@@ -17,7 +18,7 @@ from nppr.export.claims import doubting_flags
 from nppr.gate.gate_questions import BoundQuestion, GateQuestion, LevelQuestion, Reading
 from nppr.gate.policy import Kind, Requirement
 from nppr.gate.sequential_draws import MORE_INPUTS, Drawing, draw_until_decided
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.report.gate_record import Decision
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
@@ -123,7 +124,7 @@ def plan_test(
 
 def decide_tests(
     tests: Sequence[GateTest],
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     *,
     confidence: float,
@@ -172,7 +173,7 @@ def decide_tests(
 
 def decide_source(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     at_least: float,
     *,
@@ -294,14 +295,12 @@ def _level(
     Under learned noise or an attack, VIOLATED applies to the worst admissible noise, which can only be
     worse. HOLDS applies only to what was found.
     """
-    box = source.budget is not None and source.budget.transform is not None
-    kind, every = ("law", "every law of the parameters") if box else ("noise", "all noise")
-    around = f"the {source.name} law" if box else f"{source.name} noise"
-    noise = asked.noise_set.words(around) if asked.noise_set else None
+    nouns = NOISE if source.budget is None else source.budget.nouns
+    noise = asked.noise_set.words(nouns.refer_to(source.name)) if asked.noise_set else None
     metric, searched = source.metric, asked.direction is Direction.UPPER_BOUND
     found = {Metric.NPPR: "the worst distribution found", Metric.AR: "this attack"}
-    fixed = "this corruption" if metric is Metric.CORRUPTION else f"this {kind}"
-    under = f"{every} {noise}" if noise else found.get(metric, fixed)
+    fixed = "this corruption" if metric is Metric.CORRUPTION else f"this {nouns.noise}"
+    under = f"{nouns.every_noise} {noise}" if noise else found.get(metric, fixed)
     if doubted:
         outcome = f"under {under} at least {level} of the answers are correct"
         return outcome, ", but flags make that unreliable"
@@ -309,12 +308,12 @@ def _level(
         scope = f" under {under}" if noise else ""
         return f"it is not shown whether at least {level} are correct{scope}", ""
     if verdict is Verdict.VIOLATED:
-        worst = "perturbation" if metric is Metric.AR else kind
+        worst = "perturbation" if metric is Metric.AR else nouns.noise
         under = f"the worst admissible {worst}" if searched else fixed
-        under = f"the worst {kind} {noise} (it may see the input)" if noise else under
+        under = f"the worst {nouns.noise} {noise} (it may see the input)" if noise else under
         return f"under {under} fewer than {level} of the answers are correct", ""
     worse = {
-        Metric.NPPR: f"; {'a worse law' if box else 'worse noise'} may exist in the admissible set",
+        Metric.NPPR: f"; {nouns.worse_noise} may exist in the admissible set",
         Metric.AR: "; worse perturbations may exist in the budget",
     }
     remark = worse[metric] if searched else ""

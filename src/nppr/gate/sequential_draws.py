@@ -23,7 +23,7 @@ from nppr.core.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
 from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.measuring.measurement import measure
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.sources import Clean, Source
 from nppr.statistics.sequential import Verdict
 
@@ -70,7 +70,7 @@ class Drawing:
 
 def draw_until_decided(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     questions: Sequence[Question],
     *,
@@ -112,7 +112,7 @@ def draw_until_decided(
 
 def _blocks(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     about: Claim,
     draws: int,

@@ -33,7 +33,7 @@ from nppr.core.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
 from nppr.measuring.measurement import ProgressCallback
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, run_splitting
 from nppr.sources import Source
@@ -96,7 +96,7 @@ class Rare:
 
 def rare_failures(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[SplitKind],
     positions: Sequence[int] | IntArray,
     *,
