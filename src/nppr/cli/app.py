@@ -62,7 +62,7 @@ class Command(TyperCommand):
 def _filled(text: str) -> str:
     """Return a help text with its late words."""
     words = import_module("nppr.cli.help_words").WORDS
-    return LATE_WORDS.sub(lambda found: str(words[found[1]]), text)
+    return LATE_WORDS.sub(lambda found: words[found[1]](), text)
 
 
 class _Group(TyperGroup):

@@ -225,9 +225,6 @@ class BracketOptions(MeasureOptions):
         return self
 
 
-ABOUT_TEXTS = {"population": "the population", "test-set": "this test set"}
-
-
 class CertifyOptions(Group):
     """Options of `nppr certify`."""
 
@@ -266,7 +263,7 @@ class CertifyOptions(Group):
 
     @model_validator(mode="after")
     def _require_question(self) -> Self:
-        require_one_of("about", self.about, ABOUT_TEXTS)
+        require_one_of("about", self.about, ("population", "test-set"))
         if not 0 < self.at_least < 1:
             raise SpecError(f"`at-least` must lie in (0, 1), got {self.at_least}. Example: 0.9")
         return self
@@ -349,9 +346,7 @@ class ExportOptions(Group):
     """Options of `nppr export`."""
 
     run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
-    to: str = option(
-        "safety-case", "The document: safety-case, technical-documentation or cyclonedx."
-    )
+    to: str = option("safety-case", "The document: {exports}.")
     gate: Path | None = option(
         None,
         "Output of nppr gate --json for the same classifier: the safety case argues for its"
@@ -595,7 +590,7 @@ register(
 register(
     "certify",
     CertifyOptions,
-    "nppr.cli.check_commands",
+    "nppr.cli.gate_command",
     """
     Decide whether robustness is at least a given value, with no more draws than that takes.
 
