@@ -34,10 +34,7 @@ from nppr.statistics.noise_sets import NoiseSet, parse_spec
 
 
 def certify(options: CertifyOptions) -> None:
-    """Decide whether robustness is at least a given value, with no more draws than that takes.
-
-    Exit codes: 0 holds, 1 violated, 3 undecided.
-    """
+    """Run `nppr certify`."""
     settings = options.measure
     source, folder, stated = options.source, options.distribution, stated_budget(options.budget)
     if (source.split(":")[0] in (NPPR, ALL) and source != NPPR) or "," in source:
@@ -120,12 +117,7 @@ def _flags_of(folder: Path) -> tuple[Flag, ...]:
 
 
 def doctor(options: DoctorOptions) -> None:
-    """Check a classifier and its data before measuring robustness: warnings and a grade, A to D.
-
-    Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
-    docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade, or 1
-    where it is worse than that of --fail-below.
-    """
+    """Run `nppr doctor`."""
     settings = options.measure
 
     loaded = load_images(options.data, settings, options.model.classes)
