@@ -31,11 +31,11 @@ from nppr.models import (
     Classifier,
     PreparedClassifier,
     frozen,
+    in_fixed_form,
     prepare,
 )
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
-from nppr.run.prepare import fixed_form
 from nppr.search import Recipe
 from nppr.search.fitting import FitState, Fitting, fit, margin
 from nppr.search.selection import CleanInputs
@@ -73,7 +73,7 @@ class Bench:
         examples = probe(data.evaluate)
         prepared = partial(prepare, classifier, examples, classes=data.classes)
         eager = prepared(engine=EAGER)
-        search = fixed_form(eager, data)
+        search = in_fixed_form(eager, examples)
         forms = [
             prepared(micro_batch=size, speedups=speedups, engine=EAGER)
             for size in (32, 64, 128)

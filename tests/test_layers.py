@@ -22,7 +22,8 @@ from nppr.sources import SOURCES, Source
 ROOT = Path(nppr.__file__).parent
 ORDER = [
     "errors", "system.user_code", "system.process", "system.bounded", "core.radius", "core.losses",
-    "core.random_draws", "core.tally", "core.task", "core.transformations", "core.budget", "core",
+    "core.nouns", "core.random_draws", "core.tally", "core.task", "core.transformations",
+    "core.budget", "core",
     "system", "data", "models", "train", "noise", "statistics", "sources", "measuring",
     "search.search_settings", "settings", "search", "rare", "report", "doctor", "compare", "export",
     "run", "gate", "testing", "study", "cli", "__init__", "__main__",
@@ -32,8 +33,8 @@ ORDER = [
 PRESENTATION = ("report", "compare", "export")
 READABLE = (
     "report", "compare", "export", "search.search_record", "search.search_settings", "noise.family",
-    "statistics", "core.tally", "core.budget", "core.radius", "core.transformations", "settings",
-    "system.records", "system.manifest", "system.bounded", "errors",
+    "statistics", "core.nouns", "core.tally", "core.budget", "core.radius", "core.transformations",
+    "settings", "system.records", "system.manifest", "system.bounded", "errors",
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""
 

@@ -14,7 +14,7 @@ from nppr.core.tally import Metric
 from nppr.errors import SpecError
 from nppr.gate.policy import FORMS, Kind, make_policy, parse_requirement, read_policy
 from nppr.noise.family import Dependency
-from nppr.run.load import stated_budget
+from nppr.run.resolve import stated_budget
 from nppr.statistics.noise_sets import Contaminated
 
 BUDGET = Budget.linf(0.1)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nppr.errors import InputError, SpecError
-from nppr.gate.gate import gate, resolve
+from nppr.gate.gate import gate, resolve_policy
 from nppr.gate.policy import (
     KEYS,
     LEFT_OUT,
@@ -161,13 +161,13 @@ def resolved(route: str, folder: Path, **changed: Any) -> Setup:
     keys = {name: value for name, value in keys.items() if value is not None}
     keys["require"] = ["PR uniform >= 0.5"]
     if route == "policy":
-        return resolve(make_policy(keys))
+        return resolve_policy(make_policy(keys))
     named = keys.pop("model"), keys.pop("data")
     if route == "names":
-        return resolve(make_policy(keys), *named)
+        return resolve_policy(make_policy(keys), *named)
     with np.load(folder / data) as arrays:
         pair = arrays[arrays.files[0]], arrays[arrays.files[1]]
-    return resolve(make_policy(keys), made_by(folder, model), pair)
+    return resolve_policy(make_policy(keys), made_by(folder, model), pair)
 
 
 def effect(route: str, folder: Path, key: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers import open_run
 from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.data import Data, from_arrays, load_data
@@ -26,7 +27,6 @@ from nppr.models import (
 )
 from nppr.models.bfloat16_copy import Bfloat16Model
 from nppr.noise.family import Dependency, Family
-from nppr.run.prepare import prepare_run
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import PGD
@@ -124,7 +124,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -
     found = []
     for micro_batch in (4, 16):
         settings = SHORT
-        setup = prepare_run(
+        setup = open_run(
             classifier,
             data,
             BUDGET,
@@ -140,7 +140,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -
         guide.register_forward_hook(lambda _, x, __, used=used: used.append(len(x[0])))
         found.append(search.run())
         assert sum(used) >= 256, "all calls of the fit"
-    exact = prepare_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
+    exact = open_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
     assert exact.classifier.fast.bfloat16_copy is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -148,7 +148,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -
 
 def test_a_resumed_run_repeats_its_gradients(resnet: PreparedClassifier, tmp_path: Path) -> None:
     data, settings = images(64, (0.5, 0.25)), SHORT
-    asked = partial(prepare_run, resnet.original, data, BUDGET, search=settings, resume=True)
+    asked = partial(open_run, resnet.original, data, BUDGET, search=settings, resume=True)
     for engine, guided in ((BFLOAT16, True), (EAGER, False)):
         for _ in range(2):
             with asked(Measure(engine=engine), out=tmp_path / engine) as setup:

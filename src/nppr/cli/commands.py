@@ -245,9 +245,6 @@ class BracketOptions(MeasureOptions):
         return self
 
 
-ABOUT_TEXTS = {"population": "the population", "test-set": "this test set"}
-
-
 class CertifyOptions(Group):
     """Decide whether robustness is at least a given value, with no more draws than that takes.
 
@@ -289,7 +286,7 @@ class CertifyOptions(Group):
 
     @model_validator(mode="after")
     def _require_question(self) -> Self:
-        require_one_of("about", self.about, ABOUT_TEXTS)
+        require_one_of("about", self.about, ("population", "test-set"))
         if not 0 < self.at_least < 1:
             raise SpecError(f"`at-least` must lie in (0, 1), got {self.at_least}. Example: 0.9")
         return self
@@ -624,7 +621,7 @@ register(
 register(
     "certify",
     CertifyOptions,
-    "nppr.cli.check_commands",
+    "nppr.cli.gate_command",
     """
     nppr certify --source uniform --at-least 0.9
         is robustness at least 90 %? Draw until that is decided

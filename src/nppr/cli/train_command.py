@@ -7,8 +7,8 @@ from pathlib import Path
 
 from nppr.cli import console
 from nppr.cli.commands import TrainCommandOptions
-from nppr.run.load import load_images, train_settings
 from nppr.run.progress import training_bar
+from nppr.run.resolve import resolve_data, train_settings
 from nppr.train import Outputs, image_shape, require_known
 from nppr.train import train as train_network
 
@@ -18,7 +18,7 @@ def train(options: TrainCommandOptions) -> None:
     model, run, quiet = options.network, options.run, options.quiet
     require_known(model)
     path = run.out or Path(f"{model}.safetensors")
-    images = load_images(options.data, options.measure)
+    images = resolve_data(options.data.data, options.measure, reading=options.data)
     for each in () if quiet else images.notes:
         console.note(each)
     training = options.training.with_(seed=options.measure.seed)

@@ -51,6 +51,10 @@ SPEEDUPS = ("folded", "channels_last")
 MOST_MICRO_BATCH, NUMBERS = 2**14, 2**28
 """Images of a micro-batch, and numbers in them: both at most."""
 
+FIT_MICRO_BATCH = 64
+FIT_NUMBERS = 2**22
+"""Numbers in the images of a micro-batch of a search, at most."""
+
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -136,6 +140,37 @@ def prepare(
         size, eager = _best_micro_batch(fast, probe, micro_batch)
         prepared = PreparedClassifier(original, fast, classes, place, size, found, eager, eager)
         return prepared if engine == EAGER else _with_screening(prepared, probe)
+
+
+def in_fixed_form(
+    prepared: PreparedClassifier, probe: Tensor, *, exact: bool = False
+) -> PreparedClassifier:
+    """Derive the variant that searches run: speed-ups and micro-batch do not depend on the clock.
+
+    So a fit rounds the same way in every run. The model is not checked again, and nothing is timed to
+    choose. With `exact` the variant has no copy for screening.
+    """
+    original, probe = prepared.original, probe.to(prepared.device)
+    wanted = fit_micro_batch(probe)
+    with within_memory(original.name):
+        size, _ = _fitting(original, probe, wanted)
+        fast, speedups = _fastest(original, _repeat(probe, size), SPEEDUPS)
+        size, speed = _fitting(fast, probe, wanted)
+        fixed = replace(
+            prepared, fast=fast, speedups=speedups, micro_batch=size, screening=None,
+            images_per_second=speed, eager_images_per_second=speed,
+        )  # fmt: skip
+        if exact or prepared.screening is None:
+            return fixed
+        try:
+            return _with_screening(fixed, probe)
+        except ClassifierError:
+            return fixed
+
+
+def fit_micro_batch(probe: Tensor) -> int:
+    """The micro-batch in which searches run a classifier of such inputs `(B, C, H, W)`."""
+    return max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // max(1, probe[0].numel())))
 
 
 @contextlib.contextmanager

@@ -37,8 +37,8 @@ from nppr.doctor.flags import (
 )
 from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
-from nppr.measuring.measurement import ProgressCallback, measure
-from nppr.models import within_memory
+from nppr.measuring.measurement import ProgressCallback, measure, probe
+from nppr.models import in_fixed_form, within_memory
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import (
@@ -55,7 +55,7 @@ from nppr.run.joint_bounds import with_supersets
 from nppr.run.ladder import describe_rungs, per_input_noise
 from nppr.run.lowest_rows import lowest_rows
 from nppr.run.precision import Growth, grow
-from nppr.run.prepare import Setup, fixed_form
+from nppr.run.prepare import Setup
 from nppr.run.session import Session, result_of
 from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
@@ -472,7 +472,7 @@ def _collect_evidence(
     """
     session = run.session
     try:
-        classifier = fixed_form(session.classifier, session.data)
+        classifier = in_fixed_form(session.classifier, probe(session.data.evaluate), exact=True)
         fixed = replace(session, classifier=classifier)
         learned = [each.with_known(None) for each in run.learned]
         return collect(fixed, run.tallies, run.clean, sources, learned, budget)
