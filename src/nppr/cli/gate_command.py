@@ -35,13 +35,9 @@ CODES = {"holds": 0, "violated": 1, "undecided": 3}
 
 
 def gate(options: GateOptions) -> None:
-    """Decide every requirement of a policy, at one confidence for all of them together.
-
-    It stops once all are decided. Exit codes: 0 all hold, 1 at least one is violated, 2 bad input, 3
-    none is violated but at least one is undecided, as is what could not be measured. A requirement
-    on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
-    """
-    replaced = options.model_dump(include={"model", "weights", "data", "run", "device"})
+    """Run `nppr gate`."""
+    replaced = options.model_dump(include={"model", "weights", "data", "run"})
+    replaced["device"] = options.execution.device
     changed = {name: value for name, value in replaced.items() if value is not None}
     policy = read_policy(options.policy, **changed)
     for name in ("model", "feature_model"):
@@ -57,7 +53,7 @@ def gate(options: GateOptions) -> None:
         found = decide(
             policy,
             name=options.policy.stem,
-            out=options.out,
+            out=options.execution.out,
             progress=progress,
         )
     written = {options.junit: found.to_junit, options.markdown: found.to_markdown}
@@ -76,10 +72,7 @@ def gate(options: GateOptions) -> None:
 
 
 def certify(options: CertifyOptions) -> None:
-    """Decide whether robustness is at least a given value, with no more draws than that takes.
-
-    Exit codes: 0 holds, 1 violated, 3 undecided.
-    """
+    """Run `nppr certify`."""
     settings, stated = options.measure, stated_budget(options.budget)
     _require_one_source(options.source, options.distribution)
     require_sources(options.source, stated)
