@@ -79,7 +79,6 @@ def certify(options: CertifyOptions) -> None:
             about=Claim(ABOUT_TEXTS[options.about]),
             calls=options.calls,
             seed=settings.seed,
-            quantise=settings.quantise,
             class_names=loaded.class_names if options.per_class else None,
             flags=flags,
             noise=noise,

@@ -110,7 +110,6 @@ def certify(
     about: Claim = Claim.POPULATION,
     calls: int = CALLS,
     seed: int = 0,
-    quantise: bool = False,
     class_names: Sequence[str] | None = None,
     flags: Sequence[Flag] = (),
     noise: NoiseSet | None = None,
@@ -146,7 +145,6 @@ def certify(
         calls=calls,
         draws=1 if noise is None else SET_DRAWS,
         seed=seed,
-        quantise=quantise,
         progress=progress,
     )
     doubts = doubts_of(source, [each for each in flags if not noise or each.source is None])

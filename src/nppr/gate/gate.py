@@ -402,7 +402,6 @@ def _draw(
                 calls=policy.calls,
                 draws=draws,
                 seed=policy.measure.seed,
-                quantise=policy.measure.quantise,
                 progress=progress,
             )
         except InputError:

@@ -129,7 +129,7 @@ def _worst(
     capacity = min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
     size = min(capacity, tally.draws)
     parts: list[tuple[Tensor, ...]] = []
-    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+    with session.classifier.frozen() as models:
         for some in [chosen] if source.inputs_at_once else _chunks(session, chosen, size):
             x, y = _inputs(session, some)
             delta = source.perturb(
@@ -138,7 +138,7 @@ def _worst(
             if source.budget is not None:
                 source.budget.require(delta, source.name)
             moved = perturbed(
-                x.unsqueeze(1), delta, source.budget, quantise=session.settings.quantise
+                x.unsqueeze(1), delta, source.budget, quantise=session.classifier.quantise
             )
             with torch.inference_mode():
                 batches = moved.flatten(0, 1).split(session.classifier.micro_batch)
@@ -182,7 +182,7 @@ def _profile(session: Session, budget: Budget, chosen: IntArray) -> Profile:
     """How many of these inputs are correct in each bin of each parameter, the others uniform."""
     parameters = len(budget.transform.box) if budget.transform else 0
     correct = torch.zeros(parameters, BINS, dtype=torch.int64)
-    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+    with session.classifier.frozen() as models:
         for some in _chunks(session, chosen, 1):
             x, y = _inputs(session, some)
             for which in range(parameters):
@@ -193,7 +193,7 @@ def _profile(session: Session, budget: Budget, chosen: IntArray) -> Profile:
                 u[:, :, which] = 2 * (bins + inside) / BINS - 1
                 for place in range(BINS):
                     moved = perturbed(x, budget.radius * u[:, place], budget,
-                                      quantise=session.settings.quantise)  # fmt: skip
+                                      quantise=session.classifier.quantise)  # fmt: skip
                     with torch.inference_mode():
                         logits, labels = models.fast.judged(models.fast.logits(moved), y)
                     correct[which, place] += int((logits.argmax(1) == labels).sum())
@@ -205,9 +205,9 @@ def _strip(session: Session, budget: Budget, chosen: IntArray) -> Strip:
     x, y = _inputs(session, chosen)
     parameters = len(budget.transform.box) if budget.transform else 0
     points = budget.radius * spread_points(STRIP_POINTS, parameters).to(x)
-    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+    with session.classifier.frozen() as models:
         moved = [
-            perturbed(x, point.view(1, -1, 1, 1), budget, quantise=session.settings.quantise)
+            perturbed(x, point.view(1, -1, 1, 1), budget, quantise=session.classifier.quantise)
             for point in points
         ]
         with torch.inference_mode():
@@ -278,7 +278,7 @@ def _draws(session: Session, source: Learned, correct: IntArray) -> Draws:
     chosen = correct[_spread(labels, indices, session.settings.seed, min(MANY_INPUTS, room))]
     _, first = np.unique(split.labels[chosen[:FEW_INPUTS]], return_index=True)
     with (
-        session.classifier.frozen(quantise=session.settings.quantise) as models,
+        session.classifier.frozen() as models,
         torch.inference_mode(),
     ):
         many = _drawn(session, source, models, chosen, MANY_DRAWS)

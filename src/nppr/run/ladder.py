@@ -153,6 +153,9 @@ def _measured(
     some = replace(split, indices=split.indices[:inputs], labels=split.labels[:inputs])
     with session.timed("ladder"):
         return measure(
-            source, session.classifier, some, draws=draws, seed=seed,
-            quantise=session.settings.quantise,
-        )  # fmt: skip
+            source,
+            session.classifier,
+            some,
+            draws=draws,
+            seed=seed,
+        )

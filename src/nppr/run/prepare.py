@@ -109,7 +109,6 @@ class Setup:
             described=self.record.classifier,
             seed=self.settings.seed,
             feature_model=self.feature_model,
-            quantise=self.settings.quantise,
             folder=self.folder.path / "fit" if self.folder else None,
             identity=self.folder.identity if self.folder else "",
             before_write=self.folder.list_files if self.folder else None,
@@ -182,6 +181,7 @@ def prepare_run(
         division,
         settings.engine,
     )
+    ready = replace(ready, quantise=settings.quantise)
     searching = None
     if search is not None:
         exact = search.method == SCORES or ready.engine == EAGER

@@ -192,7 +192,6 @@ class _Splitter:
             seed=session.settings.seed,
             confidence=session.settings.confidence,
             floor=RARE_FLOOR,
-            quantise=session.settings.quantise,
             progress=report,
         )
         if path is not None:

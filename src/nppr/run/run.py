@@ -227,9 +227,7 @@ def _measure_clean(
     source = Clean()
     clean = session.measure(source, everything, keep=features)
     if features is not None and len(features) < len(everything):  # it was resumed
-        quantise = session.settings.quantise
-        measure(source, session.classifier, split, clean_correct=everything, quantise=quantise,
-                keep=features)  # fmt: skip
+        measure(source, session.classifier, split, clean_correct=everything, keep=features)
     rows = session.read(source, clean, clean)
     return _Measurements(session, clean, clean.correct == 1, rows), features
 

@@ -68,7 +68,6 @@ class Session:
                 draws=self.settings.draws or 1,
                 seed=self.settings.seed,
                 clean_correct=clean_correct,
-                quantise=self.settings.quantise,
                 progress=(lambda at: progress(replace(at, source=name))) if progress else None,
                 store=store(name) if store else None,
                 keep=keep,

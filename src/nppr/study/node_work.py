@@ -140,7 +140,8 @@ def _train(task: TrainTask, folder: Path) -> list[Path]:
 def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path]:
     """Fit one family, choose among what was found and its parents; resumes from its last state."""
     data = load_source(task.data)
-    classifier = _prepared(task.classifier, task.data, task.device, cache)
+    ready = _prepared(task.classifier, task.data, task.device, cache)
+    classifier = replace(ready, quantise=task.quantise)
     search = NoiseSearch(
         settings=task.search,
         classifier=classifier,
@@ -148,7 +149,6 @@ def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path
         budget=task.budget,
         seed=task.seed,
         feature_model=_feature_model(task, cache),
-        quantise=task.quantise,
         folder=folder / "fit",
         identity=node.hash,
         inputs=(
@@ -223,10 +223,9 @@ def _clean_pass(
     seen: dict[int, Tensor] | None = {} if wants_features else None
     tally = measure(
         Clean(),
-        _prepared(source, data, device, cache),
+        replace(_prepared(source, data, device, cache), quantise=quantise),
         part,
         clean_correct=np.ones(len(part), bool),
-        quantise=quantise,
         keep=seen,
     )
     features = torch.empty(len(part), 0)
