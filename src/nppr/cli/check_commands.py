@@ -19,9 +19,9 @@ from nppr.errors import SpecError
 from nppr.gate.certify import certify as decide
 from nppr.report.model import Flag
 from nppr.report.run_files import REPORT, read_report
-from nppr.run.prepare import prepare_run
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -65,7 +65,7 @@ def certify(options: CertifyOptions) -> None:
     else:
         budget = resolved.required_budget()
         (chosen,) = parse_sources(source, budget)
-    setup = prepare_run(resolved, budget, settings, run=options.run)
+    setup = AssessmentRun.open(resolved, budget, settings, run=options.run)
     loaded = setup.data
     examined = examine_ready(setup.classifier, loaded, seed=settings.seed)
     flags += [each for each in examined if each.severity == Severity.SERIOUS]

@@ -49,10 +49,10 @@ from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import CLEAN, Flag, ReportRecord
 from nppr.report.numbers import percent
 from nppr.run.ladder import per_input_noise
-from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import resolve
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import GRADE_LETTERS, Run
@@ -127,7 +127,7 @@ def gate(
 
 def resolve_policy(
     policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None
-) -> Setup:
+) -> AssessmentRun:
     """What a policy is tested on: its data and classifier, or those that are given in their place."""
     resolved = resolve(
         policy.model.model if model is None else model,
@@ -135,7 +135,7 @@ def resolve_policy(
         policy.measure, policy.budget, network=policy.model, reading=policy.data,
     )  # fmt: skip
     measure = policy.measure.of_inputs(len(resolved.data.evaluate))
-    return prepare_run(resolved, resolved.required_budget(), measure, run=policy.execution)
+    return AssessmentRun.open(resolved, resolved.required_budget(), measure, run=policy.execution)
 
 
 class _Known(NamedTuple):
@@ -147,7 +147,7 @@ class _Known(NamedTuple):
 
 def _evidence(
     policy: Policy,
-    setup: Setup,
+    setup: AssessmentRun,
     folder: Path,
     progress: ShowProgress | None,
 ) -> _Known:
@@ -175,7 +175,7 @@ def _evidence(
 
 def _measure(
     policy: Policy,
-    setup: Setup,
+    setup: AssessmentRun,
     folder: Path,
     progress: ShowProgress | None,
 ) -> Report:
@@ -188,13 +188,14 @@ def _measure(
     if setup.budget.transform is None:
         sources.append(CW(setup.budget))
     search = _search(policy, len(setup.data.fit))
-    made = prepare_run(
+    made = AssessmentRun.open(
         setup.resolved, setup.budget, setup.settings, sources=sources, search=search,
         run=Run(out=folder, overwrite=True),
     )  # fmt: skip
+    made.progress = progress
     with made:
-        finder = made.search(search, progress) if search else None
-        return complete_run(made, sources, (), finder, progress, anyway=True)
+        finder = made.search(search) if search else None
+        return complete_run(made, sources, (), finder, anyway=True)
 
 
 def _search(policy: Policy, inputs: int) -> SearchSettings | None:
@@ -216,7 +217,7 @@ def _search(policy: Policy, inputs: int) -> SearchSettings | None:
     return search
 
 
-def _same(report: ReportRecord, setup: Setup) -> dict[str, bool]:
+def _same(report: ReportRecord, setup: AssessmentRun) -> dict[str, bool]:
     return {
         "data": report.data.fingerprint == setup.record.data.fingerprint,
         "budget": report.budget == setup.record.budget,
@@ -297,7 +298,11 @@ class _Test:
 
 
 def _plan(
-    policy: Policy, setup: Setup, asked: Requirement, error: float, known: _Known | None = None
+    policy: Policy,
+    setup: AssessmentRun,
+    asked: Requirement,
+    error: float,
+    known: _Known | None = None,
 ) -> _Test:
     """The test of a requirement, each end of whose interval has this error."""
     source = _source(setup, asked, known)
@@ -341,7 +346,7 @@ def _doubts(test: _Test, flags: Sequence[Flag]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(flag.id for flag in doubting))
 
 
-def _source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | None:
+def _source(setup: AssessmentRun, asked: Requirement, known: _Known | None) -> Source | None:
     """The source of a requirement; None where learned noise was not found."""
     if asked.metric is Metric.ACCURACY:
         return Clean()
@@ -352,7 +357,7 @@ def _source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | 
 
 
 def _paired(
-    setup: Setup, asked: Requirement, source: Source, error: float, draws: int
+    setup: AssessmentRun, asked: Requirement, source: Source, error: float, draws: int
 ) -> PairedQuestion:
     """The question on a baseline, which must be a run on the same inputs in the same budget."""
     files = read_run(asked.name)
@@ -381,7 +386,7 @@ def _paired(
 
 
 def _draw(
-    policy: Policy, setup: Setup, tests: Sequence[_Test], progress: ShowProgress | None
+    policy: Policy, setup: AssessmentRun, tests: Sequence[_Test], progress: ShowProgress | None
 ) -> int:
     """Draw for all tests, once for those that ask the same draws; the calls it took."""
     groups: dict[tuple[str, int, Claim], list[_Test]] = {}

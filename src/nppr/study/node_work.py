@@ -23,9 +23,9 @@ from nppr.measuring.measurement import measure
 from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
-from nppr.run.prepare import prepare_run
 from nppr.run.resolve import Resolved
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
@@ -235,7 +235,7 @@ def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> l
         sources = [PerInput(each.source, task.per_input_calls) for each in learned]
         learned = []
     ready = _prepared(task.classifier, task.data, task.device, cache)
-    setup = prepare_run(
+    setup = AssessmentRun.open(
         Resolved(load_source(task.data), ready.original, prepared=ready),
         task.budget,
         task.settings,
