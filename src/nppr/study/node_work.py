@@ -7,7 +7,7 @@ Data, classifiers and clean-correct inputs are loaded and computed once per proc
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, Wri
 from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
-from nppr.run.prepare import prepare_run
 from nppr.run.resolve import Resolved
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import CleanInputs, find_clean_inputs
@@ -122,7 +122,8 @@ def _train(work: TrainWork, folder: Path) -> list[Path]:
 def _fit(work: FitWork, identity: str, folder: Path, cache: NodeCache) -> list[Path]:
     """Fit one family and choose among what was found and its parents; resume from the last state."""
     assert work.budget is not None
-    classifier = _prepare(work.classifier, work, cache)
+    ready = _prepare(work.classifier, work, cache)
+    classifier = replace(ready, quantise=work.quantise)
     ask = work.classifier, work.data, work.device, work.quantise, cache
     features = None
     if work.stage.family.dependency.sees_input:
@@ -134,7 +135,6 @@ def _fit(work: FitWork, identity: str, folder: Path, cache: NodeCache) -> list[P
         budget=work.budget,
         seed=work.seed,
         feature_model=_feature_model(work, cache),
-        quantise=work.quantise,
         folder=folder / "fit",
         identity=identity,
         inputs=(_clean_inputs("fit", features, *ask), _clean_inputs("select", features, *ask)),
@@ -176,11 +176,10 @@ def _clean_inputs(
         )
     other = None if features in (None, classifier) else features
     return find_clean_inputs(
-        _prepare(classifier, work, cache),
+        replace(_prepare(classifier, work, cache), quantise=quantise),
         split,
         features=features is not None,
         feature_model=_prepare(other, work, cache).original if other else None,
-        quantise=quantise,
         keep_images=name == "fit",
     )
 
@@ -197,7 +196,7 @@ def _measure(work: MeasureWork, folder: Path, cache: NodeCache) -> list[Path]:
         sources = [PerInput(each.source, work.per_input_calls) for each in learned]
         learned = []
     resolved = Resolved(load_source(work.data), classifier.original, prepared=classifier)
-    setup = prepare_run(
+    setup = AssessmentRun.open(
         resolved,
         budget,
         work.settings,
