@@ -33,7 +33,7 @@ from nppr.models import (
     with_rough_gradients,
     within_memory,
 )
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Known
 from nppr.report.model import DataRecord, LayoutRecord, SettingsRecord, SourceRecord, SplitSizes
 from nppr.run.resolve import Resolved
 from nppr.run.run_folder import Division, RunFolder
@@ -92,9 +92,9 @@ class Setup:
         Noise that cannot see features, because the model shows none, may see the label only.
         """
         if self.lacks_features(settings):
-            family = replace(settings.family, dependency=Dependency.LABEL)
-            settings = replace(settings, family=family)
-        settings = settings.of_classes(self.data.classes)
+            settings = settings.without(Known.FEATURES)
+        if self.data.classes == 1:
+            settings = settings.without(Known.LABEL)
         box = self.budget.transform is not None
         if box:
             settings = settings.in_box()
@@ -134,9 +134,11 @@ class Setup:
         return True
 
     def lacks_features(self, settings: SearchSettings | None) -> bool:
-        """Whether joint noise is asked for and the model shows no features."""
-        joint = settings is not None and settings.family.dependency is Dependency.JOINT
-        return joint and self.record.classifier.features is None
+        """Whether the model shows no features, and the noise asked for may see something else too."""
+        if settings is None or self.record.classifier.features is not None:
+            return False
+        asked = settings.family.dependency
+        return asked.sees_input and bool(asked.without(Known.FEATURES).knows)
 
 
 class RunRecord(Record):
