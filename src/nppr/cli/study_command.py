@@ -12,6 +12,7 @@ from nppr.cli import console
 from nppr.cli.app import ExitCode
 from nppr.cli.commands import StudyOptions
 from nppr.errors import SpecError
+from nppr.formats import names_code
 from nppr.run.progress import bars
 from nppr.study.graph import Graph, Node
 from nppr.study.plan import MOST_NODES, plan, require_code_allowed
@@ -19,14 +20,10 @@ from nppr.study.run_study import Ended, require_present, run_study
 from nppr.study.study_file import read_study
 from nppr.study.table_layout import require_tables
 from nppr.system.scheduler import JobProgress
-from nppr.system.specs import names_code
 
 
 def study(options: StudyOptions) -> None:
-    """Run a study: many searches and measurements from one file, each computed once, and their tables.
-
-    What is finished is kept in the cache: the same command again continues where it stopped.
-    """
+    """Run `nppr study`."""
     chosen = dict(_path_setting(text) for text in options.paths or ())
     content = read_study(options.file, chosen)
 
@@ -34,7 +31,7 @@ def study(options: StudyOptions) -> None:
     if not options.plan:
         require_code_allowed(content, run_code=run_code)
     most = None if options.yes else MOST_NODES
-    graph = plan(content, device=options.device, most=most, run_code=run_code)
+    graph = plan(content, device=options.run.device, most=most, run_code=run_code)
     if options.plan:
         require_tables(content, graph)
         _show_plan(graph, len(content.tables), options.workers or 1)
@@ -51,7 +48,7 @@ def study(options: StudyOptions) -> None:
             content,
             graph,
             cache=options.cache,
-            out=options.out,
+            out=options.run.out,
             workers=options.workers,
             ray=options.ray,
             run_code=run_code,

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of
+from nppr.export.documents import EXPORTS, Document
 from nppr.report.model import ReportRecord
 
 SPEC_VERSION = "1.6"
@@ -96,3 +97,6 @@ def _facts(report: ReportRecord, name: str, each: NumberClaim) -> list[dict[str,
 
 def _properties(name: str, **facts: object) -> list[dict[str, str]]:
     return [{"name": f"nppr:{name}:{fact}", "value": str(value)} for fact, value in facts.items()]
+
+
+EXPORTS.add("cyclonedx", Document({".cdx.json": cyclonedx_json}))
