@@ -1,4 +1,4 @@
-"""A run as documents that an assessor files, from its report.json alone."""
+"""Write a run as documents that an assessor files, from its report.json alone."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ EXPORTS: Mapping[str, Mapping[str, Export]] = {
     "technical-documentation": {".md": technical_documentation},
     "cyclonedx": {".cdx.json": cyclonedx_json},
 }
-"""Files by kind of document: suffix, and what makes its text."""
+"""The files of each kind of document: suffix, and the function that makes its text."""
 
 
 def write_exports(
     run: str | Path, kind: str, folder: Path | None = None, gate: Path | None = None
 ) -> list[Path]:
-    """Write the documents of a kind into a folder, by default `exports` of the run; their paths.
+    """Write the documents of a kind into a folder, by default `exports` of the run; return their paths.
 
     `gate` is the JSON of a gate on the same classifier, whose requirements a safety case argues for.
     """
