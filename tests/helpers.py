@@ -17,8 +17,8 @@ from nppr.core.tally import Evaluate, FrozenModel
 from nppr.data import Data, Split, TensorImages, from_arrays
 from nppr.models import ModelSpec
 from nppr.noise.distribution import Distribution
-from nppr.run.prepare import Setup, prepare_run
 from nppr.run.resolve import resolve
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
     FAMILY,
@@ -46,10 +46,10 @@ def open_run(
     search: SearchSettings | None = None,
     feature_model: ModelSpec | None = None,
     **run: Any,
-) -> Setup:
+) -> AssessmentRun:
     """A run of a model on data as they are."""
     resolved = resolve(model, data, Measure(), feature_model=feature_model)
-    return prepare_run(resolved, budget, settings, search=search, run=Run(**run))
+    return AssessmentRun.open(resolved, budget, settings, search=search, run=Run(**run))
 
 
 FAMILIES = tuple(WALKS)

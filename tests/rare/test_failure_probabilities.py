@@ -239,9 +239,10 @@ def test_quantised_inputs_are_8_bit() -> None:
     part = evaluate_part(images, [0])
     source = Gaussian(Budget.linf(0.5), 1e-5)
     kept: dict[str, Any] = {"calls": 20_000}
-    assert rare_failures(source, ready(), part, [0], **kept, quantise=True).p[0] == 1.0
+    rounding = replace(ready(), quantise=True)
+    assert rare_failures(source, rounding, part, [0], **kept).p[0] == 1.0
     images -= 0.3 / 255
-    never = rare_failures(source, ready(), part, [0], **kept, quantise=True)
+    never = rare_failures(source, rounding, part, [0], **kept)
     # All margins are the same, so there are no levels: as much is known as from plain draws.
     assert never.status == (Status.OUT_OF_CALLS,)
     assert never.p[0] == pytest.approx(5 / never.calls[0], rel=0.3)

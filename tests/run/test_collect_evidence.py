@@ -23,7 +23,8 @@ from nppr.noise.family import Dependency, Family
 from nppr.noise.mixture import Context, Given
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.run.collect_evidence import _describe_components, collect
-from nppr.run.session import Session
+from nppr.run.resolve import Resolved
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.settings import Measure
 from nppr.sources import PGD, AutoAttack, Brightness, Clean, Gaussian, Source, Stress, Uniform
@@ -91,8 +92,9 @@ class Case:
             classifier = replace(classifier, micro_batch=micro_batch)
         everything = [*sources, *(each.source for each in learned)]
         found = self.tallies(everything) if tallies is None else tallies
-        session = Session(Measure(seed=self.seed), self.data, classifier)
-        return collect(session, found, self.clean(), sources, learned, self.budget)
+        resolved = Resolved(self.data, classifier.original, prepared=classifier)
+        run = AssessmentRun.open(resolved, self.budget, Measure(seed=self.seed))
+        return collect(run, found, self.clean(), sources, learned)
 
 
 def made(

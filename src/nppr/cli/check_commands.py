@@ -13,12 +13,7 @@ from nppr.run.resolve import resolve
 
 
 def doctor(options: DoctorOptions) -> None:
-    """Check a classifier and its data before measuring robustness: warnings and a grade, A to D.
-
-    Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
-    docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade, or 1
-    where it is worse than that of --fail-below.
-    """
+    """Run `nppr doctor`."""
     settings = options.measure
 
     resolved = resolve(

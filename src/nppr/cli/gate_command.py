@@ -20,9 +20,9 @@ from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
 from nppr.report.run_files import REPORT, read_report
-from nppr.run.prepare import prepare_run
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -35,13 +35,9 @@ CODES = {"holds": 0, "violated": 1, "undecided": 3}
 
 
 def gate(options: GateOptions) -> None:
-    """Decide every requirement of a policy, at one confidence for all of them together.
-
-    It stops once all are decided. Exit codes: 0 all hold, 1 at least one is violated, 2 bad input, 3
-    none is violated but at least one is undecided, as is what could not be measured. A requirement
-    on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
-    """
-    replaced = options.model_dump(include={"model", "weights", "data", "run", "device"})
+    """Run `nppr gate`."""
+    replaced = options.model_dump(include={"model", "weights", "data", "run"})
+    replaced["device"] = options.execution.device
     changed = {name: value for name, value in replaced.items() if value is not None}
     policy = read_policy(options.policy, **changed)
     for name in ("model", "feature_model"):
@@ -57,7 +53,7 @@ def gate(options: GateOptions) -> None:
         found = decide(
             policy,
             name=options.policy.stem,
-            out=options.out,
+            out=options.execution.out,
             progress=progress,
         )
     written = {options.junit: found.to_junit, options.markdown: found.to_markdown}
@@ -76,10 +72,7 @@ def gate(options: GateOptions) -> None:
 
 
 def certify(options: CertifyOptions) -> None:
-    """Decide whether robustness is at least a given value, with no more draws than that takes.
-
-    Exit codes: 0 holds, 1 violated, 3 undecided.
-    """
+    """Run `nppr certify`."""
     settings, stated = options.measure, stated_budget(options.budget)
     _require_one_source(options.source, options.distribution)
     require_sources(options.source, stated)
@@ -103,14 +96,14 @@ def certify(options: CertifyOptions) -> None:
     else:
         budget = resolved.required_budget()
         (source,) = parse_sources(options.source, budget)
-    setup = prepare_run(resolved, budget, settings, run=options.run)
+    setup = AssessmentRun.open(resolved, budget, settings, run=options.run)
     loaded = setup.data
     flags += examine_ready(setup.classifier, loaded, seed=settings.seed)
     with progress_bars(quiet=quiet) as progress:
         decision, calls = decide_source(
             source, setup.classifier, loaded.evaluate, options.at_least,
             confidence=settings.confidence, claim=ABOUT[options.about], calls=options.calls,
-            seed=settings.seed, quantise=settings.quantise,
+            seed=settings.seed,
             class_names=loaded.class_names if options.per_class else (),
             flags=flags, noise_set=noise_set, progress=progress,
         )  # fmt: skip

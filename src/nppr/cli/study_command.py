@@ -23,10 +23,7 @@ from nppr.system.specs import names_code
 
 
 def study(options: StudyOptions) -> None:
-    """Run a study: many searches and measurements from one file, each computed once, and their tables.
-
-    What is finished is kept in the cache: the same command again continues where it stopped.
-    """
+    """Run `nppr study`."""
     chosen = dict(_path_setting(text) for text in options.paths or ())
     content = read_study(options.file, chosen)
 
@@ -34,7 +31,7 @@ def study(options: StudyOptions) -> None:
     if not options.plan:
         require_code_allowed(content, run_code=run_code)
     most = None if options.yes else MOST_NODES
-    graph = plan(content, device=options.device, most=most, run_code=run_code)
+    graph = plan(content, device=options.run.device, most=most, run_code=run_code)
     if options.plan:
         require_tables(content, graph)
         _show_plan(graph, len(content.tables), options.workers or 1)
@@ -51,7 +48,7 @@ def study(options: StudyOptions) -> None:
             content,
             graph,
             cache=options.cache,
-            out=options.out,
+            out=options.run.out,
             workers=options.workers,
             ray=options.ray,
             run_code=run_code,

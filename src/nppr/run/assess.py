@@ -15,10 +15,10 @@ from nppr.models import ModelSpec
 from nppr.noise.family import Dependency
 from nppr.report import Report
 from nppr.run.precision import DRAWN
-from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
 from nppr.run.resolve import Resolved, require_budget, resolve
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
@@ -132,14 +132,15 @@ def assess_resolved(
         )
     planned = settled_search if searched else None
     measured = [*chosen, *(each.source for each in distributions)]
-    setup = prepare_run(
+    setup = AssessmentRun.open(
         resolved, budget, settings, sources=chosen, search=planned, distributions=given, run=run
     )
     with setup, _shown_progress(progress) as show:
-        finder = setup.search(planned, show, rivals) if planned else None
+        setup.progress = show
+        finder = setup.search(planned, rivals) if planned else None
         if show is not None:
             show(_plan(setup, measured, finder, time.perf_counter() - begun))
-        return complete_run(setup, chosen, distributions, finder, show, anyway=run.anyway)
+        return complete_run(setup, chosen, distributions, finder, anyway=run.anyway)
 
 
 @contextmanager
@@ -237,12 +238,13 @@ def learn_resolved(
 ) -> list[LearnedNoise]:
     """Learn the worst admissible noise of a classifier and data that are loaded."""
     settled = _search_settings(search, len(resolved.data.fit), settings.effort)
-    setup = prepare_run(
+    setup = AssessmentRun.open(
         resolved, resolved.required_budget(), settings, search=settled,
         run=require_group(Run, "run", run),
     )  # fmt: skip
     with setup, _shown_progress(progress) as show:
-        found = setup.search(settled, show).run()
+        setup.progress = show
+        found = setup.search(settled).run()
         if setup.folder:
             setup.folder.save_learned(found)
     return found
@@ -299,7 +301,7 @@ def _require_rivals(given: Sequence[LearnedNoise]) -> None:
 
 
 def _plan(
-    setup: Setup, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
+    setup: AssessmentRun, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
 ) -> Plan:
     """What is about to run, `elapsed` seconds after the call began."""
     search = finder.settings if finder else None
