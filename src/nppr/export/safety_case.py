@@ -14,6 +14,7 @@ from typing import Any
 
 from nppr.core.tally import Direction
 from nppr.export.claims import FiledGate, FiledReport, NumberClaim, claims_of, missing_of
+from nppr.export.documents import EXPORTS, Document
 from nppr.report.model import ReportRecord
 from nppr.report.results_table import subject_of
 from nppr.statistics.sequential import Verdict
@@ -221,3 +222,9 @@ def _label(node: dict[str, Any]) -> str:
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
     marks = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
     return "".join(marks.get(letter, letter) for letter in text)
+
+
+EXPORTS.add(
+    "safety-case",
+    Document({".json": safety_case_json, ".mmd": safety_case_mermaid}, takes_gate=True),
+)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from nppr.core.tally import Direction, Metric
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of, slice_claim
+from nppr.export.documents import EXPORTS, Document
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import LOSSES, percent
@@ -160,3 +161,6 @@ _COLUMNS: tuple[tuple[Column, _Made], ...] = (
     _of("interval_pointer", "its interval"),
     _of("interval_sha256", "SHA-256 of the interval"),
 )
+
+
+EXPORTS.add("technical-documentation", Document({".md": technical_documentation}))

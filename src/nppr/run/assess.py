@@ -23,12 +23,13 @@ from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import SCORES, SearchSettings
-from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search
+from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search, refuse_misplaced
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
 from nppr.system.specs import EAGER
 
 
+@refuse_misplaced
 def assess(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",
@@ -199,6 +200,7 @@ def _search_settings(
     return require_group(Search, "search", search).resolve(fit_inputs, effort)
 
 
+@refuse_misplaced
 def learn(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",

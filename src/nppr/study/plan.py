@@ -9,6 +9,7 @@ from typing import Any
 
 from nppr.core.budget import Budget
 from nppr.errors import NpprError, SpecError
+from nppr.formats import names_code
 from nppr.models import usable_device
 from nppr.noise.family import Dependency
 from nppr.run.resolve import train_settings
@@ -28,7 +29,6 @@ from nppr.study.resources import (
     speed_of,
 )
 from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study
-from nppr.system.specs import names_code
 from nppr.train import image_shape
 
 MOST_NODES = 10_000

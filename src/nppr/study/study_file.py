@@ -25,8 +25,8 @@ from pydantic import (
 )
 
 from nppr.core.budget import Budget
+from nppr.core.draw_count import DRAWS
 from nppr.core.radius import NORM_NAMES, parse_radius
-from nppr.core.tally import DRAWS
 from nppr.core.transformations import parse_transform
 from nppr.errors import NpprError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
