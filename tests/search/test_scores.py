@@ -88,6 +88,7 @@ def test_a_model_without_gradients_gets_a_ladder() -> None:
     assert any(row.source == "pgd" and row.error for row in report.results)
 
 
+@pytest.mark.slow
 def test_scores_do_as_well_as_gradients_in_a_box() -> None:
     found = {}
     for method in ("gradients", SCORES):
@@ -116,6 +117,7 @@ def test_what_scores_cannot_search_is_lowered() -> None:
         replace(default_settings(), method="guess")
 
 
+@pytest.mark.slow
 def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
     """A chessboard of weights: its worst noise has the full resolution, which no coarse grid has."""
     board = 2.0 * (torch.arange(8)[:, None] + torch.arange(8)).remainder(2) - 1
