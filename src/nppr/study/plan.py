@@ -11,7 +11,7 @@ from nppr.core.budget import Budget
 from nppr.errors import NpprError, SpecError
 from nppr.formats import names_code
 from nppr.models import usable_device
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.run.resolve import train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
@@ -284,7 +284,7 @@ class _Planner:
     ) -> None:
         """Add a measurement of fitted noise."""
         model, fit = self.models[name], self.fits[chain, member.fitted]
-        calls = 0 if member is member.fitted else chain.fit.per_input_calls
+        calls = 0 if member.dependency.is_fitted else chain.fit.per_input_calls
         draws = grid.draws or self.study.measure.draws
         work = MeasureWork(
             **self._noise_settings(model, self._features(chain, member.fitted, name)),

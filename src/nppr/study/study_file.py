@@ -28,7 +28,8 @@ from nppr.core.draw_count import DRAWS
 from nppr.core.radius import NORM_NAMES, parse_radius
 from nppr.core.transformations import parse_transform
 from nppr.errors import NpprError, SpecError, unknown
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
 from nppr.settings import (
     Counting,
