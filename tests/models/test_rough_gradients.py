@@ -26,7 +26,8 @@ from nppr.models import (
     with_rough_gradients,
 )
 from nppr.models.bfloat16_copy import Bfloat16Model
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import PGD

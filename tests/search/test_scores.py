@@ -15,7 +15,8 @@ from nppr.errors import SpecError
 from nppr.measuring.measurement import probe
 from nppr.models import prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.fitting import Fitting, _score_gradients
 from nppr.search.search_settings import SCORES, Recipe, default_settings
 from nppr.search.selection import find_clean_inputs
