@@ -24,7 +24,7 @@ import numpy as np
 
 from nppr.core.tally import Estimate, Evaluate, Metric, Progress, Tally
 from nppr.errors import SpecError, unknown
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.statistics.noise_sets import NoiseSet
 from nppr.system.registry import Registry
 
@@ -213,6 +213,11 @@ class Source(ABC):
     def missing_parts(self, classes: int) -> tuple[str, ...]:
         """Parts that do not run on a classifier of this many classes."""
         return ()
+
+    @property
+    def carries_over(self) -> bool:
+        """Whether it is one law for all inputs, and not searched for on each that is measured."""
+        return self.dependency is None or self.dependency.is_fitted
 
     @property
     def may_be_screened(self) -> bool:
