@@ -220,7 +220,7 @@ def test_the_one_sided_bound_is_where_the_evidence_suffices(
 ) -> None:
     """Against all values on its one side and none on the other, so verdict and bound agree."""
     bound = one_sided_bound(correct, draws - correct, 0.95, above=above)
-    decided_by = {bound}
+    decided_by: set[float | None] = {bound}
     for at_least in np.linspace(0.001, 0.999, 300):
         evidence = one_sided_evidence(correct, draws - correct, float(at_least), above)
         shown = bool(evidence >= math.log(20) + 1e-6)
