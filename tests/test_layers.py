@@ -33,8 +33,9 @@ ORDER = [
 PRESENTATION = ("report", "compare", "export")
 READABLE = (
     "report", "compare", "export", "search.search_record", "search.search_settings", "noise.family",
-    "statistics", "core.nouns", "core.tally", "core.budget", "core.radius", "core.transformations",
-    "settings", "system.records", "system.manifest", "system.bounded", "system.registry", "errors",
+    "noise.rungs", "statistics", "core.nouns", "core.tally", "core.budget", "core.radius",
+    "core.transformations", "settings", "system.records", "system.manifest", "system.bounded",
+    "system.registry", "errors",
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""
 

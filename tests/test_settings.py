@@ -13,7 +13,7 @@ from nppr.cli.commands import AssessOptions, MeasureOptions, SpectrumOptions
 from nppr.core.budget import Budget
 from nppr.core.draw_count import DRAWS, default_draws
 from nppr.errors import BudgetError, NpprError, SpecError
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.run.assess import assess, learn
 from nppr.run.resolve import require_budget
 from nppr.search.search_settings import SearchSettings, paper_settings, walk

@@ -39,7 +39,8 @@ from pydantic_core import InitErrorDetails
 from nppr.core.draw_count import DRAWS, FEWEST_DRAWS, default_draws
 from nppr.core.radius import LARGEST, NORM_NAMES, parse_radius
 from nppr.errors import BudgetError, NpprError, SpecError, require_at_most, unknown
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import LADDER, Dependency, choose_rung, rungs_of
 from nppr.search.search_settings import (
     AUTO,
     FEWEST_PER_INPUT,
@@ -729,9 +730,10 @@ class Search(FamilySettings, Keywords):
 
     dependency: str | None = option(
         None,
-        "How far down the ladder to go, the most that the noise may depend on: independent, label,"
-        " input, joint (input and true label) or per-input (the worst for every input on its own)."
-        " Each rung on the way has a row. Default: per-input; joint with --preset paper.",
+        "How far down the ladder to go:"
+        f" {', '.join(f'{each} ({each.declared.dependence})' for each in LADDER)}."
+        f" Each rung on the way has a row. Default: {choose_rung('nppr')};"
+        f" {choose_rung('paper')} with --preset paper.",
         Panel.NOISE,
     )
     floor: Numbers = option(
@@ -798,21 +800,19 @@ class Search(FamilySettings, Keywords):
     def resolve(self, inputs: int, effort: str = NORMAL) -> SearchSettings:
         """Return all settings of a search on a fit split of this many inputs."""
         work = EFFORTS[effort]
-        known = [each.value for each in Dependency]
-        if self.is_paper:
-            known.remove(Dependency.PER_INPUT)
-        lowest = Dependency.JOINT if self.is_paper else Dependency.PER_INPUT
-        rung = lowest.value if self.dependency is None else self.dependency
-        require_one_of("dependency", rung, known)
-        own = rung == Dependency.PER_INPUT
-        if self.per_input_calls and not own:
+        if self.dependency is not None:
+            known = [each.value for each in rungs_of(self.preset)]
+            require_one_of("dependency", self.dependency, known)
+        asked = self.dependency
+        rung = choose_rung(self.preset) if asked is None else Dependency(asked)
+        if self.per_input_calls and rung.is_fitted:
             wrong = "--preset paper" if self.is_paper else f"--dependency {rung}"
             raise SpecError(
                 f"`per-input-calls` must be given with --dependency per-input, got {wrong}."
             )
         components = PAPER_COMPONENTS if self.is_paper else Family.components
         family = self.family(
-            Dependency.JOINT if own else Dependency(rung),
+            rung.fitted,
             components if self.components is None else self.components,
             self.covariance,
             self.upsampler,
@@ -842,7 +842,7 @@ class Search(FamilySettings, Keywords):
             default_settings(family, floors=floors, **chosen),
             method=self.method,
             per_class=self.components is None,
-            per_input_calls=calls if own else 0,
+            per_input_calls=0 if rung.is_fitted else calls,
         )
 
 

@@ -12,7 +12,6 @@ from nppr.core.task import Task
 from nppr.data import ClassOrder, DataSpec, RangeSpec
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.models import ModelSpec
-from nppr.noise.family import Dependency
 from nppr.report import Report
 from nppr.run.precision import DRAWN
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
@@ -293,8 +292,7 @@ def choose_sources(
 
 def _require_rivals(given: Sequence[LearnedNoise]) -> None:
     """Raise `DistributionError` where a search by scores can use none of the given noise."""
-    usable = (Dependency.INDEPENDENT, Dependency.LABEL)
-    if not any(each.source.distribution.family.dependency in usable for each in given):
+    if all(each.source.distribution.family.dependency.sees_input for each in given):
         found = ", ".join(each.source.name for each in given)
         raise DistributionError(
             "`distribution` must hold noise that sees no features for a search by scores, got"

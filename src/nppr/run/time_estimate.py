@@ -9,7 +9,6 @@ from nppr.core.draw_count import FEWEST_DRAWS
 from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.data import Data
 from nppr.models import PreparedClassifier
-from nppr.noise.family import Dependency
 from nppr.run.ladder import CHECKED_INPUTS, SAME_PATTERN_DRAWS
 from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
 from nppr.search.search_settings import SearchSettings, Stage, walk
@@ -90,7 +89,7 @@ def count_passes(
     stages = walk(search, data.classes, data.shape)
     few = min(draws, SAME_PATTERN_DRAWS)
     plain += inputs * few * sum(0 < stage.family.floor < 1 for stage in stages)
-    if Dependency.PER_INPUT in search.rungs:
+    if search.per_input_calls:
         searched = inputs * radii + 2 * min(inputs, CHECKED_INPUTS)
         guided += len(search.floors) * searched * search.per_input_calls * PASSES_PER_CALL
     fits = search.seeds * search.total_calls * per_call

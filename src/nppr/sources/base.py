@@ -24,7 +24,7 @@ import numpy as np
 
 from nppr.core.tally import Estimate, Evaluate, Metric, Progress, Tally
 from nppr.errors import SpecError, unknown
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.statistics.noise_sets import NoiseSet
 from nppr.system.registry import Registry
 
@@ -219,6 +219,11 @@ class Source(ABC):
         return ()
 
     @property
+    def carries_over(self) -> bool:
+        """Whether it is one law for all inputs, and not searched for on each that is measured."""
+        return self.dependency is None or self.dependency.is_fitted
+
+    @property
     def may_be_screened(self) -> bool:
         """Whether only the mean over many draws is read, which a few wrong decisions hardly move."""
         counted = self.metric in (Metric.PR, Metric.NPPR) and self.fixed_draws is None
@@ -304,7 +309,10 @@ def parse_sources(text: str, budget: Budget) -> list[Source]:
     >>> [source.name for source in parse_sources("uniform:scale=0.5,pgd:steps=10", Budget.linf(0.1))]
     ['uniform:scale=0.5', 'pgd']
     """
-    sources = [_parse_source(part.strip(), budget) for part in text.split(",")]
+    parts = [part.strip() for part in text.split(",")]
+    for name in {part.partition(":")[0] for part in parts} & {*SOURCES.names()}:
+        _ = SOURCES[name]  # a package that fails is an error here, and a warning if it is not named
+    sources = [_parse_source(part, budget) for part in parts]
     check_unique(sources)
     return sources
 
@@ -324,8 +332,6 @@ def check_unique(sources: Sequence[Source]) -> None:
 
 def _parse_source(text: str, budget: Budget) -> Source:
     first, *more = text.split(":")
-    if first in SOURCES:
-        _ = SOURCES[first]  # if its package fails, that is the error, and no other fails before it
     presets = {name: spec for kind in SOURCES.values() for name, spec in kind.presets.items()}
     name, *settings = ":".join([presets.get(first, first), *more]).split(":")
     if name not in SOURCES:
