@@ -23,7 +23,8 @@ from nppr.errors import RunFolderError, RunStopped, SpecError
 from nppr.measuring.blocks import Blocks, FileStore
 from nppr.report import Report
 from nppr.run import shards
-from nppr.run.shards import PlannedMeasurement, measure_shard
+from nppr.run.planned_measurement import PlannedMeasurement
+from nppr.run.shards import measure_shard
 from nppr.settings import Measure, Run
 from nppr.sources import Uniform
 from nppr.sources.custom import CustomNoise

@@ -9,8 +9,8 @@ import numpy as np
 
 from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
 from nppr.report.model import Rung
+from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.session import AssessmentRun
-from nppr.run.shards import PlannedMeasurement
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source

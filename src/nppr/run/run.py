@@ -56,9 +56,10 @@ from nppr.run.collect_evidence import collect
 from nppr.run.joint_bounds import with_supersets
 from nppr.run.ladder import describe_rungs, per_input_noise, plan_checks
 from nppr.run.lowest_rows import lowest_rows
+from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.precision import Growth
 from nppr.run.session import AssessmentRun, result_of
-from nppr.run.shards import PlannedMeasurement, share_out
+from nppr.run.shards import share_out
 from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch

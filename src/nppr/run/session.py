@@ -31,11 +31,11 @@ from nppr.models import (
 )
 from nppr.noise.rungs import Known
 from nppr.report.model import Result
+from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import Resolved
 from nppr.run.run_folder import Division, RunFolder
 from nppr.run.run_record import RunRecord, describe_run, require_suitable
-from nppr.run.shards import PlannedMeasurement
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings

@@ -21,24 +21,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.core.tally import BoolArray, IntArray, Metric, Progress
 from nppr.data import Data
 from nppr.errors import NpprError, RunFolderError, RunStopped, SpecError
 from nppr.measuring.blocks import Blocks, FileStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, prepare
+from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.resolve import Resolved
-from nppr.sources import Source
+from nppr.run.session import AssessmentRun
 from nppr.system.records import write_beside
 from nppr.system.scheduler import Job, run_jobs
-
-if TYPE_CHECKING:
-    from nppr.run.session import AssessmentRun
 
 logger = logging.getLogger(__name__)
 
@@ -49,32 +45,6 @@ SECONDS_BETWEEN_REPORTS = 1.0
 """How often a shard reports how far it is, and the run reads it."""
 
 _FOLDER = re.compile(r"(\d+)-of-(\d+)")
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedMeasurement:
-    """A source to measure, the name its blocks are kept under, and on how many of the first inputs."""
-
-    source: Source
-    stored: str
-    inputs: int
-    draws: int
-    seed: int
-    part: bool = False
-    """It is of some of the inputs, beside the measurement of all of them."""
-
-    def rows(self, part: int, parts: int) -> IntArray:
-        """The positions of a part of the inputs; sources that need whole batches get whole batches."""
-        size = self.source.inputs_at_once or 1
-        ends = [
-            min(self.inputs, round(number * self.inputs / (parts * size)) * size)
-            for number in range(parts)
-        ]
-        return np.arange(ends[part], [*ends, self.inputs][part + 1])
-
-    def identity(self, run: str, part: int, parts: int) -> str:
-        """What distinguishes the blocks of a part from those of others."""
-        return f"{run} {self.stored} shard {part + 1} of {parts}, {self.inputs} inputs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +207,7 @@ class _Sharing:
     def _is_open(self, planned: PlannedMeasurement) -> bool:
         """Whether some of its blocks are not measured yet."""
         held = self._store(planned).load(planned.inputs)
-        blocks = -(-planned.draws // draws_per_block(planned.source))
-        return held is None or bool((held.finished < blocks).any())
+        return held is None or bool((held.finished < planned.blocks).any())
 
     def _seed(self, planned: Sequence[PlannedMeasurement], part: int) -> None:
         """Give a shard the blocks that its inputs have already."""
@@ -287,11 +256,6 @@ class _Sharing:
                 (each.inputs * each.draws for each in self.planned if each.stored == name), done
             )
             self.run.progress(Progress(name, done, max(total, done), correct))
-
-
-def draws_per_block(source: Source) -> int:
-    """Draws of an input that are made together."""
-    return min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
 
 
 def shard_file(
