@@ -42,6 +42,7 @@ from nppr.core.radius import LARGEST, NORM_NAMES, parse_radius
 from nppr.errors import BudgetError, NpprError, SpecError, require_at_most, unknown
 from nppr.noise.family import Family
 from nppr.noise.rungs import LADDER, Dependency, choose_rung, rungs_of
+from nppr.noise.structures import ANY, STRUCTURES
 from nppr.search.search_settings import (
     AUTO,
     FEWEST_PER_INPUT,
@@ -675,6 +676,7 @@ class FamilySettings(Group):
         covariance: str | None = None,
         upsampler: str | None = None,
         floor: float = 0.0,
+        structure: str = ANY,
     ) -> Family:
         """The family with these settings; what is None has the default of the preset."""
         paper = self.is_paper
@@ -691,6 +693,7 @@ class FamilySettings(Group):
             label_dim=self.label_dim,
             min_std=min_std if self.min_std is None else self.min_std,
             floor=floor,
+            structure=structure,
         )
 
 
@@ -706,6 +709,7 @@ class Search(FamilySettings, Keywords):
     `method`: gradients, scores (from the answers alone) or auto.
     `preset`: nppr, or paper (the recipe of the paper as published).
     `dependency`: how far down the ladder to go: independent, label, input, joint or per-input.
+    `structure`: what the noise is made of (docs/noise.md).
     `floor`: the least randomness rho, one value or several.
     `components`, `covariance`, `upsampler`, `grid`, `latent_dim`, `hidden_dim`, `label_dim`, `min_std`:
     the family of the noise (docs/noise.md).
@@ -724,6 +728,11 @@ class Search(FamilySettings, Keywords):
         f" Each rung on the way has a row. Default: {choose_rung('nppr')};"
         f" {choose_rung('paper')} with --preset paper.",
         Panel.NOISE,
+    )
+    structure: str = option(
+        ANY,
+        f"What the noise is made of: {', '.join(STRUCTURES)} (any is not restricted).",
+        Panel.ADVANCED,
     )
     floor: Numbers = option(
         None, f"{FLOOR_HELP} Default: 0,0.5; 0 with --preset paper.", Panel.NOISE
@@ -805,6 +814,7 @@ class Search(FamilySettings, Keywords):
             components if self.components is None else self.components,
             self.covariance,
             self.upsampler,
+            structure=self.structure,
         )
         chosen: dict[str, Any] = {
             "calls": self.calls,

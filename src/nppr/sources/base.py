@@ -24,7 +24,9 @@ import numpy as np
 
 from nppr.core.tally import Estimate, Evaluate, Metric, Progress, Tally
 from nppr.errors import SpecError, unknown
+from nppr.noise.admissible_set import NPPR, AdmissibleSet
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import ANY
 from nppr.statistics.noise_sets import NoiseSet
 from nppr.system.registry import Registry
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
 Option = bool | int | float | str
 
-NPPR = "nppr"
 """Not a source but a search for one: the noise it learns is measured like any other source."""
 
 ALL = "all"
@@ -129,6 +130,7 @@ class Source(ABC):
     inputs_at_once: int | None = None
     """How many inputs it gets together whatever the micro-batch; None where that does not matter."""
     dependency: Dependency | None = None
+    structure: str = ANY
     floor: float | None = None
     fit_seed: int | None = None
     noise_sets: tuple[NoiseSet, ...] = ()
@@ -213,6 +215,13 @@ class Source(ABC):
     def missing_parts(self, classes: int) -> tuple[str, ...]:
         """Parts that do not run on a classifier of this many classes."""
         return ()
+
+    @property
+    def admissible(self) -> AdmissibleSet | None:
+        """The admissible set of learned noise; None for other sources."""
+        if self.dependency is None:
+            return None
+        return AdmissibleSet(self.dependency, self.structure, self.floor or 0.0)
 
     @property
     def carries_over(self) -> bool:
@@ -305,7 +314,10 @@ def parse_sources(text: str, budget: Budget) -> list[Source]:
     >>> [source.name for source in parse_sources("uniform:scale=0.5,pgd:steps=10", Budget.linf(0.1))]
     ['uniform:scale=0.5', 'pgd']
     """
-    sources = [_parse_source(part.strip(), budget) for part in text.split(",")]
+    parts = [part.strip() for part in text.split(",")]
+    for name in {part.partition(":")[0] for part in parts} & {*SOURCES.names()}:
+        _ = SOURCES[name]  # a package that fails is an error here, and a warning if it is not named
+    sources = [_parse_source(part, budget) for part in parts]
     check_unique(sources)
     return sources
 
@@ -325,8 +337,6 @@ def check_unique(sources: Sequence[Source]) -> None:
 
 def _parse_source(text: str, budget: Budget) -> Source:
     first, *more = text.split(":")
-    if first in SOURCES:
-        _ = SOURCES[first]  # if its package fails, that is the error, and no other fails before it
     presets = {name: spec for kind in SOURCES.values() for name, spec in kind.presets.items()}
     name, *settings = ":".join([presets.get(first, first), *more]).split(":")
     if name not in SOURCES:
