@@ -16,6 +16,7 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Evaluate, FrozenModel
 from nppr.data import Data, Split, TensorImages, from_arrays
 from nppr.noise.distribution import Distribution
+from nppr.report.number import Number, StatedInterval
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
     FAMILY,
@@ -214,3 +215,10 @@ def grouped(**given: Any) -> dict[str, Any]:
         if own:
             found[argument] = kind(**own)
     return {**given, **found}
+
+
+def stated(number: Number | None) -> StatedInterval:
+    """The interval that a table prints beside a number, which there must be."""
+    assert number is not None
+    assert number.own is not None
+    return number.own

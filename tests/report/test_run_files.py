@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,18 @@ def test_no_run_is_there(tmp_path: Path) -> None:
         read_report(tmp_path / "report.json")
 
 
-@pytest.mark.parametrize("version", [1, 3, "new", None])
+RELEASE = version_of("nppr")
+
+
+@pytest.mark.parametrize("version", [1, 2, 4, "new", None])
 def test_a_report_of_another_version_names_who_wrote_it(folder: Path, version: object) -> None:
     file = folder / "report.json"
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "schema_version": version, "nppr_version": "9.1.0"}))
     message = refused(folder)
-    assert f"schema version 2, got {version!r}" in message
-    assert "was written by nppr 9.1.0. Repeat its command in a new folder." in message
+    assert f"schema version 3, which nppr {version_of('nppr')} reads, got {version!r}" in message
+    assert f"nppr 9.1.0 wrote {file}." in message
+    assert "Repeat its command in a new folder, or read the file with that release." in message
 
 
 def test_a_report_that_is_cut_off_or_edited(folder: Path) -> None:
@@ -125,11 +130,13 @@ def test_a_missing_field_is_named(folder: Path, field: str) -> None:
         ("settings.measure.confidence", True),
         ("settings.measure.confidence", 95),
         ("seed", -1),
-        ("results.0.metric", "recall"),
-        ("results.0.value", "high"),
-        ("results.0.low", None),
-        ("results.0.claim", None),
-        ("results", []),
+        ("numbers.0.metric", "recall"),
+        ("numbers.0.value", "high"),
+        ("numbers.0.direction", None),
+        ("numbers.0.intervals", []),
+        ("numbers.0.intervals.0.low", None),
+        ("numbers.0.intervals.0.claim", None),
+        ("numbers", []),
         ("settings.search.family.dependency", "everything"),
         ("settings.sources.0.fixed", "yes"),
         ("distributions.0.search.stages.0.floor", []),
@@ -237,7 +244,7 @@ def test_every_field_is_documented() -> None:
 
 
 def test_a_report_without_later_fields_is_read(folder: Path) -> None:
-    """Slices, severities and the hash of the weights file came within schema version 2."""
+    """Fields with a default may be missing."""
     path = folder / "report.json"
     content = json.loads(path.read_text())
     del content["slices"], content["classifier"]["weights_sha256"]

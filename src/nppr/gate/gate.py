@@ -47,8 +47,9 @@ from nppr.noise.family import Dependency
 from nppr.report import Report, read_run
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
-from nppr.report.model import CLEAN, Flag, ReportRecord
-from nppr.report.numbers import percent
+from nppr.report.model import Flag, ReportRecord
+from nppr.report.number import CLEAN
+from nppr.report.printed_numbers import percent
 from nppr.run.ladder import per_input_noise
 from nppr.run.load import load_images, load_models, require_budget, stated_budget
 from nppr.run.prepare import Setup, prepare_run
@@ -308,7 +309,7 @@ def _plan(
     source = _source(setup, asked, known)
     if source is None:
         assert known is not None
-        rows = [row for row in known.report.results if row.metric is Metric.NPPR and row.error]
+        rows = [row for row in known.report.numbers if row.metric is Metric.NPPR and row.error]
         name = f"NPPR {asked.rung} with floor {asked.floor:g}"
         problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
         return _Test(asked, None, None, ABOUT[policy.about], problem=problem)

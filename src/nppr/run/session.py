@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from torch import Tensor
 
@@ -18,11 +17,23 @@ from nppr.errors import GradientError, NoFitDataError
 from nppr.measuring.blocks import Store
 from nppr.measuring.measurement import ProgressCallback, measure
 from nppr.models import Prepared
-from nppr.report.model import Result
+from nppr.report.number import (
+    AttackSubject,
+    BoundSubject,
+    CleanSubject,
+    CorruptionSubject,
+    LearnedSubject,
+    NoiseSubject,
+    Number,
+    StatedInterval,
+    StressSubject,
+    Subject,
+    join_intervals,
+)
 from nppr.run.run_folder import RunFolder
 from nppr.settings import Measure
 from nppr.sources import Source
-from nppr.statistics.estimates import SEQUENCE
+from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.intervals import Interval
 
 logger = logging.getLogger(__name__)
@@ -90,12 +101,12 @@ class Session:
             progress=self.progress,
         )
 
-    def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Result]:
-        """The rows of a source; bounds beside PR need a size that does not depend on the results."""
+    def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Number]:
+        """The numbers of a source; bounds beside PR need a size that does not depend on the results."""
         found = source.read(tally, clean, self.settings.confidence, self.settings.seed)
         if self.stopped is not None and source.metric is not Metric.BOUND:
             found = [row for row in found if row.metric is not Metric.BOUND]
-        return [result_of(source, estimate) for estimate in self.after_stopping(found, tally)]
+        return numbers_of(source, self.after_stopping(found, tally))
 
     def after_stopping(
         self, estimates: Sequence[Estimate], tally: Tally[Evaluate]
@@ -117,12 +128,15 @@ class Session:
             elapsed = time.perf_counter() - start
             self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
 
-    def failed(self, source: Source | str, metric: Metric, error: Exception) -> Result:
-        """The row of a source that could not be measured."""
-        fields = {"source": source} if isinstance(source, str) else _source_fields(source)
-        logger.debug("%s failed", fields["source"], exc_info=error)
-        return Result(
-            **fields,
+    def failed(self, source: Source, error: Exception) -> Number:
+        """Return the number of a source that could not be measured."""
+        return self.without_value(subject_of(source, source.metric), source.metric, error)
+
+    def without_value(self, subject: Subject, metric: Metric, error: Exception) -> Number:
+        """Return the number of a subject that could not be measured."""
+        logger.debug("%s failed", subject.source, exc_info=error)
+        return Number(
+            subject=subject,
             metric=metric,
             confidence=self.settings.confidence,
             flags=tuple(flag for kind, flag in SKIPPED.items() if isinstance(error, kind)),
@@ -130,18 +144,81 @@ class Session:
         )
 
 
-def result_of(source: Source, estimate: Estimate, *, with_references: bool = False) -> Result:
-    """An estimate as a row of the report."""
-    fields = {**_source_fields(source), **vars(estimate)}
-    return Result(**fields, tally=source.name, with_references=with_references)
+def numbers_of(
+    source: Source, estimates: Iterable[Estimate], *, tally: str | None = None, **facts: object
+) -> list[Number]:
+    """Return what was read off a tally of a source, one number for the intervals of each value.
+
+    `facts` are further fields of the subject.
+    """
+    return join_intervals(
+        number_of(
+            subject_of(source, each.metric, each).model_copy(update=facts),
+            each,
+            source.name if tally is None else tally,
+        )
+        for each in estimates
+    )
 
 
-def _source_fields(source: Source) -> dict[str, Any]:
-    """The fields of a row that identify its source."""
-    return {
-        "source": source.row_source,
-        "radius": source.budget.radius if source.budget else None,
-        "dependency": source.dependency,
-        "floor": source.floor,
-        "fit_seed": source.fit_seed,
+def number_of(subject: Subject, estimate: Estimate, tally: str | None = None) -> Number:
+    """Return an estimate as a number of a subject, with one interval."""
+    own = tuple(flag for flag in estimate.flags if flag == APPROXIMATE)
+    return Number(
+        subject=subject,
+        metric=estimate.metric,
+        value=estimate.value,
+        direction=estimate.direction,
+        confidence=estimate.confidence,
+        intervals=(
+            StatedInterval(
+                low=estimate.low,
+                high=estimate.high,
+                method=estimate.method,
+                claim=estimate.claim,
+                flags=own,
+            ),
+        ),
+        gamma=estimate.gamma,
+        inputs=estimate.inputs,
+        draws=estimate.draws,
+        calls=estimate.calls,
+        tally=tally,
+        flags=tuple(flag for flag in estimate.flags if flag != APPROXIMATE),
+    )
+
+
+def subject_of(source: Source, metric: Metric, estimate: Estimate | None = None) -> Subject:
+    """Return what a number of a source is about; a source that failed has no estimate."""
+    name, radius = source.row_source, source.budget.radius if source.budget else None
+    if estimate is not None and estimate.noise_set is not None:
+        return BoundSubject(
+            source=name,
+            radius=radius,
+            reference=estimate.reference,
+            noise_set=estimate.noise_set,
+            density_ratio=estimate.density_ratio,
+            size=estimate.size,
+            sees_input=estimate.sees_input,
+            asked=not source.is_fixed_noise,
+        )
+    if source.dependency is not None:
+        return LearnedSubject(
+            source=name,
+            radius=radius,
+            rung=source.dependency,
+            floor=source.floor or 0.0,
+            fit_seed=source.fit_seed,
+        )
+    if source.metric is Metric.STRESS:
+        return StressSubject(source=name, radius=radius, order=estimate.order if estimate else None)
+    if metric is Metric.BOUND or (metric is Metric.NPPR and estimate is None):
+        return BoundSubject(source=name, radius=radius)
+    kinds: dict[Metric, type[CleanSubject | AttackSubject | CorruptionSubject]] = {
+        Metric.ACCURACY: CleanSubject,
+        Metric.AR: AttackSubject,
+        Metric.CORRUPTION: CorruptionSubject,
     }
+    if source.metric in kinds:
+        return kinds[source.metric](source=name, radius=radius)
+    return NoiseSubject(source=name, radius=radius, fixed=source.is_fixed_noise)

@@ -14,7 +14,7 @@ from functools import cache as remember
 
 from nppr.core.tally import Direction
 from nppr.errors import SpecError, unknown
-from nppr.report.numbers import claim_text, rounded_out
+from nppr.report.printed_numbers import claim_text, rounded_out
 from nppr.report.tables import Cell, Column, Table
 from nppr.study.graph import Cell as Measurement
 from nppr.study.graph import Graph

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import pytest
-from nppr.run.assess import assess
 
 from nppr.core.budget import Budget
 from nppr.noise import Dependency, Family
@@ -13,6 +12,7 @@ from nppr.report import PerInput, Report, read_run
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.figures import FIGURES, Drawn, figures_of
 from nppr.report.figures.figure_style import Subject, styled
+from nppr.run.assess import assess
 from nppr.search import default_settings
 from nppr.settings import Measure, Run
 
@@ -75,9 +75,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     assert files.per_input is not None
     assert files.evidence is not None
     others = [
-        row.model_copy(update={"radius": radius / 255})
-        for radius in (2, 8)
-        for row in files.report.results
+        row.with_subject(radius=radius / 255) for radius in (2, 8) for row in files.report.numbers
     ]
     report = files.report.model_copy(update={"other_radii": tuple(others)})
     return Finished(report, files.per_input, files.evidence).depending_on(Dependency.JOINT)
