@@ -32,7 +32,7 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.report.model import Flag
 from nppr.report.number import CleanSubject, LearnedSubject, NoiseSubject, Number
-from nppr.run.session import numbers_of
+from nppr.run.make_numbers import numbers_of
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import AutoAttack, Guidance, Source, Uniform, parse_sources
 from nppr.sources.custom import CustomAttack

@@ -29,7 +29,7 @@ def test_it_goes_from_known_noise_down_to_attacks(report: Report) -> None:
     assert [step.name for step in steps] == ROWS
     for step in steps[1:-1]:
         assert set(step.numbers) == {0.0, 0.5}
-        assert step.threat == Dependency(step.name).threat
+        assert step.threat == Dependency(step.name).threat_of()
         rungs = {row.learned.rung for row in step.numbers.values() if row.learned}
         assert rungs == {Dependency(step.name)}
     assert [list(steps[end].numbers) for end in (0, -1)] == [[0.0], [0.0]]

@@ -22,21 +22,19 @@ from nppr.cli.commands import (
     SpectrumOptions,
 )
 from nppr.core.radius import parse_radius
-from nppr.data import with_slices
 from nppr.errors import SpecError
 from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.printed_numbers import Numbers
 from nppr.report.results_table import spectrum_table, trust_lines
-from nppr.report.run_files import read_run, write_rendered
-from nppr.run.assess import assess as assess_model
-from nppr.run.assess import learn
-from nppr.run.load import load_images, load_models, require_sources, stated_budget
+from nppr.report.run_files import RunFiles, write_rendered
+from nppr.run.assess import assess_resolved, learn_resolved
 from nppr.run.progress import progress_bars
+from nppr.run.resolve import Resolved, require_sources, resolve, stated_budget
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
-from nppr.settings import ModelSettings, Search, figure_formats
+from nppr.settings import Measure, ModelSettings, Search, figure_formats
 from nppr.sources import Bound, Source
 from nppr.sources.gaussian_offset import CALLS
 from nppr.sources.gaussian_offset import bracket as offset_sources
@@ -51,35 +49,22 @@ NOT_IN_NAME = {
 
 
 def assess(options: AssessOptions) -> None:
-    """Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
-
-    All sources are measured on the same inputs. Writes report.json, per_input.csv and the page
-    report.html to the run folder and prints the results as a table.
-    """
+    """Run `nppr assess`."""
     require_sources(options.sources, stated_budget(options.budget))
     _show(options, *_measure(options, options.sources, options.search, options.distribution))
 
 
 def fit(options: FitOptions) -> None:
-    """Learn the worst admissible noise for a classifier, on the fit and select splits.
-
-    Writes each distribution to the run folder, as distributions/NAME.safetensors. Measure them with
-    nppr evaluate.
-    """
+    """Run `nppr fit`."""
     folder = options.run.out or _default_folder(options, "fit")
     _note_default_data(options)
-    budget = stated_budget(options.budget)
-    loaded = load_images(options.data, options.measure, options.model.classes)
-    classifier, feature_model = load_models(options.model, loaded, options.model)
+    resolved = _resolve(options, options.measure)
     with progress_bars(quiet=options.quiet) as progress:
-        found = learn(
-            classifier,
-            loaded,
-            budget,
+        found = learn_resolved(
+            resolved,
+            options.measure,
             search=options.search,
-            measure=options.measure,
             run=options.run.with_(out=folder),
-            feature_model=feature_model,
             progress=progress or False,
         )
     write_specs(folder, _fitted_specs(options))
@@ -89,12 +74,7 @@ def fit(options: FitOptions) -> None:
 
 
 def evaluate(options: SourcesOptions) -> None:
-    """Measure noise written by nppr fit, also at another radius or on another classifier.
-
-    Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
-    as a table. The radius is that of the fit unless --eps is given. --sources adds others; by default
-    there are none.
-    """
+    """Run `nppr evaluate`."""
     if options.distribution is None:
         raise SpecError(
             "`distribution` must be given: the folder written by nppr fit."
@@ -106,10 +86,7 @@ def evaluate(options: SourcesOptions) -> None:
 
 
 def spectrum(options: SpectrumOptions) -> None:
-    """Measure NPPR against the floor rho: from the paper's set (0) to Uniform noise (1).
-
-    Writes the same run folder as assess.
-    """
+    """Run `nppr spectrum`."""
     report, path = _measure(options, "nppr,uniform", options.search)
     _show(
         options, report, path, spectrum_table(report),
@@ -119,15 +96,11 @@ def spectrum(options: SpectrumOptions) -> None:
 
 
 def bound(options: BoundOptions) -> None:
-    """Bound robustness from below under all noise of a set around a reference noise.
-
-    Once for noise that may see the input, once for noise that does not. Writes the same run folder as
-    assess.
-    """
+    """Run `nppr bound`."""
     ratio, confidence = options.density_ratio, options.measure.confidence
     least = options.at_least
     kind, sizes = split_spec(options.noise_set)
-    if ":" in ratio:
+    if ratio is not None and ":" in ratio:
         raise SpecError(f"`density-ratio` must hold numbers, got {ratio!r}. Example: 1,2,5")
     if confidence < 0.75:
         raise SpecError(f"`confidence` must be at least 0.75 here, got {confidence}. Example: 0.95")
@@ -137,7 +110,7 @@ def bound(options: BoundOptions) -> None:
         ratio, sizes = sizes, None
     facts = {
         "set": kind,
-        "ratio": ratio.replace(" ", "").replace(",", "+"),
+        **({} if ratio is None else {"ratio": ratio.replace(" ", "").replace(",", "+")}),
         **({} if sizes is None else {"size": sizes}),
         **({} if least is None else {"least": least}),
     }
@@ -167,12 +140,7 @@ def bound(options: BoundOptions) -> None:
 
 
 def bracket(options: BracketOptions) -> None:
-    """Bracket robustness under Gaussian noise of sigma plus the worst offset of l2 length up to R.
-
-    The lower end holds for every such offset, input-dependent or not, by Neyman and Pearson; the upper
-    end is that of the worst offset found for each input on its own. Writes the same run folder as
-    assess.
-    """
+    """Run `nppr bracket`."""
     written = {parse_radius(text) for text in (options.budget.eps or "", *options.measure.radii)}
     calls = CALLS if options.search_calls is None else options.search_calls
     sources = offset_sources(options.sigma or 0.0, sorted(written), calls)
@@ -258,30 +226,25 @@ def _measure(
     `around` makes the sources from the learned noise of the widest set, if a distribution is given.
     """
     measure = options.measured
-    budget = stated_budget(options.budget)
     folder = options.run.out or _default_folder(options, sources)
     _note_default_data(options)
-    loaded = load_images(
-        options.data, measure, options.model.classes, evaluate_all=measure.evaluate_all
-    )
-    loaded = with_slices(loaded, options.data.slices)
-    classifier, feature_model = load_models(options.model, loaded, options.model)
-    known = load_learned(distribution, budget, feature_model) if distribution is not None else []
+    resolved = _resolve(options, measure)
+    known = []
+    if distribution is not None:
+        known = load_learned(distribution, resolved.budget, resolved.feature_model)
+        resolved = replace(resolved, budget=resolved.budget or known[0].source.budget)
     chosen = sources
     if known and around is not None:
         known = [min(known, key=lambda each: each.width)]
         chosen = [*around(known[0])]
     with progress_bars(quiet=options.quiet, show_plan=console.show_plan) as progress:
-        report = assess_model(
-            classifier,
-            loaded,
-            budget or (known[0].source.budget if known else None),
+        report = assess_resolved(
+            resolved,
+            measure,
             sources=chosen,
             search=search,
-            measure=measure,
             run=options.run.with_(out=folder),
             distributions=known,
-            feature_model=feature_model,
             progress=progress or False,
         )
     write_specs(folder, _fitted_specs(options))
@@ -291,13 +254,21 @@ def _measure(
     return report, path
 
 
-def _render(folder: Path, options: MeasureOptions) -> bool:
+def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved:
+    """Load the data and the classifier that the options name."""
+    return resolve(
+        options.model.model, options.data.data, measure, options.budget,
+        network=options.model, reading=options.data,
+    )  # fmt: skip
+
+
+def _render(report: Report, folder: Path, options: MeasureOptions) -> bool:
     """Write the page and the figures; whether that worked. A failure never costs the numbers."""
     formats = figure_formats(options.figures)
     if not (options.page or formats):
         return True
     try:
-        written = write_rendered(read_run(folder), page=options.page, figures=formats)
+        written = write_rendered(RunFiles.of(report, folder), page=options.page, figures=formats)
     except Exception as error:  # the numbers are safe in report.json
         reason = one_line(error).rstrip(".")
         console.show_error(f"the page could not be rendered: {reason}. Try: nppr report {folder}")
@@ -314,7 +285,7 @@ def _show(
 
     The exit code is 1 if a source failed or the page was not written.
     """
-    rendered = _render(path.parent, options)
+    rendered = _render(report, path.parent, options)
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())
     elif table is None and not options.quiet:

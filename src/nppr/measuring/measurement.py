@@ -38,8 +38,8 @@ from nppr.measuring.blocks import Blocks, Store
 from nppr.models import (
     AGREEMENT,
     Classifier,
-    FrozenForms,
-    Prepared,
+    FrozenPair,
+    PreparedClassifier,
     check_finite,
     is_out_of_memory,
     prepare,
@@ -64,14 +64,13 @@ def probe(split: Split[S]) -> Tensor:
 
 def measure(
     source: Source,
-    classifier: Classifier | Prepared,
+    classifier: Classifier | PreparedClassifier,
     split: Split[S],
     *,
     classes: int | None = None,
     draws: int = DRAWS,
     seed: int = 0,
     clean_correct: BoolArray | None = None,
-    quantise: bool = False,
     progress: ProgressCallback | None = None,
     store: Store | None = None,
     keep: dict[int, Tensor] | None = None,
@@ -93,14 +92,14 @@ def measure(
         classifier = prepare(classifier, probe(split), classes=known)
     if clean_correct is None:
         nothing = np.zeros(len(split), bool)
-        clean = measure(Clean(), classifier, split, clean_correct=nothing, quantise=quantise)
+        clean = measure(Clean(), classifier, split, clean_correct=nothing)
         clean_correct = clean.correct == 1
     draws = source.fixed_draws or draws
-    job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, quantise, keep)
+    job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, keep)
     share = 0.0
-    if classifier.coarse is not None and source.may_be_screened:
+    if classifier.screening is not None and source.may_be_screened:
         share = audit_share(int(clean_correct.sum()), draws)
-    with classifier.frozen(quantise=quantise, audit=share) as models:
+    with classifier.frozen(audit=share) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
         kind=split.kind,
@@ -130,12 +129,11 @@ class _Job:
     """What is measured, and how it is cut into pieces; `capacity` draws make a block."""
 
     source: Source
-    classifier: Prepared
+    classifier: PreparedClassifier
     split: Split[SplitKind]
     pixels: int
     draws: int
     seed: int
-    quantise: bool
     keep: dict[int, Tensor] | None = None
 
     def with_micro_batch(self, size: int) -> _Job:
@@ -185,7 +183,7 @@ class _Job:
 
 def _run(
     job: _Job,
-    models: FrozenForms,
+    models: FrozenPair,
     progress: ProgressCallback | None,
     store: Store | None,
     skip: BoolArray | None,
@@ -211,7 +209,7 @@ def _run(
 
 def _complete(
     job: _Job,
-    models: FrozenForms,
+    models: FrozenPair,
     blocks: Blocks,
     progress: ProgressCallback | None,
     store: Store | None,
@@ -269,7 +267,7 @@ class _Done:
     """Decisions of each input taken alone, repeated and contradicted, `(B, 3)`, if it was screened."""
 
 
-def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
+def _chunk(job: _Job, models: FrozenPair, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
     """Run the unfinished blocks of some inputs."""
     if bool((blocks.finished[chunk] == job.blocks).all()):
         return
@@ -309,14 +307,14 @@ def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
 
 
 def _judge(
-    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+    job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[BoolArray, FloatArray | None, IntArray | None]:
     """Which draws of each input are correct, `(B, S)`, what the source observed, and the audit."""
     delta = job.source.perturb(models.fast, x, y, draws)
     budget = job.source.budget
     shape = budget.domain(tuple(x.shape[1:])) if budget else tuple(x.shape[1:])
     _check_perturbations(job.source, delta, (len(x), draws.size, *shape))
-    moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.quantise).flatten(0, 1)
+    moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.classifier.quantise).flatten(0, 1)
     with torch.inference_mode():
         every = y.repeat_interleave(draws.size)
         logits, audit = _logits(job, models, moved, every, draws)
@@ -332,7 +330,7 @@ def _judge(
 
 
 def _logits(
-    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+    job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[Tensor, Tensor | None]:
     """Logits of all images, `(N, classes)`, coarse ones if they decide, and the audit `(N, 3)`."""
     size = job.classifier.micro_batch
@@ -347,7 +345,7 @@ def _logits(
     return torch.cat([found for _, found in judged]), None
 
 
-def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _correct(models: FrozenPair, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Which images are classified correctly; close calls go to the model as given, one by one.
 
     "One by one" is a batch of two equal images, which every model takes.
@@ -360,7 +358,7 @@ def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tenso
     correct = margins < 0
     for row in close.nonzero().flatten().tolist():
         twice = x[row : row + 1].expand(2, *x.shape[1:])
-        again, labels = models.reference.judged(models.reference.logits(twice), y[[row, row]])
+        again, labels = models.original.judged(models.original.logits(twice), y[[row, row]])
         correct[row] = again.argmax(1)[0] == labels[0]
     return correct
 

@@ -33,7 +33,7 @@ from nppr.core.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
 from nppr.measuring.measurement import ProgressCallback
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, run_splitting
 from nppr.sources import Source
@@ -96,7 +96,7 @@ class Rare:
 
 def rare_failures(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[SplitKind],
     positions: Sequence[int] | IntArray,
     *,
@@ -105,7 +105,6 @@ def rare_failures(
     seed: int = 0,
     confidence: float = 0.95,
     floor: float = math.exp(FLOOR),
-    quantise: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Rare:
     """The failure probabilities of the inputs at `positions` of a split, with at most `calls` calls.
@@ -116,7 +115,7 @@ def rare_failures(
     """
     places = np.asarray(positions, dtype=np.int64)
     _check(split, places, replicates, confidence, floor)
-    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+    with classifier.frozen() as models, torch.inference_mode():
         x, y = (each.to(classifier.device) for each in split.batch(places[:1]))
         before = models.fast.calls
         latent = make_latent(source, models.fast, x, y)

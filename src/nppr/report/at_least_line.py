@@ -47,27 +47,22 @@ def at_least_line(numbers: Numbers, row: Number, kind: type[str] = str) -> str:
         text += kind("; for the population: at least {} %").format(population)
     shared = next((other for other in bounds_of(report) if _same_set(bound, other)), None)
     if shared is not None:
-        law = "law" if report.budget.is_box else "noise"
         text += kind("; if the {} does not see the input: at least {} %").format(
-            law, numbers.of(shared)
+            report.budget.nouns.noise, numbers.of(shared)
         )
     return text + "." + "".join(f" {each}" for each in [coverage(report, bound)] if each)
 
 
 def covered_noise(report: ReportRecord, bound: BoundSubject) -> str:
     """Name the noise, or the laws of the parameters, that a bound holds for."""
-    every = "every law of the parameters" if report.budget.is_box else "all noise"
-    return f"{every} {noise_words(report, bound)}"
+    return f"{report.budget.nouns.every_noise} {noise_words(report, bound)}"
 
 
 def noise_words(report: ReportRecord, bound: BoundSubject) -> str:
     """Describe the set of noise; the words follow "all noise" or "every law of the parameters"."""
     assert bound.bounded is not None
-    named = f"{bound.reference} noise" if bound.reference else "the reference noise"
-    if report.budget.is_box:
-        named = f"the {bound.reference or 'reference'} law"
     sight = "that does not see the input and " if bound.sees_input is False else ""
-    return sight + bound.bounded.words(named)
+    return sight + bound.bounded.words(report.budget.nouns.refer_to(bound.reference))
 
 
 def coverage(report: ReportRecord, bound: BoundSubject) -> str:
@@ -75,7 +70,7 @@ def coverage(report: ReportRecord, bound: BoundSubject) -> str:
     c, dimensions = bound.density_ratio, math.prod(report.data.shape)
     if c is None or c <= 1:
         return ""
-    if report.budget.is_box:
+    if report.budget.parameters:
         uniform = bound.reference == FLOOR_NOISE and bound.noise_set == RATIO
         return _volume(c, len(report.budget.parameters)) if uniform else ""
     each = math.log(c) / dimensions
@@ -83,10 +78,10 @@ def coverage(report: ReportRecord, bound: BoundSubject) -> str:
     text = f"In {dimensions:,} dimensions {c:.15g} times is {per}"
     if bound.reference != FLOOR_NOISE:
         return f"{text}."
-    shape = "ball" if report.budget.norm == "l2" else "box"
     return (
-        f"{text}: uniform noise in a {shape} of {_near_1(math.exp(-each))} of the radius is covered, in"
-        " a smaller one it is not, and Gaussian noise, clipped at the edge of the budget, never is."
+        f"{text}: uniform noise in a {report.budget.nouns.region} of {_near_1(math.exp(-each))} of the"
+        " radius is covered, in a smaller one it is not, and Gaussian noise, clipped at the edge"
+        " of the budget, never is."
     )
 
 

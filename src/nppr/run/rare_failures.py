@@ -30,7 +30,8 @@ from nppr.rare import (
 )
 from nppr.report.model import RareRecord
 from nppr.report.number import SPLITTING, Number
-from nppr.run.session import Session, numbers_of
+from nppr.run.make_numbers import numbers_of
+from nppr.run.session import AssessmentRun
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Source
 from nppr.statistics.noise_sets import Contaminated
@@ -70,7 +71,7 @@ class Followed:
 
 
 def follow_rare_failures(
-    session: Session, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+    session: AssessmentRun, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> tuple[dict[str, Followed], list[Number]]:
     """What splitting finds for every source whose numbers it can move, and its rows."""
     found: dict[str, Followed] = {}
@@ -139,7 +140,7 @@ def _rows(
 class _Splitter:
     """The calls that are left, and for how many sources."""
 
-    session: Session
+    session: AssessmentRun
     calls: int
     sources: int
 
@@ -193,7 +194,6 @@ class _Splitter:
             seed=session.settings.seed,
             confidence=session.settings.confidence,
             floor=RARE_FLOOR,
-            quantise=session.settings.quantise,
             progress=report,
         )
         if path is not None:

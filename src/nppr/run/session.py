@@ -1,40 +1,48 @@
-"""What a run measures with: a classifier, inputs, where blocks are kept, and how long it took."""
+"""One assessment: a classifier on its data, measured with one source after the other."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from nppr.core.budget import Budget
 from nppr.core.tally import BoolArray, Estimate, Evaluate, Metric, Tally
 from nppr.data import Data
 from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
-from nppr.errors import GradientError, NoFitDataError
+from nppr.errors import ClassifierError, GradientError, NoFitDataError
 from nppr.measuring.blocks import Store
-from nppr.measuring.measurement import ProgressCallback, measure
-from nppr.models import Prepared
-from nppr.report.number import (
-    AttackSubject,
-    BoundSubject,
-    CleanSubject,
-    CorruptionSubject,
-    LearnedSubject,
-    NoiseSubject,
-    Number,
-    StatedInterval,
-    StressSubject,
-    Subject,
-    join_intervals,
+from nppr.measuring.measurement import measure, probe
+from nppr.models import (
+    Classifier,
+    PreparedClassifier,
+    in_fixed_form,
+    is_out_of_memory,
+    prepare,
+    with_rough_gradients,
 )
-from nppr.run.run_folder import RunFolder
-from nppr.settings import Measure
-from nppr.sources import Source
-from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
+from nppr.noise.family import Dependency
+from nppr.report.number import Number, Subject
+from nppr.run.make_numbers import numbers_of, subject_of
+from nppr.run.progress import ShowProgress
+from nppr.run.resolve import Resolved
+from nppr.run.run_folder import Division, RunFolder
+from nppr.run.run_record import RunRecord, describe_run, require_suitable
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import NoiseSearch
+from nppr.search.search_settings import AUTO, SCORES, SearchSettings
+from nppr.settings import Measure, Run
+from nppr.sources import Source, references
+from nppr.statistics.estimates import SEQUENCE
 from nppr.statistics.intervals import Interval
+from nppr.system.specs import EAGER
 
 logger = logging.getLogger(__name__)
 
@@ -42,22 +50,179 @@ SKIPPED = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
 """Errors after which a source is skipped, not failed."""
 
 
-@dataclass
-class Session:
-    """Measures one source after the other on the same inputs.
+@dataclass(eq=False)
+class AssessmentRun:
+    """A classifier, data and a run folder, ready for work; measures sources on the same inputs.
 
     A run with a wanted precision grows `data` and `settings.draws` on the way, keeps blocks by a
-    `store` of its own, and has intervals that hold whenever it is `stopped`.
+    `store` of its own, and has intervals that hold whenever it is `stopped`. As a context it releases
+    the folder in the end.
     """
 
     settings: Measure
     data: Data
-    classifier: Prepared
+    budget: Budget
+    classifier: PreparedClassifier
+    record: RunRecord
+    feature_model: Classifier | None = None
+    searching: PreparedClassifier | None = None
+    """The classifier as the search runs it, if the run has one."""
     folder: RunFolder | None = None
-    progress: ProgressCallback | None = None
+    finished: bool = False
+    """The folder holds this run already, complete: results are read from it."""
+    progress: ShowProgress | None = None
     store: Callable[[str], Store] | None = None
     stopped: Callable[[Tally[Evaluate], int], Interval] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        resolved: Resolved,
+        budget: Budget,
+        settings: Measure,
+        *,
+        sources: Sequence[Source] = (),
+        search: SearchSettings | None = None,
+        distributions: Sequence[LearnedNoise] = (),
+        run: Run | None = None,
+    ) -> AssessmentRun:
+        """Make everything ready for these sources and this search; with `run.out`, take its folder.
+
+        A folder that holds this run complete is resumed: its numbers are read, not computed again.
+        A classifier that is prepared already runs as it is.
+        """
+        run = run or Run()
+        data, out = resolved.data, run.out
+        require_suitable(data, budget, settings, sources)
+        finished = out is not None and not run.overwrite and RunFolder.is_finished(out)
+        resume = run.resume or finished
+        division = RunFolder.division(out) if resume and out is not None else Division()
+        threads = division.threads or torch.get_num_threads()
+        if threads != torch.get_num_threads():  # it would round a fit otherwise
+            torch.set_num_threads(threads)
+        if run.batch_size is not None:
+            division = replace(division, micro_batch=run.batch_size)
+        ready = resolved.prepared or _prepare_as_before(
+            partial(
+                prepare, resolved.classifier, probe(data.evaluate), classes=data.classes,
+                device=run.device,
+            ),
+            division,
+            settings.engine,
+        )  # fmt: skip
+        ready = replace(ready, quantise=settings.quantise)
+        searching = None
+        if search is not None:
+            exact = search.method == SCORES or ready.engine == EAGER
+            rough = (False if exact else None) if division.rough is None else division.rough
+            examples = probe(data.evaluate)
+            searching = with_rough_gradients(in_fixed_form(ready, examples), examples, rough)
+        record = describe_run(
+            resolved, ready, budget, settings, sources=sources, search=search,
+            distributions=distributions,
+        )  # fmt: skip
+        folder = None
+        if out is not None:
+            identity = {**record.model_dump(mode="json"), "device": ready.device.type}
+            used = Division(
+                ready.micro_batch,
+                ready.speedups,
+                torch.get_num_threads(),
+                ready.engine,
+                rough=searching is not None and searching.fast.bfloat16_copy is not None,
+            )
+            folder = RunFolder.open(out, identity, used, resume=resume, overwrite=run.overwrite)
+        return cls(
+            settings,
+            data,
+            budget,
+            ready,
+            record,
+            resolved.feature_model,
+            searching,
+            folder,
+            finished,
+        )
+
+    def __enter__(self) -> AssessmentRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            self.folder.close()
+
+    @property
+    def resolved(self) -> Resolved:
+        """The same classifier and data, for another run."""
+        return Resolved(
+            self.data, self.classifier.original, self.feature_model, self.budget, self.classifier
+        )
+
+    @cached_property
+    def fixed(self) -> PreparedClassifier:
+        """The classifier as a search runs it, with exact answers, whatever the clock prefers."""
+        if self.searching is None:
+            return in_fixed_form(self.classifier, probe(self.data.evaluate), exact=True)
+        if self.searching.screening is not None:
+            return in_fixed_form(self.searching, probe(self.data.evaluate), exact=True)
+        return replace(self.searching, fast=self.searching.fast.with_bfloat16_copy(None))
+
+    def search(
+        self,
+        settings: SearchSettings,
+        given: Sequence[LearnedNoise] = (),
+    ) -> NoiseSearch:
+        """The search for the worst noise of this classifier, beside noise that is given.
+
+        It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
+        Noise that cannot see features, because the model shows none, may see the label only.
+        """
+        if self.lacks_features(settings):
+            family = replace(settings.family, dependency=Dependency.LABEL)
+            settings = replace(settings, family=family)
+        settings = settings.of_classes(self.data.classes)
+        box = self.budget.transform is not None
+        if box:
+            settings = settings.in_box()
+        by_itself = settings.method == AUTO and settings.walks and not self.gives_gradients
+        if settings.method == SCORES or by_itself:
+            settings = settings.by_scores(box=box)
+        return NoiseSearch(
+            settings=settings,
+            classifier=self.searching or self.fixed,
+            data=self.data,
+            budget=self.budget,
+            described=self.record.classifier,
+            seed=self.settings.seed,
+            feature_model=self.feature_model,
+            folder=self.folder.path / "fit" if self.folder else None,
+            identity=self.folder.identity if self.folder else "",
+            before_write=self.folder.list_files if self.folder else None,
+            progress=self.progress,
+            given=given,
+            references=references(self.budget),
+        )
+
+    @cached_property
+    def gives_gradients(self) -> bool:
+        """Whether classifier and budget give gradients in a perturbation."""
+        x, y = (each.to(self.classifier.device) for each in self.data.evaluate.batch(np.arange(1)))
+        delta = x.new_zeros(len(x), *self.budget.domain(self.data.shape))
+        try:
+            with self.classifier.frozen() as models:
+                model = models.fast
+                self.budget.gradient(model, lambda z: model.judged(z, y)[0].sum(1), x, delta)
+        except (GradientError, ClassifierError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            return False
+        return True
+
+    def lacks_features(self, settings: SearchSettings | None) -> bool:
+        """Whether joint noise is asked for and the model shows no features."""
+        joint = settings is not None and settings.family.dependency is Dependency.JOINT
+        return joint and self.record.classifier.features is None
 
     def measure(
         self,
@@ -79,7 +244,6 @@ class Session:
                 draws=self.settings.draws or 1,
                 seed=self.settings.seed,
                 clean_correct=clean_correct,
-                quantise=self.settings.quantise,
                 progress=(lambda at: progress(replace(at, source=name))) if progress else None,
                 store=store(name) if store else None,
                 keep=keep,
@@ -94,7 +258,7 @@ class Session:
         if not source.needs_fit_split or not len(self.data.fit):
             return source
         return source.fitted_on(
-            self.classifier.reference,
+            self.classifier.original,
             self.data.fit,
             seed=self.settings.seed,
             device=self.classifier.device,
@@ -144,81 +308,17 @@ class Session:
         )
 
 
-def numbers_of(
-    source: Source, estimates: Iterable[Estimate], *, tally: str | None = None, **facts: object
-) -> list[Number]:
-    """Return what was read off a tally of a source, one number for the intervals of each value.
+def _prepare_as_before(
+    prepared: Callable[..., PreparedClassifier], division: Division, engine: str
+) -> PreparedClassifier:
+    """The classifier in the form, micro-batch and engine of the division, else the fastest form.
 
-    `facts` are further fields of the subject.
+    An engine of the division that does not run here is replaced by the exact one.
     """
-    return join_intervals(
-        number_of(
-            subject_of(source, each.metric, each).model_copy(update=facts),
-            each,
-            source.name if tally is None else tally,
-        )
-        for each in estimates
-    )
-
-
-def number_of(subject: Subject, estimate: Estimate, tally: str | None = None) -> Number:
-    """Return an estimate as a number of a subject, with one interval."""
-    own = tuple(flag for flag in estimate.flags if flag == APPROXIMATE)
-    return Number(
-        subject=subject,
-        metric=estimate.metric,
-        value=estimate.value,
-        direction=estimate.direction,
-        confidence=estimate.confidence,
-        intervals=(
-            StatedInterval(
-                low=estimate.low,
-                high=estimate.high,
-                method=estimate.method,
-                claim=estimate.claim,
-                flags=own,
-            ),
-        ),
-        gamma=estimate.gamma,
-        inputs=estimate.inputs,
-        draws=estimate.draws,
-        calls=estimate.calls,
-        tally=tally,
-        flags=tuple(flag for flag in estimate.flags if flag != APPROXIMATE),
-    )
-
-
-def subject_of(source: Source, metric: Metric, estimate: Estimate | None = None) -> Subject:
-    """Return what a number of a source is about; a source that failed has no estimate."""
-    name, radius = source.row_source, source.budget.radius if source.budget else None
-    if estimate is not None and estimate.noise_set is not None:
-        return BoundSubject(
-            source=name,
-            radius=radius,
-            reference=estimate.reference,
-            noise_set=estimate.noise_set,
-            density_ratio=estimate.density_ratio,
-            size=estimate.size,
-            sees_input=estimate.sees_input,
-            asked=not source.is_fixed_noise,
-        )
-    if source.dependency is not None:
-        return LearnedSubject(
-            source=name,
-            radius=radius,
-            rung=source.dependency,
-            floor=source.floor or 0.0,
-            fit_seed=source.fit_seed,
-        )
-    if source.metric is Metric.STRESS:
-        return StressSubject(source=name, radius=radius, order=estimate.order if estimate else None)
-    if metric is Metric.BOUND or (metric is Metric.NPPR and estimate is None):
-        return BoundSubject(source=name, radius=radius)
-    kinds: dict[Metric, type[CleanSubject | AttackSubject | CorruptionSubject]] = {
-        Metric.ACCURACY: CleanSubject,
-        Metric.AR: AttackSubject,
-        Metric.CORRUPTION: CorruptionSubject,
-    }
-    if source.metric in kinds:
-        return kinds[source.metric](source=name, radius=radius)
-    return NoiseSubject(source=name, radius=radius, fixed=source.is_fixed_noise)
+    repeated = partial(prepared, micro_batch=division.micro_batch, speedups=division.form)
+    if division.engine is None:
+        return repeated(engine=engine)
+    try:
+        return repeated(engine=division.engine)
+    except ClassifierError:
+        return repeated(engine=EAGER)

@@ -25,7 +25,7 @@ from nppr.core.budget import Budget, perturbed, require_graph
 from nppr.core.random_draws import DrawBlock, key
 from nppr.core.tally import Fit, IntArray
 from nppr.errors import FitError, RunFolderError, RunStopped
-from nppr.models import FrozenClassifier, Prepared, is_out_of_memory
+from nppr.models import FrozenClassifier, PreparedClassifier, is_out_of_memory
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Given
 from nppr.search.search_settings import SCORE_STD, Recipe
@@ -75,13 +75,12 @@ class Fitting:
     """What a fit works on: `steps` steps of the recipe."""
 
     stage: str
-    classifier: Prepared
+    classifier: PreparedClassifier
     inputs: CleanInputs[Fit]
     budget: Budget
     recipe: Recipe
     steps: int
     seed: int
-    quantise: bool = False
     pixels: int = 1
     """Numbers in an image, where a perturbation has fewer."""
 
@@ -213,7 +212,7 @@ def fit(
 ) -> FitState:
     """Take the steps that are left; `save` is called after each, and at once when it ends early."""
     state.distribution.to(fitting.classifier.device).train()
-    with held_back() as interrupt, fitting.classifier.frozen(quantise=fitting.quantise) as models:
+    with held_back() as interrupt, fitting.classifier.frozen() as models:
         while state.number < fitting.steps:
             try:
                 fitting = _take_step(fitting, state, models.fast)

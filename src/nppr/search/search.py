@@ -27,7 +27,7 @@ from nppr.core.random_draws import key
 from nppr.core.tally import Fit, IntArray, Select
 from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
-from nppr.models import Classifier, Prepared
+from nppr.models import Classifier, PreparedClassifier
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Rule
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
@@ -119,12 +119,11 @@ class NoiseSearch:
     """
 
     settings: SearchSettings
-    classifier: Prepared
+    classifier: PreparedClassifier
     data: Data
     budget: Budget
     seed: int = 0
     feature_model: Classifier | None = None
-    quantise: bool = False
     folder: Path | None = None
     identity: str = ""
     before_write: Callable[..., None] | None = None
@@ -170,7 +169,6 @@ class NoiseSearch:
                 self.classifier,
                 features=self.settings.family.dependency.sees_input,
                 feature_model=self.feature_model,
-                quantise=self.quantise,
             )
             some = select.limit(min(len(select), SELECT_INPUTS), self.seed, "select-inputs")
             chosen = find(split=some)
@@ -280,7 +278,6 @@ class NoiseSearch:
                 floor=floor,
                 most_calls=self.settings.calls,
                 seed=self.seed,
-                quantise=self.quantise,
             )
             judge.calls += self.scans[floor].calls
         law = self.scans[floor].place(made.to(self.classifier.device))
@@ -301,7 +298,6 @@ class NoiseSearch:
             recipe=stage.recipe,
             steps=steps,
             seed=seed,
-            quantise=self.quantise,
             pixels=math.prod(self.data.shape),
         )
         return fit(fitting, state, progress=self.progress, save=file.save if file else None)
@@ -378,7 +374,7 @@ class NoiseSearch:
         """Enough inputs and draws to see a difference of two percentage points."""
         _, select = self.find_inputs()
         draws = min(MOST_DRAWS, -(-SELECT_DRAWS // len(select)))
-        return Judge(self.classifier, select, self.budget, draws, self.seed, quantise=self.quantise)
+        return Judge(self.classifier, select, self.budget, draws, self.seed)
 
     def learned(
         self, finished: Sequence[FinishedStage], fit_seed: int | None = None
@@ -419,7 +415,7 @@ class NoiseSearch:
                 fit_inputs=len(self.data.fit),
                 select_inputs=len(self.data.select),
                 seed=self.seed,
-                quantise=self.quantise,
+                quantise=self.classifier.quantise,
                 fingerprint=self.described.fingerprint if self.described else None,
             ),
         )

@@ -25,7 +25,7 @@ from nppr.core.tally import FloatArray, IntArray, Select, SplitKind
 from nppr.data import Split, stratified_order
 from nppr.errors import DataError
 from nppr.measuring.measurement import measure
-from nppr.models import Classifier, FrozenClassifier, Prepared, frozen
+from nppr.models import Classifier, FrozenClassifier, PreparedClassifier, frozen
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Rule
 from nppr.noise.mixture import Context
@@ -95,12 +95,11 @@ class CleanInputs(Generic[S]):
 
 
 def find_clean_inputs(
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[S],
     *,
     features: bool,
     feature_model: Classifier | None = None,
-    quantise: bool = False,
     keep_images: bool = False,
 ) -> CleanInputs[S]:
     """Run every input once: which are clean-correct, and what their features are."""
@@ -108,7 +107,7 @@ def find_clean_inputs(
     batches = np.split(everything, everything[size::size])
     images: list[Tensor] = []
     found: list[tuple[Tensor, Tensor]] = []
-    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+    with classifier.frozen() as models, torch.inference_mode():
         for positions in batches:
             x, y = split.batch(positions)
             if keep_images:
@@ -167,12 +166,11 @@ class Candidate:
 class Judge:
     """Measures on the select split, and counts what that costs."""
 
-    classifier: Prepared
+    classifier: PreparedClassifier
     inputs: CleanInputs[Select]
     budget: Budget
     draws: int
     seed: int
-    quantise: bool = False
     calls: int = 0
 
     def rates(self, source: Source) -> FloatArray:
@@ -184,7 +182,6 @@ class Judge:
             draws=self.draws,
             seed=self.seed,
             clean_correct=np.ones(len(self.inputs), bool),
-            quantise=self.quantise,
         )
         self.calls += tally.calls
         return tally.rates

@@ -6,7 +6,6 @@ Data, classifiers and clean answers are loaded and computed once per process.
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,22 +20,22 @@ from nppr.core.tally import BoolArray, SplitKind
 from nppr.data import Split
 from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, WriteError
 from nppr.measuring.measurement import measure
-from nppr.models import Classifier, Prepared
+from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
-from nppr.run.prepare import prepare_run
+from nppr.run.resolve import Resolved
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
+from nppr.settings import Run
 from nppr.sources import Clean, Source, parse_sources
 from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import FitTask, MeasureTask, Node, TrainTask
-from nppr.study.node_cache import Finished, NodeCache, is_full_disk
+from nppr.study.node_cache import Finished, FullCacheError, NodeCache, is_full_disk
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
 from nppr.train import train
-
-logger = logging.getLogger(__name__)
 
 WEIGHTS, TRAINING_LOG = "weights.safetensors", "weights.json"
 
@@ -44,38 +43,31 @@ S = TypeVar("S", bound=SplitKind)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a node ended: finished, or with an error; `note` is what a person should know besides."""
+class NodeResult:
+    """A finished node, and a note if a person should know how it was finished."""
 
-    finished: Finished | None = None
-    error: str = ""
+    finished: Finished
     note: str = ""
-    is_full_disk: bool = False
 
 
-def perform(node: Node, cache_path: str) -> Outcome:
-    """Do a node, or find it done by another process, and state how it went."""
-    cache = NodeCache(Path(cache_path))
-    before = torch.get_num_threads()
-    torch.set_num_threads(node.task.threads)
+def run_node(node: Node, cache: NodeCache) -> NodeResult:
+    """Compute a node and write its files, unless another process has done so."""
     try:
         with cache.locked(node):
-            return _perform_locked(node, cache)
-    except Exception as error:  # one node must not stop the others
-        logger.debug("node %s failed", node.label, exc_info=True)
+            return _run_locked(node, cache)
+    except Exception as error:
         if is_full_disk(error):
-            return Outcome(error=f"the disk of {cache.path} is full", is_full_disk=True)
-        why = " ".join(str(error).split()) or type(error).__name__
-        shown = why if isinstance(error, NpprError) else f"{type(error).__name__}: {why}"
-        return Outcome(error=shown[:500])
-    finally:
-        torch.set_num_threads(before)
+            raise FullCacheError(
+                f"`cache` must have space, the disk of {cache.path} is full. What is finished is"
+                " kept: make space and run the same command again."
+            ) from error
+        raise
 
 
-def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
+def _run_locked(node: Node, cache: NodeCache) -> NodeResult:
     found = cache.look_up(node)
     if found.finished is not None:
-        return Outcome(found.finished)
+        return NodeResult(found.finished)
     note = ""
     if found.damage:
         note = f"{node.label}: cached result not used, {found.damage}; computed again"
@@ -97,7 +89,7 @@ def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
     seconds = round(time.perf_counter() - start, 3)
     finished = cache.finish(node, files, seconds)
     cache.log(node, "done")
-    return Outcome(finished, note=note)
+    return NodeResult(finished, note)
 
 
 def _work(node: Node, cache: NodeCache) -> list[str]:
@@ -115,7 +107,7 @@ def _work(node: Node, cache: NodeCache) -> list[str]:
 
 def _prepared(
     source: ClassifierSource, data: DataSource, device: str, cache: NodeCache
-) -> Prepared:
+) -> PreparedClassifier:
     """A classifier; one that was trained here has the weights of its node."""
     weights = str(cache.folder(source.trained) / WEIGHTS) if source.trained else None
     return prepare_source(source, data, device, weights)
@@ -124,7 +116,7 @@ def _prepared(
 def _feature_model(task: FitTask | MeasureTask, cache: NodeCache) -> Classifier | None:
     if task.features is None:
         return None
-    return _prepared(task.features, task.data, task.device, cache).reference
+    return _prepared(task.features, task.data, task.device, cache).original
 
 
 def _train(task: TrainTask, folder: Path) -> list[Path]:
@@ -138,7 +130,8 @@ def _train(task: TrainTask, folder: Path) -> list[Path]:
 def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path]:
     """Fit one family, choose among what was found and its parents; resumes from its last state."""
     data = load_source(task.data)
-    classifier = _prepared(task.classifier, task.data, task.device, cache)
+    ready = _prepared(task.classifier, task.data, task.device, cache)
+    classifier = replace(ready, quantise=task.quantise)
     search = NoiseSearch(
         settings=task.search,
         classifier=classifier,
@@ -146,7 +139,6 @@ def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path
         budget=task.budget,
         seed=task.seed,
         feature_model=_feature_model(task, cache),
-        quantise=task.quantise,
         folder=folder / "fit",
         identity=node.hash,
         inputs=(
@@ -221,10 +213,9 @@ def _clean_pass(
     seen: dict[int, Tensor] | None = {} if wants_features else None
     tally = measure(
         Clean(),
-        _prepared(source, data, device, cache),
+        replace(_prepared(source, data, device, cache), quantise=quantise),
         part,
         clean_correct=np.ones(len(part), bool),
-        quantise=quantise,
         keep=seen,
     )
     features = torch.empty(len(part), 0)
@@ -243,15 +234,14 @@ def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> l
     if task.per_input_calls:
         sources = [PerInput(each.source, task.per_input_calls) for each in learned]
         learned = []
-    setup = prepare_run(
-        _prepared(task.classifier, task.data, task.device, cache),
-        load_source(task.data),
+    ready = _prepared(task.classifier, task.data, task.device, cache)
+    setup = AssessmentRun.open(
+        Resolved(load_source(task.data), ready.original, prepared=ready),
         task.budget,
         task.settings,
         sources=sources,
         distributions=learned,
-        out=folder / "run",
-        resume=True,
+        run=Run(out=folder / "run", resume=True),
     )
     with setup:
         report = complete_run(setup, sources, learned, examine=False)

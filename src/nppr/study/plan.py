@@ -11,7 +11,7 @@ from nppr.core.budget import Budget
 from nppr.errors import NpprError, SpecError
 from nppr.models import usable_device
 from nppr.noise.family import Dependency
-from nppr.run.load import train_settings
+from nppr.run.resolve import train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, closed, nearest
@@ -214,7 +214,7 @@ class _Planner:
                     "data": model.known["data"],
                 },
                 needs={},
-                task=TrainTask(data, model.source, self.device, threads, entry.model, settings),
+                task=TrainTask(data, model.source, self.device, entry.model, settings),
                 passes=images * PASSES_PER_TRAINING_STEP * (1 + steps),
                 calls=images * (1 + steps),
                 speed=model.speed,
@@ -306,7 +306,6 @@ class _Planner:
                     model.data,
                     model.source,
                     self.device,
-                    measure.threads,
                     features=features.source if features else None,
                     budget=budget,
                     seed=chain.seed,
@@ -367,7 +366,6 @@ class _Planner:
                     model.data,
                     model.source,
                     self.device,
-                    measure.threads,
                     features=features.source if features else None,
                     budget=ball or NO_BUDGET,
                     settings=Measure(

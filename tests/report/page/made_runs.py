@@ -39,7 +39,7 @@ from nppr.report.number import (
 )
 from nppr.report.per_input import PerInput, per_input_of
 from nppr.report.report import Report
-from nppr.run.session import number_of
+from nppr.run.make_numbers import number_of
 from nppr.search import SearchSettings
 from nppr.search.search_record import (
     BudgetRecord,

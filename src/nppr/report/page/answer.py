@@ -70,6 +70,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         bound=at_least_line(numbers, bound, Markup) if bound else None,
         short=_bound_in_short(numbers, bound) if bound else "",
         noise=covered_noise(report, bound.bound) if bound and bound.bound else "",
+        nouns=report.budget.nouns,
     )
 
 
@@ -110,7 +111,7 @@ def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
     return rendered(
         "ladder.html.j2",
         n=numbers,
-        law="law" if report.budget.is_box else "noise",
+        nouns=report.budget.nouns,
         searches=search_table(report).to_html("The searches", "search-table"),
         rungs=report.ladder,
         words=search_words(report),
@@ -135,16 +136,16 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
     fixed = [row for row in noise if row.is_fixed]
     others = [row for row in noise if not row.is_fixed]
     attack = find_attacked(report)
-    box = report.budget.is_box
-    law, other = ("law", "another law") if box else ("noise", "other noise")
+    nouns = report.budget.nouns
     words = [(f"{row.name}, the highest observed", row, row.shown) for row in fixed[1:][-1:]]
     words += [
-        (f"{row.name}, the lowest fixed {law} observed", row, row.quoted) for row in fixed[:1]
+        (f"{row.name}, the lowest fixed {nouns.noise} observed", row, row.quoted)
+        for row in fixed[:1]
     ]
-    words += [(f"{row.name}, {other}", row, row.shown) for row in others[:1]]
+    words += [(f"{row.name}, {nouns.other_noise}", row, row.shown) for row in others[:1]]
     words += [(_rung_words(row), row, row.shown) for row in learned]
     if attack:
-        together = f"all attacks and {law}{'s' if box else ''} together"
+        together = f"all attacks and {nouns.noises} together"
         merged = isinstance(attack.subject, MergedSubject)
         words.append((together if merged else attack.name, attack, attack.shown))
     lanes = [
