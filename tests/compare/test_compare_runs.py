@@ -20,6 +20,7 @@ from nppr.core.tally import Metric
 from nppr.errors import NpprError
 from nppr.report import PerInput, RunFiles
 from nppr.report.model import AuditRecord
+from nppr.report.number import MergedSubject
 from nppr.statistics.betting import betting
 from report.page.made_runs import failed
 
@@ -334,7 +335,7 @@ def test_merged_and_attacks_are_compared() -> None:
         row = run.report.headline("pgd", Metric.AR)
         assert row is not None
         value = float(broken.mean())
-        merged = row.model_copy(update={"source": "merged", "value": value, "tally": None})
+        merged = row.model_copy(update={"subject": MergedSubject(), "value": value, "tally": None})
         runs.append(with_rows(run, merged))
     found = compare(runs)
     assert difference_of(found, "pgd", Metric.AR).separated

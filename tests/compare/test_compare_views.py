@@ -121,7 +121,7 @@ def test_another_comparison_is_not_replaced_unasked(comparison: Comparison, tmp_
         (lambda text: text[:200], "cut off or edited"),
         (
             lambda text: text.replace('"schema_version": 3', '"schema_version": 9'),
-            "version 3, got 9",
+            "version 3, which nppr .* reads, got 9",
         ),
         (
             lambda text: text.replace('"confidence": 0.95', '"confidence": "much"', 1),
@@ -343,7 +343,7 @@ def test_the_answer_is_that_of_the_runs_pages(tmp_path: Path, winner: str | None
         report = won_by(winner, report) if winner else report
         classifier = report.classifier.model_copy(update={"name": name})
         kept = tuple(row for row in report.numbers if row.source != "merged")
-        report = report.model_copy(update={"classifier": classifier, "results": kept})
+        report = report.model_copy(update={"classifier": classifier, "numbers": kept})
         runs.append(RunFiles(tmp_path / name, report, per_input, None))
     found = compare(runs)
     first = next(result for result in found.results if result.metric is Metric.NPPR)

@@ -67,7 +67,7 @@ def test_the_headline_is_the_lowest_learned_rung() -> None:
     assert find_lower(report, of(report, "nppr:joint")) == []  # per-input contains it
     lower = changed(report, "nppr:label", Metric.NPPR, value=0.01)
     assert [row.name for row in find_lower(lower, of(lower, "nppr:joint"))] == ["nppr:label"]
-    less = [row for row in report.numbers if row.name != "nppr:joint"]
+    less = [row for row in report.numbers if row.subject.noise != "nppr:joint"]
     gone = failed("nppr", Metric.NPPR, "no memory.", rung=Dependency.JOINT)
     lacking = report.model_copy(update={"numbers": (*less, gone)})
     assert quoted(lacking) == "nppr:label"

@@ -70,7 +70,7 @@ def test_the_lowest_source_of_a_set_is_in_its_cell() -> None:
 
 def test_a_rung_that_failed_keeps_its_place(report: Report) -> None:
     gone = failed("nppr", Metric.NPPR, "no memory", rung=Dependency.LABEL)
-    rows = [row for row in report.numbers if row.name != "nppr:label"]
+    rows = [row for row in report.numbers if row.subject.noise != "nppr:label"]
     lacking = report.model_copy(update={"numbers": (*rows, gone)})
     [cells] = [row for row in ladder_table(lacking).rows if row[0].text == "label"]
     assert cells[1].text == "failed"

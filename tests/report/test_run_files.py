@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from importlib.metadata import version as version_of
@@ -13,7 +14,7 @@ import torch
 
 from nppr.core.tally import Metric
 from nppr.errors import RunFolderError
-from nppr.report import model, read_report, read_run
+from nppr.report import model, read_report, read_run, schema_text
 from nppr.report.evidence import Draws, Evidence, write_evidence
 from nppr.report.model import PrecisionRecord, Width
 from nppr.search import search_record
@@ -252,3 +253,23 @@ def test_a_report_without_later_fields_is_read(folder: Path) -> None:
         del each["severity"]
     path.write_text(json.dumps(content))
     assert read_run(folder).report.slices == ()
+
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
+
+
+def test_the_published_schema_is_that_of_the_records() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == schema_text()
+
+
+def test_a_report_is_valid_by_the_published_schema(folder: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    content = json.loads((folder / "report.json").read_text())
+    kinds = {each["subject"]["kind"] for each in content["numbers"]}
+    assert kinds >= {"clean", "noise", "learned", "attack", "merged", "bound"}
+    validator.validate(content)
+    for change in ({"kind": "rumour"}, {"radius": "large"}, {"colour": "red"}):
+        wrong = copy.deepcopy(content)
+        wrong["numbers"][1]["subject"] |= change
+        assert not validator.is_valid(wrong), change

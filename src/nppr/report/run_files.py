@@ -5,6 +5,7 @@ A file that cannot be read gives one clear line.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as current
@@ -79,6 +80,13 @@ def read_report(path: str | Path) -> Report:
     for field, expected in _number_faults(report):
         raise RunFolderError(f"`report` field {field!r} in {path} must be {expected}. {_AGAIN}")
     return report
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of `report.json`, as it is published in `docs/report.schema.json`."""
+    schema = ReportRecord.model_json_schema(mode="serialization")
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(dialect | schema, indent=2) + "\n"
 
 
 def read_model(path: str | Path, model: type[_Model], version: int, name: str) -> _Model:
