@@ -17,6 +17,7 @@ from nppr.core.tally import Evaluate, FrozenModel
 from nppr.data import Data, Split, TensorImages, from_arrays
 from nppr.models import ModelSpec
 from nppr.noise.distribution import Distribution
+from nppr.noise.rungs import LADDER
 from nppr.report.number import Number, StatedInterval
 from nppr.run.resolve import resolve
 from nppr.run.session import AssessmentRun
@@ -32,7 +33,7 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
-from nppr.search.search_settings import WALKS, SearchSettings, default_settings
+from nppr.search.search_settings import SearchSettings, default_settings
 from nppr.settings import Group, Measure, Run, Search, flags_of
 from nppr.sources import Source
 from nppr.sources.learned import Learned
@@ -53,7 +54,7 @@ def open_run(
     return AssessmentRun.open(resolved, budget, settings, search=search, run=Run(**run))
 
 
-FAMILIES = tuple(WALKS)
+FAMILIES = tuple(rung for rung in LADDER if rung.is_fitted)
 """The dependencies of families of mixtures: all but per-input."""
 
 

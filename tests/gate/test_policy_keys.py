@@ -21,7 +21,7 @@ from nppr.gate.policy import (
     make_policy,
     read_policy,
 )
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.run.session import AssessmentRun
 from nppr.statistics.sequential import Verdict
 

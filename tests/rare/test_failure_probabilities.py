@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from helpers import Linear, evaluate_part
 from nppr.core.budget import Budget
-from nppr.core.tally import RARE_ACCURACY, Evaluate, FloatArray, Progress, Tally
+from nppr.core.tally import Evaluate, FloatArray, Progress, Tally
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
 from nppr.measuring.measurement import measure
@@ -35,7 +35,7 @@ from nppr.rare import (
     write_rare,
 )
 from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST, calls_for
-from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.settings import RARE_ACCURACY, RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
 from nppr.statistics.intervals import clopper_pearson_upper

@@ -12,7 +12,7 @@ import pytest
 
 from helpers import stated
 from nppr.cli import console
-from nppr.core.tally import RARE_ACCURACY, Claim, Direction, Metric
+from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError
 from nppr.noise import Dependency
 from nppr.report import Number, Report
@@ -33,6 +33,7 @@ from nppr.report.results_table import (
 )
 from nppr.report.tables import Cell, Column
 from nppr.run.progress import bars
+from nppr.settings import RARE_ACCURACY
 from report.page.made_runs import RARE, failed, made_report, won_by
 
 

@@ -19,8 +19,9 @@ from nppr.data import Data, from_arrays
 from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
 from nppr.noise.mixture import Context, Given
+from nppr.noise.rungs import Dependency
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.run.collect_evidence import _describe_components, collect
 from nppr.run.resolve import Resolved

@@ -16,7 +16,8 @@ from helpers import Broken, Stray, grouped, half_classifier, open_run, two_class
 from nppr.core.budget import Budget
 from nppr.core.tally import Metric
 from nppr.measuring.measurement import measure
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.report import Report, read_run
 from nppr.run.assess import assess, learn
 from nppr.run.run import _measure_clean, _Measurements

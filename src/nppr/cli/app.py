@@ -12,8 +12,9 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from nppr.formats import check_data, check_model, check_weights
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
-from nppr.system.specs import RANDOM, check_data, check_model, check_weights
+from nppr.system.specs import RANDOM
 from nppr.system.user_code import ProcessEnded, contained
 
 TYPED = "COMMANDLINE"
@@ -61,7 +62,7 @@ class Command(TyperCommand):
 def _filled(text: str) -> str:
     """Return a help text with its late words."""
     words = import_module("nppr.cli.help_words").WORDS
-    return LATE_WORDS.sub(lambda found: str(words[found[1]]), text)
+    return LATE_WORDS.sub(lambda found: words[found[1]](), text)
 
 
 class _Group(TyperGroup):

@@ -12,6 +12,7 @@ from nppr.cli.commands import CertifyOptions, GateOptions
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.result_checks import check_distributions
 from nppr.errors import SpecError, without_controls
+from nppr.formats import names_code
 from nppr.gate.gate import gate as decide
 from nppr.gate.gate import make_record
 from nppr.gate.gate_tests import decide_source
@@ -28,7 +29,6 @@ from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
 from nppr.statistics.sequential import Verdict
 from nppr.system.records import write_whole
-from nppr.system.specs import names_code
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
 """Exit codes of `nppr certify` and `nppr gate`, by verdict."""

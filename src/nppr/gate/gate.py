@@ -26,7 +26,7 @@ from nppr.gate.gate_questions import PairedQuestion, WorstQuestion
 from nppr.gate.gate_tests import GateTest, decide_tests, plan_test, require_decidable
 from nppr.gate.policy import ABOUT, TESTED, Kind, Policy, Requirement
 from nppr.models import ModelSpec
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.report import Report, read_run
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from nppr.core.budget import perturbed
+from nppr.core.draw_count import DRAWS
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import (
-    DRAWS,
     Audit,
     BoolArray,
     FloatArray,

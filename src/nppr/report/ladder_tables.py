@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nppr.core.tally import Metric
-from nppr.noise.family import Dependency
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import by_width, find_attacked, headline_of, table_rows
 from nppr.report.model import ReportRecord, Rung
@@ -25,7 +24,7 @@ _ENDS = {
     Metric.PR: "{nouns.fixed_noise}, the lowest of those observed",
     Metric.AR: "an attack: the worst {nouns.change} found for each input",
 }
-"""The words for both ends; those for the rungs between are `Dependency.threat`."""
+"""The words for both ends; those for the rungs between are those of `noise/rungs.py`."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def search_table(report: ReportRecord) -> Table:
 
     def calls(at: int) -> Cell:
         rung = report.ladder[at]
-        per = "/input" if rung.dependency is Dependency.PER_INPUT else ""
+        per = "" if rung.dependency.is_fitted else "/input"
         return Cell.made_of(rung.calls, numbers.at("count", "ladder", at, "calls"), per)
 
     def strongest(at: int) -> Cell:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nppr.core.tally import Claim, Direction, Metric
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.search.search_record import Record
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.noise_sets import NoiseSet, make_set
@@ -138,7 +138,7 @@ class LearnedSubject(_Subject):
         The widest set has the smallest floor, then the lowest rung, and includes the reference noises.
         `per-input`, which is searched for on the evaluated inputs, and repeated searches come last.
         """
-        last = self.fit_seed is not None, self.rung is Dependency.PER_INPUT
+        last = self.fit_seed is not None, self.rung is not None and not self.rung.is_fitted
         return (*last, self.floor, -self.depth, not self.with_references)
 
     def contains(self, other: LearnedSubject) -> bool:

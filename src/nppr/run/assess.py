@@ -12,7 +12,6 @@ from nppr.core.task import Task
 from nppr.data import ClassOrder, DataSpec, RangeSpec
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.models import ModelSpec
-from nppr.noise.family import Dependency
 from nppr.report import Report
 from nppr.run.precision import DRAWN
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
@@ -23,12 +22,13 @@ from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import SCORES, SearchSettings
-from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search
+from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search, refuse_misplaced
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
 from nppr.system.specs import EAGER
 
 
+@refuse_misplaced
 def assess(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",
@@ -199,6 +199,7 @@ def _search_settings(
     return require_group(Search, "search", search).resolve(fit_inputs, effort)
 
 
+@refuse_misplaced
 def learn(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",
@@ -291,8 +292,7 @@ def choose_sources(
 
 def _require_rivals(given: Sequence[LearnedNoise]) -> None:
     """Raise `DistributionError` where a search by scores can use none of the given noise."""
-    usable = (Dependency.INDEPENDENT, Dependency.LABEL)
-    if not any(each.source.distribution.family.dependency in usable for each in given):
+    if all(each.source.distribution.family.dependency.sees_input for each in given):
         found = ", ".join(each.source.name for each in given)
         raise DistributionError(
             "`distribution` must hold noise that sees no features for a search by scores, got"

@@ -9,7 +9,6 @@ import numpy as np
 
 from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
 from nppr.measuring.measurement import measure
-from nppr.noise.family import Dependency
 from nppr.report.model import Rung
 from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
@@ -98,7 +97,7 @@ def _rung(
         and each.budget == source.budget
         and not source.floor
         and source.dependency.contains(each.sees)
-        and (box or each.metric is Metric.PR or each.sees is not Dependency.PER_INPUT)
+        and (box or each.metric is Metric.PR or each.sees.is_fitted)
     }
     strongest = min(inside, key=lambda name: inside[name], default=None)
     return Rung(

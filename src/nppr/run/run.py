@@ -36,6 +36,7 @@ from nppr.doctor.flags import (
 )
 from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
+from nppr.formats import names_code
 from nppr.measuring.measurement import measure
 from nppr.models import within_memory
 from nppr.report import Report, per_input_of
@@ -61,7 +62,6 @@ from nppr.search.search import NoiseSearch
 from nppr.sources import NPPR, Clean, Source, references, share_error
 from nppr.sources.per_input_noise import PerInput
 from nppr.statistics.estimates import accuracy, adversarial, allow_for_audit, merged, probabilistic
-from nppr.system.specs import names_code
 
 if TYPE_CHECKING:
     from nppr.run.rare_failures import Followed

@@ -28,7 +28,7 @@ from nppr.models import (
     prepare,
     with_rough_gradients,
 )
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Known
 from nppr.report.number import Number, Subject
 from nppr.run.make_numbers import numbers_of, subject_of
 from nppr.run.progress import ShowProgress
@@ -179,9 +179,9 @@ class AssessmentRun:
         Noise that cannot see features, because the model shows none, may see the label only.
         """
         if self.lacks_features(settings):
-            family = replace(settings.family, dependency=Dependency.LABEL)
-            settings = replace(settings, family=family)
-        settings = settings.of_classes(self.data.classes)
+            settings = settings.without(Known.FEATURES)
+        if self.data.classes == 1:
+            settings = settings.without(Known.LABEL)
         box = self.budget.transform is not None
         if box:
             settings = settings.in_box()
@@ -220,9 +220,11 @@ class AssessmentRun:
         return True
 
     def lacks_features(self, settings: SearchSettings | None) -> bool:
-        """Whether joint noise is asked for and the model shows no features."""
-        joint = settings is not None and settings.family.dependency is Dependency.JOINT
-        return joint and self.record.classifier.features is None
+        """Whether the model shows no features, and the noise asked for may see something else too."""
+        if settings is None or self.record.classifier.features is not None:
+            return False
+        asked = settings.family.dependency
+        return asked.sees_input and bool(asked.without(Known.FEATURES).knows)
 
     def measure(
         self,

@@ -29,7 +29,7 @@ from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
 from nppr.models import Classifier, PreparedClassifier
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Rule
+from nppr.noise.family import Rule
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
 from nppr.search.fitting import (
     FitProgress,
@@ -381,8 +381,7 @@ class NoiseSearch:
     ) -> LearnedNoise:
         """What the last stage selected, as a source with its record."""
         last, budget = finished[-1], self.budget
-        dependency = Dependency(last.record.rung)
-        source = Learned(budget, last.selected, self.feature_model, dependency, fit_seed)
+        source = Learned(budget, last.selected, self.feature_model, last.record.rung, fit_seed)
         record = LearnedNoiseRecord(
             name=source.name,
             fit_seed=fit_seed,
@@ -529,7 +528,7 @@ def _record(
 
 def _basis(parent: FinishedStage) -> Distribution:
     """What a child copies: the fitted mixture, or the one component of noise that sees nothing."""
-    if parent.fitted.family.dependency is not Dependency.INDEPENDENT:
+    if parent.fitted.family.dependency.knows:
         return parent.fitted
     same = parent.selected.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
     if only_component(parent.selected) is not None and same:
