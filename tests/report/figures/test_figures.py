@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from helpers import stated
+from nppr.core.tally import Metric
 from nppr.noise import Dependency
 from nppr.report import printed_numbers
 from nppr.report.evidence import Evidence
