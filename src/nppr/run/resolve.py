@@ -6,8 +6,9 @@ classifier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,8 @@ class Resolved:
     feature_model: Classifier | None = None
     budget: Budget | None = None
     prepared: PreparedClassifier | None = None
+    request: Callable[[], Resolved] | None = None
+    """Resolves the same again, in another process."""
 
     def required_budget(self) -> Budget:
         """Return the budget, which must be stated except for the digits demo."""
@@ -89,7 +92,12 @@ def resolve(
         loaded = with_slices(loaded, reading.slices)
     classifier, features = resolve_models(model, loaded, network, feature_model=feature_model)
     stated = stated_budget(budget) if isinstance(budget, BudgetSettings) else budget
-    return Resolved(_in_its_classes(loaded, classifier), classifier, features, stated)
+    again = partial(
+        resolve, model, data, limits, network=network, reading=reading, task=task,
+        input_range=input_range, class_order=class_order,
+    )  # fmt: skip
+    known = _in_its_classes(loaded, classifier)
+    return Resolved(known, classifier, features, stated, request=again)
 
 
 def resolve_data(
@@ -212,10 +220,10 @@ def train_settings(
 ) -> TrainSettings:
     """All settings of a training on images of `shape` (C, H, W): those given, else the defaults."""
     # Not above: no assessment needs it.
-    from nppr.train import Adversary, Optimiser, default_settings
+    from nppr.train import Adversary, Optimiser, default_training
 
     chosen = None if options.optimiser is None else Optimiser(options.optimiser)
-    defaults = default_settings(model, shape, chosen)
+    defaults = default_training(model, shape, chosen)
     if options.momentum is not None and defaults.optimiser is not Optimiser.SGD:
         raise SpecError(
             f"`momentum` must be left out with the optimiser {defaults.optimiser.value}."
