@@ -192,7 +192,7 @@ class Classifier:
             ) from error
 
     def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits `(B, classes)` and labels `(B,)`; a task has the classes incorrect and correct."""
+        """Return logits `(B, classes)` and labels `(B,)`; a task has two: incorrect and correct."""
         if self.task is None:
             return logits, y
         targets = y if self.targets is None else self.targets.to(y.device)[y]

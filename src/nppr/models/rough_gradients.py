@@ -3,9 +3,9 @@
 A fit averages gradients over many inputs and needs a direction, not its last digits; the noise it
 finds is selected and measured with the model. On a processor that computes in 16-bit floats, their
 forward and backward passes take two thirds of the time. On resnet20, rough and exact gradients have a
-cosine of 0.98. Attacks and the rung `per-input` follow the gradient of a single input and take exact gradients.
-The processor, the model and the probe decide whether a fit takes rough gradients, and the clock does
-not: the same seed gives the same noise.
+cosine of 0.98. Attacks and the rung `per-input` follow the gradient of a single input and take exact
+gradients. The processor, the model and the probe decide whether a fit takes rough gradients, and the
+clock does not: the same seed gives the same noise.
 """
 
 from __future__ import annotations
