@@ -161,9 +161,7 @@ class BoundOptions(MeasureOptions):
 
     noise_set: str = option(
         "ratio",
-        "The set of noise, KIND or KIND:SIZE,SIZE: ratio (density at most c times the reference's),"
-        " contaminated (the same but for a fraction d of its mass), tv, chi2, kl, hellinger (distance"
-        " or divergence from the reference).",
+        "The set of noise, KIND or KIND:SIZE,SIZE: {noise_sets}.",
         flag="--set",
     )
     reference: str = option("uniform", "The reference noise: uniform, gaussian or laplace.")
@@ -269,8 +267,8 @@ class CertifyOptions(Group):
     at_least: float = option(0.9, "Robustness to test for.")
     noise_set: str | None = option(
         None,
-        "Test it for all noise of a set around the source, KIND:SIZE, such as tv:0.05, ratio:2,"
-        " contaminated:0.01 (with --density-ratio), chi2:0.1, kl:0.1 or hellinger:0.01.",
+        "Test it for all noise of a set around the source, KIND:SIZE: {set_examples}"
+        " (contaminated with --density-ratio).",
         flag="--set",
     )
     density_ratio: float | None = option(None, "c of the set contaminated. Default: 2.")
@@ -371,6 +369,15 @@ class ReportOptions(Group):
     def _require_valid(self) -> Self:
         figure_formats(self.figures)
         return self
+
+
+class SchemaOptions(Group):
+    """Print the JSON Schema of report.json.
+
+    Programs in other languages can check a report or generate types from it.
+    """
+
+    out: Path | None = option(None, "File to write. Default: the schema is printed.")
 
 
 class ExportOptions(Group):
@@ -647,6 +654,15 @@ register(
         render the page of a run again, and its figures as files
     nppr report runs/mine --format latex
         its table for a paper
+    """,
+)
+register(
+    "schema",
+    SchemaOptions,
+    "nppr.cli.report_commands",
+    """
+    nppr schema --out report.schema.json
+        the JSON Schema of report.json, for programs in other languages
     """,
 )
 register(

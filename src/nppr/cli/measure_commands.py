@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.cli import console
-from nppr.cli.app import SPECS, ExitCode
+from nppr.cli.app import SPECS, ExitCode, name_folder
 from nppr.cli.commands import (
     AssessOptions,
     BoundOptions,
@@ -27,7 +25,7 @@ from nppr.formats import names_code
 from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
-from nppr.report.numbers import Numbers
+from nppr.report.printed_numbers import Numbers
 from nppr.report.results_table import spectrum_table, trust_lines
 from nppr.report.run_files import RunFiles, write_rendered
 from nppr.run.assess import assess_resolved, learn_resolved
@@ -133,7 +131,7 @@ def bound(options: BoundOptions) -> None:
         return [own]
 
     report, path = _measure(options, sources, distribution=options.distribution, around=around)
-    for row in report.results:
+    for row in report.numbers:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
     table = sizes_table(report) if least else bounds_table(report)
@@ -147,7 +145,7 @@ def bracket(options: BracketOptions) -> None:
     sources = offset_sources(options.sigma or 0.0, sorted(written), calls)
     own = options.model_copy(update={"measure": options.measure.with_(radii=())})
     report, path = _measure(own, [*sources])
-    for row in report.results:
+    for row in report.numbers:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
     found, numbers = quoted_bracket(report), Numbers(report)
@@ -204,15 +202,7 @@ def _note_default_data(options: MeasureOptions | FitOptions) -> None:
 def _default_folder(options: MeasureOptions | FitOptions, *more: object) -> Path:
     """Return a folder under runs/ that belongs to these options alone."""
     determining = options.model_dump(exclude=NOT_IN_NAME)
-    return named_folder(options.model.model, options.data.data, (determining, *more))
-
-
-def named_folder(first: str, second: str, settings: object) -> Path:
-    """A folder under runs/ with two readable names and a hash of the settings."""
-    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
-    names = (Path(name).stem or name for name in (first, second))
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(names))
-    return Path("runs") / f"{readable}-{digest}"
+    return name_folder(options.model.model, options.data.data, (determining, *more))
 
 
 def _measure(
@@ -298,6 +288,6 @@ def _show(
             for line in trust_lines(report):
                 console.out.print(line, markup=False)
         sys.stdout.write(f"{path}\n")
-    failed = any(row.error and not row.flags for row in (*report.results, *report.other_radii))
+    failed = any(row.error and not row.flags for row in (*report.numbers, *report.other_radii))
     if failed or not rendered:
         raise ExitCode(1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from nppr.cli import console
-from nppr.cli.commands import CompareOptions, ExportOptions, ReportOptions
-from nppr.cli.measure_commands import named_folder
+from nppr.cli.app import name_folder
+from nppr.cli.commands import CompareOptions, ExportOptions, ReportOptions, SchemaOptions
 from nppr.compare import FORMATS as COMPARE_FORMATS
 from nppr.compare import compare as compare_runs
 from nppr.compare import console_tables, summary, write_comparison
 from nppr.export.exports import write_exports
-from nppr.report import FORMATS, read_run, table_of, write_rendered
+from nppr.report import FORMATS, read_run, schema_text, table_of, write_rendered
 from nppr.settings import figure_formats, require_one_of
 from nppr.system.records import write_whole
 
@@ -40,6 +40,14 @@ def report(options: ReportOptions) -> None:
             console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
 
 
+def schema(options: SchemaOptions) -> None:
+    """Print the schema, or write it to a file."""
+    text = schema_text()
+    if options.out is not None:
+        write_whole(options.out, text)
+    sys.stdout.write(text if options.out is None else f"{options.out}\n")
+
+
 def export(options: ExportOptions) -> None:
     """Run `nppr export`."""
     for path in write_exports(options.run, options.to, options.out, options.gate):
@@ -58,7 +66,7 @@ def compare(options: CompareOptions) -> None:
     }
     comparison = compare_runs(runs, **choices)
     settings = ([str(each.resolve()) for each in runs], choices)
-    folder = options.run.out or named_folder("compare", comparison.entries[0].data, settings)
+    folder = options.run.out or name_folder("compare", comparison.entries[0].data, settings)
     written = write_comparison(folder, comparison, formats, overwrite=options.run.overwrite)
     if not options.quiet:
         console.out.print(summary(comparison), markup=False)
