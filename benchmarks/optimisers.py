@@ -13,12 +13,12 @@ import time
 from dataclasses import replace
 
 import numpy as np
-from nppr.run.prepare import fixed_form, prepare_run
 
 import nppr
 from nppr.data import load_data
 from nppr.measuring.measurement import measure
 from nppr.models import load_classifier
+from nppr.run.prepare import fixed_form, prepare_run
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from nppr.run.precision import Look, Round
 
 from nppr.core.tally import Evaluate, FloatArray, IntArray, Tally
+from nppr.run.precision import Look, Round
 from nppr.statistics import Interval, normal
 
 DRAWS, MOST, CONFIDENCE = 16, 20_000, 0.95

@@ -17,7 +17,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from nppr.run.prepare import fixed_form
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -36,6 +35,7 @@ from nppr.models import (
 )
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
+from nppr.run.prepare import fixed_form
 from nppr.search import Recipe
 from nppr.search.fitting import FitState, Fitting, fit, margin
 from nppr.search.selection import CleanInputs

@@ -32,8 +32,8 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from nppr.core.radius import LARGEST, NORM_NAMES, parse_radius
-from nppr.core.tally import DRAWS, RARE_ACCURACY
+from nppr.core.radius import LARGEST_RADIUS, NORM_NAMES, parse_radius
+from nppr.core.tally import DEFAULT_DRAWS, RARE_ACCURACY
 from nppr.errors import BudgetError, SpecError, require_at_most, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import (
@@ -263,7 +263,7 @@ def require_sigma(sigma: float | None, where: str) -> float:
         raise SpecError(f"`sigma` must be given {where}. Example: --sigma 0.25")
     if not 0 < sigma < math.inf:
         raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
-    require_at_most("sigma", sigma, LARGEST)
+    require_at_most("sigma", sigma, LARGEST_RADIUS)
     return sigma
 
 
@@ -433,8 +433,8 @@ class Counting(Group):
 
     draws: int | None = option(
         None,
-        f"Perturbations drawn per input. Default: {DRAWS}, fewer for more than 1,000 inputs; with"
-        f" --precision, {PRECISION_DRAWS} to start with.",
+        f"Perturbations drawn per input. Default: {DEFAULT_DRAWS}, fewer for more than 1,000 inputs;"
+        f" with --precision, {PRECISION_DRAWS} to start with.",
     )
     confidence: float = option(0.95, "Confidence of the intervals and bounds.", Panel.STATISTICS)
     quantise: bool = option(False, "Round perturbed inputs to 8 bits.", Panel.ADVANCED)
@@ -531,7 +531,9 @@ class Measure(Limits, Counting, Keywords):
             )
         if self.draws is None:  # not a stated setting: it stays open to the number of inputs
             self.model_fields_set.discard("draws")
-            object.__setattr__(self, "draws", DRAWS if self.precision is None else PRECISION_DRAWS)
+            object.__setattr__(
+                self, "draws", DEFAULT_DRAWS if self.precision is None else PRECISION_DRAWS
+            )
         return self
 
     def of_inputs(self, inputs: int) -> Measure:
@@ -547,7 +549,7 @@ def default_draws(inputs: int, share: float = 1.0) -> int:
     >>> default_draws(500), default_draws(2_000), default_draws(10_000)
     (100, 50, 16)
     """
-    draws = min(DRAWS, max(PRECISION_DRAWS, -(-1_000 * DRAWS // max(1, inputs))))
+    draws = min(DEFAULT_DRAWS, max(PRECISION_DRAWS, -(-1_000 * DEFAULT_DRAWS // max(1, inputs))))
     return max(PRECISION_DRAWS, round(share * draws))
 
 

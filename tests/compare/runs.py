@@ -21,7 +21,12 @@ from nppr.report.model import (
 )
 from nppr.search.search_record import BudgetRecord, ClassifierRecord
 from nppr.settings import Measure
-from nppr.statistics.estimates import accuracy, adversarial, normalised, probabilistic
+from nppr.statistics.estimates import (
+    estimate_accuracy,
+    estimate_adversarial,
+    estimate_normalised,
+    estimate_probabilistic,
+)
 from nppr.system.records import write_whole
 from report.page.made_runs import results_of
 
@@ -62,7 +67,7 @@ def a_run(
     measured = {name: settings.pop(name) for name in Measure.model_fields if name in settings}
     tallies = {name: tally(each.correct, each.draws, correct) for name, each in sources.items()}
     clean = tally(correct.astype(np.int64), 1, np.ones(len(correct), np.bool_))
-    rows = results_of([accuracy(clean, 0.95)], "clean")
+    rows = results_of([estimate_accuracy(clean, 0.95)], "clean")
     for name, each in sources.items():
         rows += rows_of(name, each.metric, tallies[name])
     report = Report(
@@ -101,10 +106,10 @@ def a_run(
 def rows_of(name: str, metric: Metric, measured: Tally[Evaluate]) -> list[Result]:
     """The rows of a source."""
     if metric is Metric.AR:
-        found = [adversarial(measured, 0.95)]
+        found = [estimate_adversarial(measured, 0.95)]
     else:
-        found = probabilistic(measured, 0.95, metric)
-    found.append(normalised(measured, 0.95, metric))
+        found = estimate_probabilistic(measured, 0.95, metric)
+    found.append(estimate_normalised(measured, 0.95, metric))
     if metric is not Metric.NPPR:
         return results_of(found, name)
     floor = float(name.partition("floor=")[2] or 0)

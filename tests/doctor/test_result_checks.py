@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nppr.run.session import result_of
 
 from helpers import Stray, learned_noise
 from nppr.core.budget import Budget
@@ -32,11 +31,12 @@ from nppr.doctor.flags import (
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.report.model import Flag, Result
+from nppr.run.session import result_of
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import AutoAttack, Guidance, Source, Uniform, parse_sources
 from nppr.sources.custom import CustomAttack
 from nppr.sources.learned import learned_name
-from nppr.statistics.estimates import adversarial, probabilistic
+from nppr.statistics.estimates import estimate_adversarial, estimate_probabilistic
 
 BUDGET = Budget.linf(0.1)
 INPUTS = 100
@@ -199,16 +199,16 @@ def test_parts_of_autoattack_that_need_more_classes() -> None:
 
 def test_few_draws() -> None:
     for draws, flags in ((9, [(FEW_DRAWS, "uniform")]), (10, [])):
-        rows = probabilistic(tally(np.full(INPUTS, draws), draws), 0.95)
+        rows = estimate_probabilistic(tally(np.full(INPUTS, draws), draws), 0.95)
         assert named(check(results=[result_of(Uniform(BUDGET), row) for row in rows])) == flags
-    attack = result_of(source("pgd"), adversarial(tally(np.ones(INPUTS), 1), 0.95))
+    attack = result_of(source("pgd"), estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95))
     failed = Result(source="uniform", metric=Metric.PR, confidence=0.95, error="no")
     assert FEW_DRAWS not in dict(named(check(results=[attack, failed])))
 
 
 def test_a_headline_without_a_number_is_flagged() -> None:
     """NPPR of any set, AR and PR where nothing of them was measured; not the clean accuracy alone."""
-    attack = result_of(source("pgd"), adversarial(tally(np.ones(INPUTS), 1), 0.95))
+    attack = result_of(source("pgd"), estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95))
     clean = attack.model_copy(update={"source": "clean", "metric": Metric.ACCURACY})
 
     def missing(name: str, metric: Metric, **more: Any) -> Result:

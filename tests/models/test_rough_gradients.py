@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from nppr.run.prepare import prepare_run
 from torch import Tensor, nn
 
 from nppr.core.budget import Budget
@@ -27,6 +26,7 @@ from nppr.models import (
 )
 from nppr.models.bfloat16_copy import Narrow
 from nppr.noise.family import Dependency, Family
+from nppr.run.prepare import prepare_run
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import PGD

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from nppr.run.collect_evidence import _describe_components, collect
-from nppr.run.session import Session
 from torch import nn
 
 from helpers import FAMILIES, Broken, learned_noise
@@ -24,6 +22,8 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.noise.mixture import Context, Given
 from nppr.report.evidence import Draws, Evidence, Worst
+from nppr.run.collect_evidence import _describe_components, collect
+from nppr.run.session import Session
 from nppr.search.learned_noise import LearnedNoise
 from nppr.settings import Measure
 from nppr.sources import PGD, AutoAttack, Brightness, Clean, Gaussian, Source, Stress, Uniform

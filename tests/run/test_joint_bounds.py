@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nppr.run.joint_bounds import with_supersets
 
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Metric
 from nppr.report.model import Result
+from nppr.run.joint_bounds import with_supersets
 from nppr.sources import Bound, Source, Uniform, share_error
-from nppr.statistics.at_least import lower_test_set
+from nppr.statistics.lower_bounds import lower_test_set
 from nppr.statistics.noise_sets import Contaminated
 from nppr.statistics.shared_patterns import lower_shared
 

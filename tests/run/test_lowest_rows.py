@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from nppr.run.lowest_rows import lowest_rows
 
 import nppr
 from nppr.core.tally import Audit, Direction, Evaluate, Metric, Tally
@@ -17,7 +16,8 @@ from nppr.report.numbers import Numbers
 from nppr.report.page.answer import run_text
 from nppr.report.quotes import sentence_of
 from nppr.report.results_table import summary_of
-from nppr.statistics.estimates import allow_for_audit, corrupted
+from nppr.run.lowest_rows import lowest_rows
+from nppr.statistics.estimates import allow_for_audit, estimate_corrupted
 from nppr.statistics.intervals import Interval, half_width
 
 INPUTS, DRAWS = 400, 16
@@ -70,7 +70,7 @@ def test_corruptions_and_stopped_runs_share_their_error_too() -> None:
     tallies = {name: tally(random.binomial(1, 0.7, 80).tolist(), 1) for name in ("fog", "jpeg")}
     rows = [row_of(name, made, Metric.CORRUPTION) for name, made in tallies.items()]
     (found,) = lowest_rows(rows, tallies)
-    exact = corrupted(tallies[found.source], 0.975)
+    exact = estimate_corrupted(tallies[found.source], 0.975)
     assert (found.low, found.high, found.confidence) == (exact.low, exact.high, 0.95)
     asked: list[int] = []
 

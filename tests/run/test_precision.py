@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from nppr.run.assess import assess
-from nppr.run.precision import MARGIN, GrowingStore, Look, Need, Round, whole_blocks
 
 from helpers import Broken, grouped, half_classifier
 from nppr.core.budget import Budget
@@ -24,6 +22,8 @@ from nppr.report import Report
 from nppr.report.findings import guaranteed, table_rows
 from nppr.report.model import Result
 from nppr.report.results_table import notes_of
+from nppr.run.assess import assess
+from nppr.run.precision import MARGIN, GrowingStore, Look, Need, Round, whole_blocks
 from nppr.settings import Measure, Run
 from nppr.statistics import Interval, betting_sequence
 from nppr.statistics.estimates import SEQUENCE

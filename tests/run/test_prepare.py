@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from nppr.run.prepare import FIT_MICRO_BATCH, prepare_run
 from torch import Tensor, nn
 
 from helpers import FAMILIES, half_classifier, two_class_data
@@ -13,6 +12,7 @@ from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.models import Classifier, load_classifier
 from nppr.noise.family import Dependency, Family
+from nppr.run.prepare import FIT_MICRO_BATCH, prepare_run
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from nppr.run.assess import assess
 from scipy.stats import norm
 
 from helpers import Linear, grouped
@@ -19,6 +18,7 @@ from nppr.doctor.flags import RARE_PARTLY
 from nppr.errors import SpecError
 from nppr.report import Report
 from nppr.report.model import SPLITTING, Result
+from nppr.run.assess import assess
 from nppr.settings import RARE_CALLS_PER_INPUT, Measure, Run
 from nppr.sources import PGD, Bound, Gaussian, Uniform
 

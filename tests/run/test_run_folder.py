@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from nppr.run.assess import assess
-from nppr.run.run_folder import Division, RunFolder, read_specs
 
 from nppr.errors import RunFolderError, VanishedError
 from nppr.measuring.blocks import Blocks
 from nppr.noise.family import Dependency, Family
+from nppr.run.assess import assess
+from nppr.run.run_folder import Division, RunFolder, read_specs
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure, Run
 from nppr.system.manifest import Manifest

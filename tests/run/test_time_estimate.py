@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from nppr.run.time_estimate import PASSES_PER_CALL, count_passes
 
 import nppr
 from nppr.core.budget import Budget
@@ -13,6 +12,7 @@ from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
 from nppr.models import load_classifier, prepare
 from nppr.noise.family import Dependency, Family
+from nppr.run.time_estimate import PASSES_PER_CALL, count_passes
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import ClassicPGD, Uniform

@@ -13,8 +13,13 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
-from nppr.system.specs import RANDOM, check_data, check_model, check_weights
-from nppr.system.user_code import ProcessEnded, contained
+from nppr.system.specs import (
+    RANDOM_WEIGHTS,
+    require_data_spec,
+    require_model_spec,
+    require_weights_file,
+)
+from nppr.system.user_code import ProcessEnded, contain_exits
 
 TYPED = "COMMANDLINE"
 """Where the value of an option comes from that was typed."""
@@ -23,11 +28,11 @@ LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "json")
 """Options that say nothing about the question; `--help` shows them below the others."""
 
 SPECS = {
-    "model": check_model,
-    "feature-model": check_model,
-    "weights": check_weights,
-    "feature-weights": check_weights,
-    "data": check_data,
+    "model": require_model_spec,
+    "feature-model": require_model_spec,
+    "weights": require_weights_file,
+    "feature-weights": require_weights_file,
+    "data": require_data_spec,
 }
 """Flags that name a file or a thing of ours: a wrong name is found before PyTorch is loaded."""
 
@@ -118,7 +123,7 @@ def register(
         }
         options = build_checked(model, typed)
         try:
-            with contained():
+            with contain_exits():
                 getattr(import_module(module), name)(options)
         except (typer.Exit, typer.Abort) as error:  # ours are `ExitCode`
             raise ProcessEnded(f"it raised {type(error).__name__}") from error
@@ -139,7 +144,7 @@ def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
     """Return the tree of settings; the first wrong value or missing file is an error of one line."""
     for name, check in SPECS.items():
         spec = given.get(name)
-        if spec is not None and (check, spec) != (check_weights, RANDOM):
+        if spec is not None and (check, spec) != (require_weights_file, RANDOM_WEIGHTS):
             check(spec, name)
     return build(model, given)
 

@@ -7,7 +7,7 @@ import sys
 from nppr.cli import console
 from nppr.cli.app import ExitCode
 from nppr.cli.commands import GateOptions
-from nppr.errors import SpecError, without_controls
+from nppr.errors import SpecError, mark_controls
 from nppr.gate.gate import gate as decide
 from nppr.gate.policy import read_policy
 from nppr.run.progress import progress_bars
@@ -47,7 +47,7 @@ def gate(options: GateOptions) -> None:
     written = {options.junit: found.to_junit, options.markdown: found.to_markdown}
     for path, text in written.items():
         if path is not None:
-            write_whole(path, without_controls(text()))
+            write_whole(path, mark_controls(text()))
     if options.as_json:
         sys.stdout.write(found.to_json())
     elif options.quiet:

@@ -26,7 +26,7 @@ ByteArray = NDArray[np.uint8]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-DRAWS = 100
+DEFAULT_DRAWS = 100
 """Draws per input unless something else is asked for."""
 
 RARE_ACCURACY = (
@@ -204,7 +204,7 @@ class FrozenModel(Protocol):
     def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
 
-    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def logits_and_labels(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and the labels they should be largest at; of a task, those of wrong and right."""
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from nppr.data.image_sets import PixelImages, laid_out, resize_data
 from nppr.data.layout import Layout, RangeSpec
 from nppr.data.splits import Labelled, assemble, choose_splits
 from nppr.errors import DataError, SpecError, require_at_most
-from nppr.system.specs import DATA, HUB, check_data
+from nppr.system.specs import DATA_NAMES, HUB_PREFIX, require_data_spec
 
 REGISTRY = (
     "nppr.data.cifar_files",
@@ -87,7 +87,7 @@ def load_data(
     if input_range is not None and resize is not None:
         raise SpecError("`resize` must be left out with a range: it is for images in [0, 1].")
     require_at_most("resize", resize, MOST_PIXELS)
-    if isinstance(spec, str | Path) and spec not in DATA:
+    if isinstance(spec, str | Path) and spec not in DATA_NAMES:
         data = _load_stored(spec, split, resize, input_range)
     elif split is None:
         data = _load_object(spec, resize, input_range, task)
@@ -124,11 +124,11 @@ def _load_stored(
     spec: str | Path, split: str | None, resize: int | None, input_range: RangeSpec | None
 ) -> Data:
     """Data of the hub, or of a file or folder."""
-    check_data(spec)
-    if isinstance(spec, str) and spec.startswith(HUB):
+    require_data_spec(spec)
+    if isinstance(spec, str) and spec.startswith(HUB_PREFIX):
         from nppr.data.arrow_tables import open_hub
 
-        name, splits = spec, open_hub(spec.removeprefix(HUB))
+        name, splits = spec, open_hub(spec.removeprefix(HUB_PREFIX))
     else:
         path = Path(os.path.expanduser(spec))  # `Path.expanduser` raises for unknown users
         path = path.absolute() if path.name == "" else path

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nppr.errors import SpecError, without_controls
+from nppr.errors import SpecError, mark_controls
 from nppr.export.claims import FiledReport, read_filed
 from nppr.export.cyclonedx_card import cyclonedx_json
 from nppr.export.safety_case import safety_case_json, safety_case_mermaid
@@ -48,5 +48,5 @@ def write_exports(
     if folder is None and manifest.exists:
         manifest.add(*texts)
     for path, make in texts.items():
-        write_whole(path, without_controls(make(filed)))
+        write_whole(path, mark_controls(make(filed)))
     return list(texts)

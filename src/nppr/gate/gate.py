@@ -60,7 +60,7 @@ from nppr.settings import GRADE_LETTERS
 from nppr.sources import CW, Clean, Source, default_sources, parse_sources, split_search
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ PAIRED_DRAWS = 16
 """Draws of each input where its rate is compared with that of a baseline: one block."""
 
 
-@contained()
+@contain_exits()
 def gate(
     policy: Policy,
     model: ModelSpec | None = None,

@@ -23,7 +23,7 @@ from nppr.core.budget import perturbed
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import (
-    DRAWS,
+    DEFAULT_DRAWS,
     Audit,
     BoolArray,
     FloatArray,
@@ -68,7 +68,7 @@ def measure(
     split: Split[S],
     *,
     classes: int | None = None,
-    draws: int = DRAWS,
+    draws: int = DEFAULT_DRAWS,
     seed: int = 0,
     clean_correct: BoolArray | None = None,
     quantise: bool = False,
@@ -323,7 +323,7 @@ def _judge(
         correct = _correct(models, logits, moved, every)
         sums = None
         if job.source.observes:
-            answers, labels = models.fast.judged(logits, every)
+            answers, labels = models.fast.logits_and_labels(logits, every)
             labels = labels.view(len(x), draws.size)[:, 0]
             sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
     found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
@@ -353,14 +353,16 @@ def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tenso
     "One by one" is a batch of two equal images, which every model takes.
     """
     check_finite(logits, models.fast.classifier.name)
-    judged, labels = models.fast.judged(logits, y)
+    judged, labels = models.fast.logits_and_labels(logits, y)
     margins = margin(judged if judged.is_floating_point() else judged.double(), labels)
     sizes = logits.float().abs().reshape(len(logits), -1).amax(1)
     close = margins.abs() <= AGREEMENT * sizes
     correct = margins < 0
     for row in close.nonzero().flatten().tolist():
         twice = x[row : row + 1].expand(2, *x.shape[1:])
-        again, labels = models.reference.judged(models.reference.logits(twice), y[[row, row]])
+        again, labels = models.reference.logits_and_labels(
+            models.reference.logits(twice), y[[row, row]]
+        )
         correct[row] = again.argmax(1)[0] == labels[0]
     return correct
 

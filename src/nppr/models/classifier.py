@@ -22,7 +22,7 @@ from nppr.core.task import Task
 from nppr.data.data_set import Data
 from nppr.data.layout import Layout
 from nppr.errors import ClassifierError, GradientError, NpprError, unknown
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class Classifier:
         if self.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         try:
-            with contained():
+            with contain_exits():
                 return self.model(x)
         except (NpprError, MemoryError):
             raise
@@ -188,12 +188,12 @@ class Classifier:
                 f" {self.name!r} failed: {reason_of(error)}"
             ) from error
 
-    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def logits_and_labels(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `(B, classes)` and labels `(B,)`; of a task, those of wrong and right."""
         if self.task is None:
             return logits, y
         targets = y if self.targets is None else self.targets.to(y.device)[y]
-        return self.task.judged(logits, targets)
+        return self.task.logits_and_labels(logits, targets)
 
     def normalised(self, x: Tensor) -> Tensor:
         """What the model is given for inputs in [0, 1]."""
@@ -243,20 +243,20 @@ class FrozenClassifier:
                 f"`model` must be differentiable for this source, but {self.classifier.name!r}"
                 f" gives no gradients. Leave the source out {given} that has them."
             )
-        with contained():  # the pass back may run code of the model's author too
+        with contain_exits():  # the pass back may run code of the model's author too
             (gradient,) = torch.autograd.grad(total, x)
         return gradient, logits.detach()
 
-    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def logits_and_labels(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and the labels they should be largest at; of a task, those of wrong and right."""
-        return self.classifier.judged(logits, y)
+        return self.classifier.logits_and_labels(logits, y)
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
         """What attacks increase, `(B,)`: the cross-entropy; of a task minus its score.
 
         A score has any unit, and the cross-entropy of a large one is flat.
         """
-        logits, labels = self.judged(logits, y)
+        logits, labels = self.logits_and_labels(logits, y)
         if self.classifier.task is None:
             return nn.functional.cross_entropy(logits, labels, reduction="none")
         return logits[:, 0] - logits[:, 1]

@@ -28,7 +28,7 @@ from nppr.models.formats.pt2_files import load_pt2
 from nppr.models.formats.python_models import load_python
 from nppr.models.weight_files import load_into, read_weights
 from nppr.models.zoo import ZOO, shipped_weights
-from nppr.system.specs import RANDOM, check_model
+from nppr.system.specs import RANDOM_WEIGHTS, require_model_spec
 
 ModelSpec = str | nn.Module | Classifier | Callable[[Tensor], Any]
 
@@ -85,7 +85,7 @@ def _load(
         if weights is not None:
             raise WeightsError("`weights` must be left out when `model` is already an object.")
         return Classifier(model, mean=mean, std=std, features=features)
-    check_model(model)
+    require_model_spec(model)
     prefix, _, rest = model.partition(":")
     name, fingerprint, file = model, None, weights
     if model in ZOO:
@@ -114,7 +114,7 @@ def _load(
         features=features,
         fingerprint=fingerprint,
         weights=None if weights is None else Path(weights).name,
-        weights_sha256=None if file is None or str(file) == RANDOM else _sha256(file),
+        weights_sha256=None if file is None or str(file) == RANDOM_WEIGHTS else _sha256(file),
     )
 
 
@@ -126,7 +126,7 @@ def _sha256(path: str | Path) -> str:
 def _load_zoo(
     name: str, path: str | Path | None, classes: int | None, stem: str | None, data: Data | None
 ) -> LoadedModel:
-    if path is not None and str(path) == RANDOM:
+    if path is not None and str(path) == RANDOM_WEIGHTS:
         if data is None:
             raise SpecError("`data` must be given for random weights.")
         with torch.random.fork_rng():

@@ -126,7 +126,9 @@ class Setup:
         try:
             with self.classifier.frozen() as models:
                 model = models.fast
-                self.budget.gradient(model, lambda z: model.judged(z, y)[0].sum(1), x, delta)
+                self.budget.gradient(
+                    model, lambda z: model.logits_and_labels(z, y)[0].sum(1), x, delta
+                )
         except (GradientError, ClassifierError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise

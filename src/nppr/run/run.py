@@ -62,7 +62,13 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.sources import NPPR, Clean, Source, references, share_error
 from nppr.sources.per_input_noise import PerInput
-from nppr.statistics.estimates import accuracy, adversarial, allow_for_audit, merged, probabilistic
+from nppr.statistics.estimates import (
+    allow_for_audit,
+    estimate_accuracy,
+    estimate_adversarial,
+    estimate_probabilistic,
+    merge_attacks,
+)
 from nppr.system.specs import names_code
 
 if TYPE_CHECKING:
@@ -155,7 +161,7 @@ def _require_better_than_guessing(
     classes = setup.data.classes
     if len(clean.correct) < FEWEST_INPUTS or not is_guessing(clean, classes):
         return  # a few inputs show little; flags say so
-    found = accuracy_beside_chance(accuracy(clean, setup.settings.confidence), classes)
+    found = accuracy_beside_chance(estimate_accuracy(clean, setup.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]
     known = setup.record.classifier
     if known.weights is None and names_code(known.name):
@@ -280,7 +286,7 @@ class _Measurements:
             tally = self.tallies.get(measured) or self.session.measure(noise, self.clean_correct)
         else:
             tally = self.tallies[measured]
-        found = probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
+        found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
         for row in self.session.after_stopping(found, tally):
             result = result_of(source, row, with_references=True)
             known = measured if measured in self.tallies else None
@@ -296,9 +302,9 @@ class _Measurements:
         attacked = any(source.metric is Metric.AR for source in exact)
         if not attacked or not (len(exact) > 1 or settings.only_merged):
             return
-        tally = merged([self.tallies[source.name] for source in exact])
+        tally = merge_attacks([self.tallies[source.name] for source in exact])
         try:
-            found = adversarial(tally, settings.confidence)
+            found = estimate_adversarial(tally, settings.confidence)
             budget = self.inside[0].budget
             radius = budget.radius if budget else None
             self.results.append(Result(source=MERGED, radius=radius, **vars(found)))

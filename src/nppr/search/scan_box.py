@@ -112,7 +112,7 @@ def scan_box(
                     uniform = budget.uniform(draws, FLOOR_NOISE, shape)[:, 0]
                     delta = (1 - floor) * delta + floor * uniform
                 logits = models.fast.logits(perturbed(x, delta, budget, quantise=quantise))
-                logits, labels = models.fast.judged(logits, y)
+                logits, labels = models.fast.logits_and_labels(logits, y)
                 correct = (logits.argmax(1) == labels).double()
                 found.append(correct - TIE * margin(logits, labels).double().clamp(-1e3, 1e3))
             rows.append(torch.stack(found))

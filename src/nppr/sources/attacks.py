@@ -91,7 +91,7 @@ class Climb(Source, ABC):
                 with torch.no_grad():
                     logits = model.logits(perturbed(inputs, delta, self.budget))
             found[rows[active]] = delta
-            logits, labels = model.judged(logits, labels)
+            logits, labels = model.logits_and_labels(logits, labels)
             correct = logits.argmax(1) == labels
             survived[active[~correct]] = False
             active, delta = active[correct], delta[correct]
@@ -134,7 +134,7 @@ class PGD(Climb, kind="pgd"):
 
     def loss(self, model: FrozenModel, logits: Tensor, y: Tensor, turn: int) -> Tensor:
         if turn % 2:
-            return margin(*model.judged(logits, y))
+            return margin(*model.logits_and_labels(logits, y))
         return model.attacked_loss(logits, y)
 
 
@@ -166,7 +166,7 @@ class CW(Climb, kind="cw"):
     }
 
     def loss(self, model: FrozenModel, logits: Tensor, y: Tensor, turn: int) -> Tensor:
-        return margin(*model.judged(logits, y))
+        return margin(*model.logits_and_labels(logits, y))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 
 from nppr.core.budget import Budget
 from nppr.core.losses import margin
-from nppr.core.random_draws import DrawBlock, key
+from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import Fit, FrozenModel, IntArray, Metric, Progress
 from nppr.errors import NoFitDataError, SpecError, require_at_most
 from nppr.noise.family import Dependency
@@ -139,7 +139,7 @@ class UniversalOn(Source):
                 gradient, logits = _in_pieces(budget, model, x, y, delta)
                 size = self.settings.step * budget.radius * (1 - number / steps)
                 delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
-                logits, labels = model.judged(logits, y)
+                logits, labels = model.logits_and_labels(logits, y)
                 broken += int((logits.argmax(1) != labels).sum())
                 if self.progress:
                     seen += len(y)
@@ -150,7 +150,7 @@ class UniversalOn(Source):
     def _positions(self) -> Iterator[IntArray]:
         """The inputs of every step, without an end."""
         for epoch in itertools.count():
-            seed = key(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
+            seed = derive_seed(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
             order = np.random.default_rng(seed).permutation(len(self.split))
             for start in range(0, len(order), AT_ONCE):
                 yield order[start : start + AT_ONCE]
@@ -163,7 +163,7 @@ def _in_pieces(
     found = [
         budget.gradient(
             model,
-            lambda logits, y=labels: margin(*model.judged(logits, y)).clamp_max(1.0),  # type: ignore[misc]
+            lambda logits, y=labels: margin(*model.logits_and_labels(logits, y)).clamp_max(1.0),  # type: ignore[misc]
             images,
             delta.expand(len(images), *delta.shape),
         )

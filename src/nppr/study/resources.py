@@ -24,7 +24,7 @@ from nppr.run.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
 from nppr.settings import NetworkSettings
 from nppr.study.study_file import ClassifierEntry, DataEntry
 from nppr.system.bounded import open_regular
-from nppr.system.specs import DATA, HUB, RANDOM, names_code
+from nppr.system.specs import DATA_NAMES, HUB_PREFIX, RANDOM_WEIGHTS, names_code
 
 CHANGED = "changed since the study was planned. Run the same command again."
 
@@ -79,14 +79,18 @@ def _place(path: str) -> Path:
 
 def missing_data(entry: DataEntry) -> str | None:
     """What to put where, if the data are not here."""
-    if entry.spec in DATA or entry.spec.startswith(HUB) or os.path.exists(_place(entry.spec)):
+    if (
+        entry.spec in DATA_NAMES
+        or entry.spec.startswith(HUB_PREFIX)
+        or os.path.exists(_place(entry.spec))
+    ):
         return None
     return f"data {entry.name!r} at {entry.spec}"
 
 
 def missing_classifier(entry: ClassifierEntry) -> str | None:
     """What to put where, if the weights or the model's file are not here."""
-    if entry.training is not None or entry.weights == RANDOM:
+    if entry.training is not None or entry.weights == RANDOM_WEIGHTS:
         return None
     if entry.weights is not None and not os.path.isfile(_place(entry.weights)):
         return f"weights of {entry.name!r} ({entry.model}) at {entry.weights}"
@@ -100,7 +104,7 @@ def missing_classifier(entry: ClassifierEntry) -> str | None:
 
 def identify_data(entry: DataEntry) -> DataSource:
     """The data with a hash of the inputs used; they are read anew."""
-    if entry.spec not in DATA and not entry.spec.startswith(HUB):
+    if entry.spec not in DATA_NAMES and not entry.spec.startswith(HUB_PREFIX):
         spec = str(_place(entry.spec))
         entry = entry.model_copy(update={"spec": spec})
     load_source.cache_clear()
@@ -117,7 +121,7 @@ def identify_classifier(
     options = entry.load_options()
     known: dict[str, object] = options.model_dump(mode="json", exclude={"weights"})
     digests: dict[str, str] = {}
-    path = None if entry.weights in (None, RANDOM) else _place(str(entry.weights))
+    path = None if entry.weights in (None, RANDOM_WEIGHTS) else _place(str(entry.weights))
     if path is None and entry.weights is None and entry.model in ZOO:
         path = shipped_weights(entry.model)
     if path is not None:
@@ -187,7 +191,7 @@ def speed_of(entry: ClassifierEntry, data: DataSource) -> float | None:
         return None
     options = entry.load_options()
     if entry.model in ZOO:
-        options = options.model_copy(update={"weights": RANDOM})
+        options = options.model_copy(update={"weights": RANDOM_WEIGHTS})
     try:
         return prepare_source(ClassifierSource(options), data, None).images_per_second
     except NpprError:

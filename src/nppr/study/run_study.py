@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from markupsafe import Markup
 
-from nppr.errors import RunFolderError, SpecError, WriteError, without_controls
+from nppr.errors import RunFolderError, SpecError, WriteError, mark_controls
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
 from nppr.study.engines import Engine, Inline, RayCluster, Workers
@@ -168,7 +168,7 @@ def write_study(ended: Ended) -> None:
     }
     Manifest(ended.out, "study").replace(*(ended.out / name for name in texts))
     for name, text in texts.items():
-        write_whole(ended.out / name, without_controls(text))
+        write_whole(ended.out / name, mark_controls(text))
 
 
 def orders_table(orders: Orders) -> Table:

@@ -13,7 +13,7 @@ from nppr.study.engines import MOST_ATTEMPTS, Engine
 from nppr.study.graph import Graph, Node
 from nppr.study.node_cache import Finished, NodeCache
 from nppr.study.node_work import Outcome
-from nppr.system.records import one_line
+from nppr.system.records import shorten_error
 
 
 @dataclass(frozen=True)
@@ -168,4 +168,4 @@ def _outcome_of(future: Future[Outcome]) -> Outcome:
         return future.result()
     except Exception as error:
         lost = f"its process was lost {MOST_ATTEMPTS} times, perhaps because memory ran out"
-        return Outcome(error=f"{lost}: {one_line(error)}")
+        return Outcome(error=f"{lost}: {shorten_error(error)}")

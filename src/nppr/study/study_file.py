@@ -26,7 +26,7 @@ from pydantic import (
 
 from nppr.core.budget import Budget
 from nppr.core.radius import NORM_NAMES, parse_radius
-from nppr.core.tally import DRAWS
+from nppr.core.tally import DEFAULT_DRAWS
 from nppr.core.transformations import parse_transform
 from nppr.errors import NpprError, SpecError, unknown
 from nppr.noise.family import Dependency, Family
@@ -281,7 +281,7 @@ class FitEntry(Entry, FamilySettings):
 class MeasureEntry(Entry, Counting):
     """How sources are measured."""
 
-    draws: Whole = DRAWS
+    draws: Whole = DEFAULT_DRAWS
     threads: Whole = 1
 
 

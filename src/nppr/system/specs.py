@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.errors import ClassifierError, SpecError, WeightsError, unknown
-from nppr.system.bounded import STATED, OversizeError, open_regular, read_text
+from nppr.system.bounded import TOML_LIMIT, OversizeError, open_regular, read_text
 
 NETWORKS = (
     "digits-cnn", "resnet18", "resnet50", "wide_resnet50_2", "vgg16", "resnet20", "resnet32",
@@ -24,16 +24,16 @@ MODEL_FILES = (".pt2", ".onnx")
 MOST_CLASSES = 100_000
 """A network or a data set with more is a mistake, or made to fill the memory."""
 
-RANDOM = "random"
+RANDOM_WEIGHTS = "random"
 """In place of a weights file: an untrained network."""
 
 EAGER, BFLOAT16 = ENGINES = ("eager", "bfloat16")
 """What computes forward passes that need no gradients."""
 
-DATA = ("digits",)
+DATA_NAMES = ("digits",)
 """Names of the data sets that need no download."""
 
-HUB = "hf:"
+HUB_PREFIX = "hf:"
 """In front of the name of a data set of the Hugging Face hub."""
 
 
@@ -45,7 +45,7 @@ _WEIGHTS_OF = (
     " If it holds a state dict, it is weights: --model NAME or my_model.py:make, with --weights {0!r}."
     f" If it holds a whole model, loading it would run code that it contains. {_LOADING}"
 )
-OTHER_FILES = {
+UNSUPPORTED_FILES = {
     **dict.fromkeys(
         (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".tar", ".joblib"),
         f"a pickle, which does not say what network it belongs to.{_WEIGHTS_OF}",
@@ -67,7 +67,7 @@ OTHER_FILES = {
 def read_toml(argument: str, path: str | Path) -> dict[str, Any]:
     """What a TOML file states, which is given for this argument."""
     try:
-        return tomllib.loads(read_text(path, STATED))
+        return tomllib.loads(read_text(path, TOML_LIMIT))
     except OSError as error:
         reason = error.strerror or str(error)
     except OversizeError as error:
@@ -91,8 +91,8 @@ def _refuse_file(model: str, argument: str) -> None:
             f"`{argument}` must name the function or class in {model!r} that makes the model.{listed}"
             f" Example: --{argument} {model}:{example}"
         )
-    if suffix in OTHER_FILES:
-        what = OTHER_FILES[".ts" if _is_torchscript(model) else suffix].format(model)
+    if suffix in UNSUPPORTED_FILES:
+        what = UNSUPPORTED_FILES[".ts" if _is_torchscript(model) else suffix].format(model)
         raise ClassifierError(
             f"`{argument}` must be a model that can be run, got {model!r}: {what}."
         )
@@ -119,10 +119,10 @@ def _is_torchscript(path: str) -> bool:
         return False
 
 
-def check_model(model: str, argument: str = "model") -> None:
+def require_model_spec(model: str, argument: str = "model") -> None:
     """Raise unless a model of this name can be looked for: a network, a file, or a prefix and a name.
 
-    >>> check_model("resnet18"), check_model("timm:vit_tiny_patch16_224")
+    >>> require_model_spec("resnet18"), require_model_spec("timm:vit_tiny_patch16_224")
     (None, None)
     """
     place, colon, _ = model.rpartition(":")
@@ -155,18 +155,18 @@ def names_code(model: str) -> bool:
     return ":" in model and not model.startswith(("hf:", "timm:", "torchvision:"))
 
 
-def check_weights(weights: str | Path, argument: str = "weights") -> None:
+def require_weights_file(weights: str | Path, argument: str = "weights") -> None:
     """Raise unless it is a file."""
     if not os.path.isfile(weights):
         what = "is not a regular file" if os.path.exists(weights) else "does not exist"
         raise WeightsError(f"`{argument}` must be a file, got {str(weights)!r}, which {what}.")
 
 
-def check_data(data: str | Path, argument: str = "data") -> None:
+def require_data_spec(data: str | Path, argument: str = "data") -> None:
     """Raise unless it is a data set of ours, of the hub, or a path that exists."""
-    stored = str(data) not in DATA and not str(data).startswith(HUB)
+    stored = str(data) not in DATA_NAMES and not str(data).startswith(HUB_PREFIX)
     # `Path.expanduser` raises for unknown users
     if stored and not (str(data) and os.path.exists(os.path.expanduser(data))):
         raise SpecError(
-            f"{unknown(argument, str(data), DATA)} No file or folder of that name was found."
+            f"{unknown(argument, str(data), DATA_NAMES)} No file or folder of that name was found."
         )

@@ -15,15 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.core.budget import perturbed
-from nppr.core.random_draws import DrawBlock, key
+from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import IntArray
 from nppr.data import Data
 from nppr.errors import ClassifierError, SpecError
 from nppr.models.classifier import Classifier, check_classifier, frozen, is_out_of_memory
 from nppr.models.prepare_classifier import usable_device
 from nppr.models.zoo import ZOO
-from nppr.system.process import held_back
-from nppr.system.records import add_prefix, optimiser_tensors
+from nppr.system.process import hold_back_interrupts
+from nppr.system.records import add_prefix, pack_optimiser
 from nppr.train.training_examples import (
     EpochPlan,
     Examples,
@@ -128,7 +128,7 @@ def _untrained(
             f"`crop` must be less than the side of the images, {side}, got {settings.crop}."
         )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key(settings.seed, "train/weights", 0, 0))
+        torch.manual_seed(derive_seed(settings.seed, "train/weights", 0, 0))
         return ZOO[architecture].build(classes, shape[0], settings.stem)
 
 
@@ -166,7 +166,7 @@ class _Training:
         PyTorch's own random numbers (dropout) are seeded in every step, and those of the caller are
         as they were afterwards.
         """
-        with torch.random.fork_rng(devices=[]), held_back() as interrupt:
+        with torch.random.fork_rng(devices=[]), hold_back_interrupts() as interrupt:
             self.module.train()
             while self.standing.epoch <= self.settings.epochs:
                 plan = EpochPlan.draw(self.settings, len(self.examples), self.standing.epoch)
@@ -203,7 +203,7 @@ class _Training:
     def _update(self, x: Tensor, y: Tensor, positions: IntArray) -> tuple[float, int]:
         """Perturb if so set, then step along the gradient; mean loss and correct predictions."""
         settings, epoch, step = self.settings, self.standing.epoch, self.standing.step
-        torch.manual_seed(key(settings.seed, "train/network", step, epoch))
+        torch.manual_seed(derive_seed(settings.seed, "train/network", step, epoch))
         if settings.adversary is not None:
             draws = start_draws(settings.seed, epoch, positions, x)
             x = adversarial(self.classifier, x, y, settings.adversary, draws)
@@ -245,7 +245,7 @@ class _Training:
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise self._diverged(f"NaN or infinite weights in {name!r}")
-        memory = add_prefix("optimiser/", optimiser_tensors(self.optimiser))
+        memory = add_prefix("optimiser/", pack_optimiser(self.optimiser))
         with self.outputs.writing():
             Checkpoint(
                 settings=self.choices,

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import pytest
-from nppr.run.assess import assess
 
 from nppr.core.budget import Budget
 from nppr.noise import Dependency, Family
@@ -13,6 +12,7 @@ from nppr.report import PerInput, Report, read_run
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.figures import FIGURES, Drawn, figures_of
 from nppr.report.figures.figure_style import Subject, styled
+from nppr.run.assess import assess
 from nppr.search import default_settings
 from nppr.settings import Measure, Run
 
