@@ -3,7 +3,7 @@
     python benchmarks/long_run.py --model resnet20 --weights W --data D --eps 8/255 --seconds 120
 
 The bare loop only runs the network, in 32-bit floats, on images that lie ready in memory, in the
-fastest form and micro-batch that eager PyTorch has. It takes turns with the measurement, so that what
+fastest variant and micro-batch of eager PyTorch. It takes turns with the measurement, so that what
 else the machine does cancels out. Every draw is measured in eager PyTorch too: the counts must not
 differ.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
-from nppr.models import FORMS, load_classifier, prepare
+from nppr.models import SPEEDUPS, load_classifier, prepare
 from nppr.sources import parse_sources
 from nppr.system.process import keep_freed_memory
 from nppr.system.specs import EAGER, ENGINES
@@ -53,11 +53,11 @@ def main() -> None:
                 examples,
                 classes=data.classes,
                 micro_batch=size,
-                form=form,
+                speedups=speedups,
                 engine=EAGER,
             )
             for size in (32, 64, 128)
-            for form in ((), FORMS)
+            for speedups in ((), SPEEDUPS)
         ),
         key=lambda each: each.images_per_second,
     )
@@ -86,9 +86,9 @@ def main() -> None:
         before = forward_loop(bare, batches)
         print(f"  turn {turn + 1}: {taken:.1f} s over {loop:.1f} s", flush=True)
     total = TURNS * inputs * draws
-    form = " + ".join((*bare.form, f"micro-batch {bare.micro_batch}"))
+    speedups = " + ".join((*bare.speedups, f"micro-batch {bare.micro_batch}"))
     print(f"{source.name}, {total:,} draws of {TURNS * inputs:,} inputs, engine {ours.engine}")
-    print(f"bare loop ({form}): {loop:.1f} s; preparation {preparation:.1f} s, {taken:.1f} s")
+    print(f"bare loop ({speedups}): {loop:.1f} s; preparation {preparation:.1f} s, {taken:.1f} s")
     print(f"ratio with preparation {(taken + preparation) / loop:.3f}, without {taken / loop:.3f}")
     print(f"counts of correct draws differ by {differing:,} in {total:,} draws")
 

@@ -16,9 +16,10 @@ import numpy as np
 
 import nppr
 from nppr.data import load_data
-from nppr.measuring.measurement import measure
-from nppr.models import load_classifier
-from nppr.run.prepare import fixed_form, prepare_run
+from nppr.measuring.measurement import measure, probe
+from nppr.models import in_fixed_form, load_classifier
+from nppr.run.prepare import prepare_run
+from nppr.run.resolve import Resolved
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 
@@ -58,9 +59,10 @@ def main() -> None:
                 recipe = replace(search.recipe, rate=0.3, head_rate=2e-3)
                 search = replace(search, recipe=recipe, child_rate=0.1)
             began = time.perf_counter()
-            setup = prepare_run(classifier, data, budget, Measure(seed=seed), search=search)
+            resolved = Resolved(data, classifier)
+            setup = prepare_run(resolved, budget, Measure(seed=seed), search=search)
             learned = setup.search(search).run()
-            ready = fixed_form(setup.classifier, data)
+            ready = in_fixed_form(setup.classifier, probe(data.evaluate))
             for each in learned:
                 tally = measure(each.source, ready, data.evaluate, draws=DRAWS, seed=99)
                 value = 100 * float(tally.headline_rates.mean())

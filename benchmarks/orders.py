@@ -23,7 +23,7 @@ from nppr.core.budget import Budget
 from nppr.core.tally import FloatArray
 from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
-from nppr.models import FORMS, load_classifier, prepare
+from nppr.models import SPEEDUPS, load_classifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.search import default_settings
 from nppr.search.search import FinishedStage, NoiseSearch
@@ -128,7 +128,7 @@ def main() -> None:
         std=numbers(given.std),
     )
     ready = prepare(
-        classifier, probe(data.evaluate), classes=data.classes, micro_batch=64, form=FORMS
+        classifier, probe(data.evaluate), classes=data.classes, micro_batch=64, speedups=SPEEDUPS
     )
     family = Family(upsampler=given.upsampler)
     budget = Budget.linf(given.eps)

@@ -27,15 +27,15 @@ from nppr.data import Data
 from nppr.errors import ClassifierError
 from nppr.measuring.measurement import measure, probe
 from nppr.models import (
-    FORMS,
+    SPEEDUPS,
     Classifier,
-    Prepared,
+    PreparedClassifier,
     frozen,
+    in_fixed_form,
     prepare,
 )
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
-from nppr.run.prepare import fixed_form
 from nppr.search import Recipe
 from nppr.search.fitting import FitState, Fitting, fit, margin
 from nppr.search.selection import CleanInputs
@@ -60,10 +60,10 @@ class Bench:
 
     name: str
     data: Data
-    eager: Prepared
-    screened: Prepared
-    search: Prepared
-    fastest: Prepared
+    eager: PreparedClassifier
+    screened: PreparedClassifier
+    search: PreparedClassifier
+    fastest: PreparedClassifier
     """Of all forms and micro-batches the one with the fastest forward and backward passes."""
 
     @classmethod
@@ -73,11 +73,11 @@ class Bench:
         examples = probe(data.evaluate)
         prepared = partial(prepare, classifier, examples, classes=data.classes)
         eager = prepared(engine=EAGER)
-        search = fixed_form(eager, data)
+        search = in_fixed_form(eager, examples)
         forms = [
-            prepared(micro_batch=size, form=form, engine=EAGER)
+            prepared(micro_batch=size, speedups=speedups, engine=EAGER)
             for size in (32, 64, 128)
-            for form in ((), FORMS)
+            for speedups in ((), SPEEDUPS)
         ]
         batches = [batches_of(data, each.micro_batch) for each in forms]
         times = [
@@ -100,7 +100,9 @@ def batches_of(data: Data, size: int, number: int = 256) -> Batches:
     return list(zip(x.split(size), y.split(size), strict=True))
 
 
-def backward_loop(classifier: Prepared, batches: Batches, *, rough: bool = False) -> float:
+def backward_loop(
+    classifier: PreparedClassifier, batches: Batches, *, rough: bool = False
+) -> float:
     """Seconds to forward and backward micro-batches, with the gradient in the images only."""
     start = time.perf_counter()
     with classifier.frozen() as models:
@@ -109,15 +111,15 @@ def backward_loop(classifier: Prepared, batches: Batches, *, rough: bool = False
     return time.perf_counter() - start
 
 
-def forward_loop(classifier: Prepared, batches: Sequence[Tensor]) -> float:
+def forward_loop(classifier: PreparedClassifier, batches: Sequence[Tensor]) -> float:
     """Seconds to forward micro-batches, in 16-bit floats if the classifier is screened."""
-    start, coarse = time.perf_counter(), classifier.coarse
+    start, screening = time.perf_counter(), classifier.screening
     with classifier.frozen() as models, torch.inference_mode():
         for batch in batches:
-            if coarse is None:
+            if screening is None:
                 models.fast.logits(batch)
             else:
-                coarse.logits(models.fast, batch, len(batch))
+                screening.logits(models.fast, batch, len(batch))
     return time.perf_counter() - start
 
 
@@ -139,7 +141,9 @@ def fit_speeds(bench: Bench) -> Iterator[tuple[str, list[float]]]:
         yield rung.value, ratios(lambda: backward_loop(bench.fastest, batches), step)
 
 
-def measuring_times(bench: Bench, classifier: Prepared) -> Iterator[tuple[str, list[float]]]:
+def measuring_times(
+    bench: Bench, classifier: PreparedClassifier
+) -> Iterator[tuple[str, list[float]]]:
     """Time of measuring over that of a bare loop of as many passes, by rung."""
     split = bench.data.evaluate
     some = replace(split, indices=split.indices[:INPUTS], labels=split.labels[:INPUTS])
@@ -180,7 +184,7 @@ def new_law(data: Data, rung: Dependency, features: int) -> Distribution:
     return Distribution(family, BUDGET.domain(data.shape), data.classes, features)
 
 
-def inputs_of(classifier: Prepared, data: Data) -> CleanInputs[Fit]:
+def inputs_of(classifier: PreparedClassifier, data: Data) -> CleanInputs[Fit]:
     """All images as inputs of a fit, whatever the network answers."""
     images, _ = data.fit.batch(np.arange(len(data.fit)))
     with classifier.frozen() as models, torch.inference_mode():
@@ -241,7 +245,7 @@ def main() -> None:
     print(f"medians of {TURNS} turns, {torch.get_num_threads()} threads")
     for name in NAMES:
         bench = Bench.of(name)
-        form = " + ".join(bench.eager.form)
+        form = " + ".join(bench.eager.speedups)
         print(f"{name}: measures in {form}, micro-batch {bench.eager.micro_batch}")
         print("  speed of a fit / of the bare forward-backward loop (target >= 0.95)")
         for rung, found in fit_speeds(bench):
@@ -258,7 +262,7 @@ def main() -> None:
         found = ratios(*loops)
         print("  time of a bare forward loop in 16-bit / in 32-bit floats")
         print(f"    {bench.screened.engine:12s} {median_and_spread(found)}")
-        limit, each = matrix_speed(), operations(bench.eager.reference, probe(bench.data.evaluate))
+        limit, each = matrix_speed(), operations(bench.eager.original, probe(bench.data.evaluate))
         share = bench.eager.images_per_second * each / limit
         print(
             f"  {bench.eager.images_per_second:,.0f} images per second,"

@@ -15,7 +15,10 @@ from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Evaluate, FrozenModel
 from nppr.data import Data, Split, TensorImages, from_arrays
+from nppr.models import ModelSpec
 from nppr.noise.distribution import Distribution
+from nppr.run.prepare import Setup, prepare_run
+from nppr.run.resolve import resolve
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
     FAMILY,
@@ -28,10 +31,26 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
-from nppr.search.search_settings import WALKS, default_settings
+from nppr.search.search_settings import WALKS, SearchSettings, default_settings
 from nppr.settings import Group, Measure, Run, Search, flags_of
 from nppr.sources import Source
 from nppr.sources.learned import Learned
+
+
+def open_run(
+    model: ModelSpec,
+    data: Data,
+    budget: Budget,
+    settings: Measure,
+    *,
+    search: SearchSettings | None = None,
+    feature_model: ModelSpec | None = None,
+    **run: Any,
+) -> Setup:
+    """A run of a model on data as they are."""
+    resolved = resolve(model, data, Measure(), feature_model=feature_model)
+    return prepare_run(resolved, budget, settings, search=search, run=Run(**run))
+
 
 FAMILIES = tuple(WALKS)
 """The dependencies of families of mixtures: all but per-input."""

@@ -20,7 +20,7 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel
 from nppr.data import load_data
 from nppr.measuring.measurement import measure
-from nppr.models import Classifier, Prepared, frozen, load_classifier, prepare
+from nppr.models import Classifier, PreparedClassifier, frozen, load_classifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.sources import JPEG, SOURCES, Brightness, Clean, Scan, Source, parse_sources, sources_in
@@ -120,7 +120,7 @@ def classifier() -> Classifier:
 
 
 @cache
-def prepared(micro_batch: int) -> Prepared:
+def prepared(micro_batch: int) -> PreparedClassifier:
     x, _ = DATA.evaluate.batch(np.arange(8))
     return prepare(classifier(), x, classes=10, micro_batch=micro_batch)
 

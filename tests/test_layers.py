@@ -22,7 +22,8 @@ from nppr.sources import SOURCES, Source
 ROOT = Path(nppr.__file__).parent
 ORDER = [
     "errors", "system.user_code", "system.process", "system.bounded", "core.radius", "core.losses",
-    "core.random_draws", "core.tally", "core.task", "core.transformations", "core.budget", "core",
+    "core.nouns", "core.random_draws", "core.tally", "core.task", "core.transformations",
+    "core.budget", "core",
     "system", "data", "models", "train", "noise", "statistics", "sources", "measuring",
     "search.search_settings", "settings", "search", "rare", "report", "doctor", "compare", "export",
     "run", "gate", "testing", "study", "cli", "__init__", "__main__",
@@ -32,8 +33,8 @@ ORDER = [
 PRESENTATION = ("report", "compare", "export")
 READABLE = (
     "report", "compare", "export", "search.search_record", "search.search_settings", "noise.family",
-    "statistics", "core.tally", "core.budget", "core.radius", "core.transformations", "settings",
-    "system.records", "system.manifest", "system.bounded", "errors",
+    "statistics", "core.nouns", "core.tally", "core.budget", "core.radius", "core.transformations",
+    "settings", "system.records", "system.manifest", "system.bounded", "errors",
 )  # fmt: skip
 """What presentation may import: records and numbers, nothing that fits or measures."""
 
@@ -154,16 +155,40 @@ def test_the_package_exports_what_it_promises() -> None:
 STARTED = """
 import sys
 from nppr.cli import run
-code = run(["assess", "--sources", "gausian"])
-slow = [name for name in ("torch._C", "scipy", "sklearn", "matplotlib") if name in sys.modules]
-print(code, *slow)
+code = run(["assess", *sys.argv[1:]])
+loaded = ("torch._C", "scipy", "sklearn", "matplotlib")
+print(code, *(name for name in loaded if name in sys.modules))
 """
 
 
-@pytest.mark.slow
-def test_a_wrong_source_is_reported_before_anything_slow_is_imported() -> None:
+def started(*words: str) -> tuple[str, str]:
+    """The exit code with the slow modules that were imported, and the error as one line."""
     ended = subprocess.run(
-        [sys.executable, "-c", STARTED], capture_output=True, text=True, check=True
+        [sys.executable, "-c", STARTED, *words], capture_output=True, text=True, check=True
     )
-    assert ended.stdout == "2\n"
-    assert "Did you mean 'gaussian'?" in " ".join(ended.stderr.split())
+    return ended.stdout.strip(), " ".join(ended.stderr.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dependency", "imput"), "Did you mean 'input'?"),
+        (("--draws", "many"), "`draws` must be a whole number, got 'many'"),
+        (("--weights", "none.safetensors"), "none.safetensors"),
+    ],
+)
+def test_a_wrong_setting_is_reported_before_anything_slow_is_imported(
+    words: tuple[str, ...], message: str
+) -> None:
+    code, error = started(*words)
+    assert code == "2"
+    assert message in error
+
+
+@pytest.mark.slow
+def test_a_wrong_source_is_reported_before_data_are_loaded() -> None:
+    code, error = started("--sources", "gausian")
+    assert code.split()[0] == "2"
+    assert "sklearn" not in code  # it holds the digits
+    assert "Did you mean 'gaussian'?" in error

@@ -22,6 +22,7 @@ def test_importing_nppr_loads_no_library() -> None:
 
 @pytest.mark.slow
 def test_an_assessment_without_a_page_loads_nothing_of_the_page() -> None:
-    code = "import nppr; nppr.assess(inputs=10, draws=2, sources='uniform').table()"
+    few = "n.Measure(inputs=10, draws=2)"
+    code = f"import nppr as n; n.assess(sources='uniform', measure={few}).table()"
     assert not loaded_by(code, HEAVY)
     assert "jinja2" in loaded_by(code.replace("table", "to_html"), HEAVY)

@@ -14,7 +14,7 @@ from nppr.core.budget import Budget
 from nppr.core.tally import DEFAULT_DRAWS
 from nppr.errors import BudgetError, NpprError, SpecError
 from nppr.noise.family import Dependency
-from nppr.run.load import require_budget
+from nppr.run.resolve import require_budget
 from nppr.search.search_settings import SearchSettings, paper_settings, walk
 from nppr.settings import (
     EFFORTS,

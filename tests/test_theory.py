@@ -17,7 +17,7 @@ from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.data import Data, from_arrays
 from nppr.measuring.measurement import measure, probe
-from nppr.models import Classifier, Prepared, prepare
+from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context
@@ -45,7 +45,7 @@ def data_with_margins(w: Tensor, margins: list[float], one_in: int = 2) -> Data:
     return from_arrays(images, (signs < 0).long(), shares=(0.4, 0.3))
 
 
-def ready(w: Tensor, data: Data) -> Prepared:
+def ready(w: Tensor, data: Data) -> PreparedClassifier:
     linear = nn.Linear(w.numel(), 2)
     with torch.no_grad():
         linear.weight.copy_(torch.stack([w.flatten(), torch.zeros(w.numel())]))
@@ -59,13 +59,17 @@ def quick(family: Family, floors: tuple[float, ...] = (0.0,), calls: int = 8000)
 
 
 def searched(
-    data: Data, classifier: Prepared, budget: Budget, settings: SearchSettings
+    data: Data, classifier: PreparedClassifier, budget: Budget, settings: SearchSettings
 ) -> list[LearnedNoise]:
     return NoiseSearch(settings, classifier, data, budget).run()
 
 
 def tally_of(
-    outcome: LearnedNoise, data: Data, classifier: Prepared, budget: Budget, draws: int = 64
+    outcome: LearnedNoise,
+    data: Data,
+    classifier: PreparedClassifier,
+    budget: Budget,
+    draws: int = 64,
 ) -> Tally[Evaluate]:
     return measure(
         Learned(budget, outcome.source.distribution), classifier, data.evaluate, draws=draws

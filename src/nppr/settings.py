@@ -31,10 +31,11 @@ from pydantic import (
     model_validator,
 )
 from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails
 
 from nppr.core.radius import LARGEST_RADIUS, NORM_NAMES, parse_radius
 from nppr.core.tally import DEFAULT_DRAWS, RARE_ACCURACY
-from nppr.errors import BudgetError, SpecError, require_at_most, unknown
+from nppr.errors import BudgetError, NpprError, SpecError, require_at_most, unknown
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import (
     AUTO,
@@ -188,6 +189,9 @@ class Keywords(Group):
         if info.context is BY_FLAGS:
             checked: Self = handler(given)
             return checked
+        if info.mode == "json":
+            read: Self = _read_group(cls, given, handler)
+            return read
         if isinstance(given, dict):
             for name in given:
                 if name not in cls.model_fields:
@@ -201,6 +205,18 @@ class Keywords(Group):
 
 
 KeywordsT = TypeVar("KeywordsT", bound=Keywords)
+
+
+def _read_group(group: type[Group], given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """Return the group in a file of ours; a mistake is an error of pydantic, which names its field."""
+    try:
+        return handler(given)
+    except NpprError as error:
+        name = str(error).split("`")[1].replace("-", "_")
+        place = (name,) if name in group.model_fields else ()
+        value = given.get(name) if isinstance(given, dict) else given
+        mistake = InitErrorDetails(type="value_error", loc=place, input=value, ctx={"error": error})
+        raise ValidationError.from_exception_data(group.__name__, [mistake]) from None
 
 
 def _foreign(group: type[Group], name: str) -> SpecError:

@@ -166,7 +166,7 @@ def test_ctrl_c_is_one_line_and_exit_code_130(
     def interrupt(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("nppr.run.load.load_images", interrupt)
+    monkeypatch.setattr("nppr.run.resolve.load_data", interrupt)
     monkeypatch.setattr("nppr.cli.study_command.read_study", interrupt)
     assert run(words) == 130
     assert tuple(capsys.readouterr()) == ("", f"error: interrupted{kept}\n")

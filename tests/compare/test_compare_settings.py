@@ -59,7 +59,7 @@ def test_nested_settings_are_named() -> None:
 
 
 def test_long_names_give_way_to_the_folder() -> None:
-    entries = [entry(f"runs/{name}", radii=(name * 60,)) for name in "xy"]
+    entries = [entry(f"runs/{name}", radii=(f"0.{digit * 60}",)) for name, digit in ("x1", "y2")]
     assert names_of(entries) == ["net (x)", "net (y)"]
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.core.budget import Budget
+from nppr.core.nouns import LAW, NOISE, Nouns
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Claim, Evaluate, FrozenModel, Metric, Progress
 from nppr.data import Split, from_arrays
@@ -29,7 +30,7 @@ from nppr.doctor.flags import (
 from nppr.errors import SpecError
 from nppr.gate.certify import Certificate, certify, statement
 from nppr.gate.sequential_draws import AT_ONCE, DrawnBlock, draw_until_decided
-from nppr.models import Classifier, Prepared, prepare
+from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise.family import Dependency, Family
 from nppr.report.model import Flag
 from nppr.search.search_settings import default_settings
@@ -43,7 +44,7 @@ BRIGHT, DARK = 0.75, 0.25
 """One pixel above 1/2 is class 0; half a unit less or more turns the answer."""
 
 
-def ready(micro_batch: int = 64) -> Prepared:
+def ready(micro_batch: int = 64) -> PreparedClassifier:
     classifier = Classifier(Linear(torch.ones(1, 1, 1), -0.5))
     return prepare(classifier, torch.rand(8, 1, 1, 1), classes=2, micro_batch=micro_batch)
 
@@ -378,16 +379,16 @@ def test_a_search_shows_violations_by_the_worst_noise_only(
 
 
 @pytest.mark.parametrize(
-    ("metric", "box", "named"),
+    ("metric", "nouns", "named"),
     [
-        (Metric.PR, False, "this noise"),
-        (Metric.PR, True, "this law"),
-        (Metric.CORRUPTION, False, "this corruption"),
+        (Metric.PR, NOISE, "this noise"),
+        (Metric.PR, LAW, "this law"),
+        (Metric.CORRUPTION, NOISE, "this corruption"),
     ],
 )
-def test_known_noise_is_named_in_the_statement(metric: Metric, box: bool, named: str) -> None:
+def test_known_noise_is_named_in_the_statement(metric: Metric, nouns: Nouns, named: str) -> None:
     stated = {
-        each: statement(metric, each, 0.9, 0.95, Claim.POPULATION, box=box) for each in Verdict
+        each: statement(metric, each, 0.9, 0.95, Claim.POPULATION, nouns=nouns) for each in Verdict
     }
     assert stated == {
         Verdict.HOLDS: f"holds: under {named} at least 90 % of the answers are correct {SURE}",

@@ -14,7 +14,7 @@ from nppr.core.tally import Metric
 from nppr.errors import SpecError
 from nppr.gate.policy import FORMS, Kind, make_policy, parse_requirement, read_policy
 from nppr.noise.family import Dependency
-from nppr.run.load import stated_budget
+from nppr.run.resolve import stated_budget
 from nppr.statistics.noise_sets import Contaminated
 
 BUDGET = Budget.linf(0.1)
@@ -79,7 +79,7 @@ def test_a_wrong_requirement_is_one_line(words: str) -> None:
 
 POLICIES: dict[str, tuple[dict[str, Any], str]] = {
     "empty": ({"require": []}, "must list at least one requirement"),
-    "none": ({}, "`require` of the policy is wrong: field required"),
+    "none": ({}, "`require` of the policy must be given, got nothing"),
     "twice": ({"require": ["grade >= B", "grade >= B"]}, "which are the same"),
     "contradictory": (
         {"require": ["PR uniform >= 0.9", "PR uniform >= 0.8"]},
@@ -91,7 +91,10 @@ POLICIES: dict[str, tuple[dict[str, Any], str]] = {
     "about": ({"require": ["grade >= B"], "about": "tset-set"}, "Did you mean 'test-set'?"),
     "calls": ({"require": ["grade >= B"], "calls": 0}, "`calls` must be a whole number >= 1"),
     "confidence": ({"require": ["grade >= B"], "confidence": 1.5}, "must lie in (0, 1)"),
-    "a word": ({"require": ["grade >= B"], "inputs": "many"}, "`inputs` of the policy is wrong"),
+    "a word": (
+        {"require": ["grade >= B"], "inputs": "many"},
+        "`inputs` of the policy must be a whole number, got 'many'",
+    ),
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nppr.errors import InputError, SpecError
-from nppr.gate.gate import gate, resolve
+from nppr.gate.gate import gate, resolve_policy
 from nppr.gate.policy import (
     KEYS,
     LEFT_OUT,
@@ -96,6 +96,7 @@ RESOLVED = {
     "confidence": Case(0.9),
     "slices": Case("site.csv"),
     "evaluate-all": Case(value=True),
+    "effort": Case("thorough"),
 }
 SEARCHED = {
     "preset": "paper",
@@ -160,13 +161,13 @@ def resolved(route: str, folder: Path, **changed: Any) -> Setup:
     keys = {name: value for name, value in keys.items() if value is not None}
     keys["require"] = ["PR uniform >= 0.5"]
     if route == "policy":
-        return resolve(make_policy(keys))
+        return resolve_policy(make_policy(keys))
     named = keys.pop("model"), keys.pop("data")
     if route == "names":
-        return resolve(make_policy(keys), *named)
+        return resolve_policy(make_policy(keys), *named)
     with np.load(folder / data) as arrays:
         pair = arrays[arrays.files[0]], arrays[arrays.files[1]]
-    return resolve(make_policy(keys), made_by(folder, model), pair)
+    return resolve_policy(make_policy(keys), made_by(folder, model), pair)
 
 
 def effect(route: str, folder: Path, key: str) -> str:
@@ -216,7 +217,7 @@ def test_a_key_changes_the_search(key: str) -> None:
 
 @pytest.mark.parametrize("key", MEASURING)
 def test_keys_of_a_run_that_is_measured_are_refused_with_another_run(key: str) -> None:
-    value = ({**SEARCHED, "draws": 5})[key]
+    value = {**SEARCHED, "draws": 5, "effort": "quick"}[key]
     with pytest.raises(SpecError, match=f"`{key}` must be left out of a policy with a run, got"):
         make_policy({"require": ["grade >= C"], "run": "runs/main", key: value})
 

@@ -260,7 +260,7 @@ def test_close_calls_are_settled_by_the_model_as_given() -> None:
     def with_large_logits(model: Classifier) -> Classifier:
         return Classifier(lambda x: model.forward(x) + 10.0)
 
-    ready = replace(ready, fast=with_large_logits(other), reference=with_large_logits(reference))
+    ready = replace(ready, fast=with_large_logits(other), original=with_large_logits(reference))
     clean = np.ones(6, bool)
     tally = measure(Stray(None, 0.0), ready, part, draws=3, clean_correct=clean)
     assert tally.correct.tolist() == [3] * 6
@@ -411,7 +411,7 @@ def test_a_grouping_source_gets_its_groups_whatever_the_micro_batch(
 ) -> None:
     images = torch.rand(4, 1, 4, 4)
     known = Classifier(half_classifier())
-    ready = prepare(known, images, classes=2, micro_batch=micro_batch, form=())
+    ready = prepare(known, images, classes=2, micro_batch=micro_batch, speedups=())
     source = Grouped()
     source.passes = cost
     tally = measure(source, ready, DATA.evaluate, draws=3)
@@ -424,7 +424,9 @@ def test_a_grouping_source_gets_its_groups_whatever_the_micro_batch(
 def test_a_grouping_source_does_not_see_memory_run_out() -> None:
     """The classifier gets less at once, the source the same."""
     model = TooLarge(most=5)
-    ready = prepare(Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64, form=())
+    ready = prepare(
+        Classifier(model), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64, speedups=()
+    )
     ready.fast.model.allowed = model.allowed = 5  # type: ignore[attr-defined]
     source = Grouped(20)
     tally = measure(source, ready, DATA.evaluate, draws=2)

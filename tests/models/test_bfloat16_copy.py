@@ -74,8 +74,8 @@ def test_the_default_is_exact() -> None:
     data = images()
     ready = prepare(Classifier(Small()), probe(data.evaluate), classes=4)
     assert ready.engine == EAGER
-    assert ready.coarse is None
-    assert ready.fast.guide is None
+    assert ready.screening is None
+    assert ready.fast.bfloat16_copy is None
 
 
 @NEEDS_BFLOAT16

@@ -10,7 +10,7 @@ from nppr.data import from_arrays
 from nppr.errors import ClassifierError, SpecError
 from nppr.models import (
     AGREEMENT,
-    FORMS,
+    SPEEDUPS,
     Classifier,
     frozen,
     load_classifier,
@@ -75,18 +75,18 @@ def test_prepared_answers_are_those_of_the_model(kind: type[nn.Module]) -> None:
     module.train()
     ready = prepare(Classifier(module), PROBE, classes=4)
     with ready.frozen() as models, torch.no_grad():
-        fast, reference = models.fast.logits(PROBE), models.reference.logits(PROBE)
-    assert float((fast - reference).abs().max()) <= AGREEMENT * float(reference.abs().max())
+        fast, original = models.fast.logits(PROBE), models.original.logits(PROBE)
+    assert float((fast - original).abs().max()) <= AGREEMENT * float(original.abs().max())
     assert all(layer.training for layer in module.modules())
     assert all(parameter.requires_grad for parameter in module.parameters())
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
-    assert ready.reference.model is module
+    assert ready.original.model is module
 
 
 def test_a_randomised_model_is_left_as_it_is() -> None:
     ready = prepare(Classifier(Randomised()), PROBE, classes=4, micro_batch=8)
-    assert ready.form == ()
-    assert ready.fast is ready.reference
+    assert ready.speedups == ()
+    assert ready.fast is ready.original
 
 
 def test_folding_removes_the_batch_normalisation_and_keeps_features() -> None:
@@ -103,7 +103,7 @@ def test_folding_removes_the_batch_normalisation_and_keeps_features() -> None:
 
 def test_callables_are_prepared_too() -> None:
     ready = prepare(Classifier(lambda x: x.flatten(1)[:, :4]), PROBE, classes=4)
-    assert ready.form == ()
+    assert ready.speedups == ()
     assert ready.micro_batch >= 16
     assert ready.images_per_second > 0
 
@@ -144,10 +144,10 @@ def test_a_named_feature_layer_still_runs_in_the_fast_form() -> None:
     images = from_arrays(torch.rand(20, 3, 32, 32), torch.arange(20) % 10)
     network = load_classifier("resnet20", weights="random", features="layer2", data=images)
     probe = torch.rand(8, 3, 32, 32)
-    ready = prepare(network, probe, classes=10, micro_batch=8, form=FORMS)
-    assert "folded" not in ready.form
+    ready = prepare(network, probe, classes=10, micro_batch=8, speedups=SPEEDUPS)
+    assert "folded" not in ready.speedups
     with ready.frozen() as models, torch.inference_mode():
-        found, expected = models.fast.features(probe), models.reference.features(probe)
+        found, expected = models.fast.features(probe), models.original.features(probe)
     assert torch.allclose(found, expected, atol=1e-4)
 
 

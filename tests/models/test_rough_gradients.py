@@ -11,22 +11,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers import open_run
 from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.data import Data, from_arrays, load_data
 from nppr.errors import RunFolderError
 from nppr.measuring.measurement import probe
 from nppr.models import (
-    FORMS,
-    Prepared,
+    SPEEDUPS,
+    PreparedClassifier,
     load_classifier,
     prepare,
     rough_gradients,
     with_rough_gradients,
 )
-from nppr.models.bfloat16_copy import Narrow
+from nppr.models.bfloat16_copy import Bfloat16Model
 from nppr.noise.family import Dependency, Family
-from nppr.run.prepare import prepare_run
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import PGD
@@ -49,18 +49,20 @@ def images(number: int = 24, shares: tuple[float, float] = (0.0, 0.0)) -> Data:
 
 
 @pytest.fixture(scope="module")
-def resnet() -> Prepared:
+def resnet() -> PreparedClassifier:
     torch.manual_seed(0)
     data = images()
     classifier = load_classifier("resnet20", weights="random", data=data)
-    return prepare(classifier, probe(data.evaluate), classes=10, micro_batch=8, form=FORMS)
+    return prepare(classifier, probe(data.evaluate), classes=10, micro_batch=8, speedups=SPEEDUPS)
 
 
-def test_rough_gradients_point_the_same_way_and_answers_stay_exact(resnet: Prepared) -> None:
+def test_rough_gradients_point_the_same_way_and_answers_stay_exact(
+    resnet: PreparedClassifier,
+) -> None:
     x, y = images().evaluate.batch(np.arange(24))
     rough = with_rough_gradients(resnet, x)
-    assert resnet.fast.guide is None
-    assert rough.fast.guide is not None
+    assert resnet.fast.bfloat16_copy is None
+    assert rough.fast.bfloat16_copy is not None
 
     def loss(logits: Tensor) -> Tensor:
         return nn.functional.cross_entropy(logits, y, reduction="none")
@@ -77,7 +79,7 @@ def test_rough_gradients_point_the_same_way_and_answers_stay_exact(resnet: Prepa
     assert float(cosines.mean()) > 0.9
 
 
-def test_attacks_take_exact_gradients(resnet: Prepared) -> None:
+def test_attacks_take_exact_gradients(resnet: PreparedClassifier) -> None:
     x, y = images().evaluate.batch(np.arange(8))
     draws = DrawBlock(0, "evaluate", tuple(range(8)), 0, 1, x.device, 1)
     found = []
@@ -88,29 +90,31 @@ def test_attacks_take_exact_gradients(resnet: Prepared) -> None:
 
 
 def test_small_networks_other_directions_and_old_processors_stay_exact(
-    monkeypatch: pytest.MonkeyPatch, resnet: Prepared
+    monkeypatch: pytest.MonkeyPatch, resnet: PreparedClassifier
 ) -> None:
     digits = load_data("digits").limit(inputs=20)
     small = prepare(load_classifier("digits-cnn", data=digits), probe(digits.evaluate), classes=10)
-    assert with_rough_gradients(small, probe(digits.evaluate)).fast.guide is None
+    assert with_rough_gradients(small, probe(digits.evaluate)).fast.bfloat16_copy is None
     x = probe(images().evaluate)
     with monkeypatch.context() as patch:
 
-        class Other(Narrow):
+        class Other(Bfloat16Model):
             def forward(self, x: Tensor) -> Tensor:
                 return super().forward(x.flip(-1))
 
-        patch.setattr(rough_gradients, "Narrow", Other)
-        assert with_rough_gradients(resnet, x).fast.guide is None
+        patch.setattr(rough_gradients, "Bfloat16Model", Other)
+        assert with_rough_gradients(resnet, x).fast.bfloat16_copy is None
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
-    assert with_rough_gradients(resnet, x).fast.guide is None
-    assert with_rough_gradients(resnet, x, True).fast.guide is not None  # a run begun elsewhere
+    assert with_rough_gradients(resnet, x).fast.bfloat16_copy is None
+    assert (
+        with_rough_gradients(resnet, x, True).fast.bfloat16_copy is not None
+    )  # a run begun elsewhere
 
 
-def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
+def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -> None:
     torch.manual_seed(0)
     data = images(64, (0.5, 0.25))
-    classifier = resnet.reference
+    classifier = resnet.original
     with torch.no_grad():  # labelled by the network: it is always correct
         assert classifier.module is not None
         classifier.module.eval()
@@ -120,7 +124,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
     found = []
     for micro_batch in (4, 16):
         settings = SHORT
-        setup = prepare_run(
+        setup = open_run(
             classifier,
             data,
             BUDGET,
@@ -129,25 +133,25 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: Prepared) -> None:
             batch_size=micro_batch,
         )
         search = setup.search(settings)
-        guide = search.classifier.fast.guide
+        guide = search.classifier.fast.bfloat16_copy
         assert guide is not None
-        assert setup.classifier.fast.guide is None
+        assert setup.classifier.fast.bfloat16_copy is None
         used: list[int] = []
         guide.register_forward_hook(lambda _, x, __, used=used: used.append(len(x[0])))
         found.append(search.run())
         assert sum(used) >= 256, "all calls of the fit"
-    exact = prepare_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
-    assert exact.classifier.fast.guide is None
+    exact = open_run(classifier, data, BUDGET, Measure(), search=settings).search(settings)
+    assert exact.classifier.fast.bfloat16_copy is None
     first, second = (each[0].source.distribution.state_dict() for each in found)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_a_resumed_run_repeats_its_gradients(resnet: Prepared, tmp_path: Path) -> None:
+def test_a_resumed_run_repeats_its_gradients(resnet: PreparedClassifier, tmp_path: Path) -> None:
     data, settings = images(64, (0.5, 0.25)), SHORT
-    asked = partial(prepare_run, resnet.reference, data, BUDGET, search=settings, resume=True)
+    asked = partial(open_run, resnet.original, data, BUDGET, search=settings, resume=True)
     for engine, guided in ((BFLOAT16, True), (EAGER, False)):
         for _ in range(2):
             with asked(Measure(engine=engine), out=tmp_path / engine) as setup:
-                assert (setup.search(settings).classifier.fast.guide is not None) is guided
+                assert (setup.search(settings).classifier.fast.bfloat16_copy is not None) is guided
     with pytest.raises(RunFolderError, match="engine"):  # its numbers would be others
         asked(Measure(engine=EAGER), out=tmp_path / BFLOAT16)

@@ -22,13 +22,13 @@ from nppr.data import Data, from_arrays
 from nppr.errors import ClassifierError
 from nppr.measuring.blocks import FileStore
 from nppr.measuring.measurement import measure, probe
-from nppr.models import Classifier, Prepared, frozen, prepare
+from nppr.models import Classifier, PreparedClassifier, frozen, prepare
 from nppr.models.screening import (
     LEAST_SHARE,
     MOST_SHARE,
     WIDENING,
-    CoarseCopy,
     Screen,
+    ScreeningCopy,
     audit_share,
     calibrate,
 )
@@ -90,18 +90,20 @@ def far_off_for(classifier: Classifier, share: float) -> Run:
     return run
 
 
-def screened(classifier: Classifier, data: Data, run: Run, band: float | None = None) -> Prepared:
-    """Ready to measure, with a coarse copy that takes clear decisions."""
+def screened(
+    classifier: Classifier, data: Data, run: Run, band: float | None = None
+) -> PreparedClassifier:
+    """Ready to measure, with a copy that takes clear decisions."""
     ready = prepare(classifier, probe(data.evaluate), classes=CLASSES, micro_batch=SIZE)
-    coarse = (
+    copy = (
         calibrate(run, ready.fast, probe(data.evaluate))
         if band is None
-        else CoarseCopy(run, band, unclear=0.0)
+        else ScreeningCopy(run, band, unclear=0.0)
     )
-    return replace(ready, coarse=coarse)
+    return replace(ready, screening=copy)
 
 
-def tally_of(ready: Prepared, data: Data, **more: object) -> Tally[Evaluate]:
+def tally_of(ready: PreparedClassifier, data: Data, **more: object) -> Tally[Evaluate]:
     everything = np.ones(INPUTS, bool)
     return measure(
         Uniform(Budget.linf(0.1)),
@@ -119,7 +121,7 @@ def test_counts_are_those_of_the_model(classifier: Classifier, data: Data) -> No
     exact, found, alone = (
         tally_of(each, data)
         for each in (
-            replace(ready, coarse=None),
+            replace(ready, screening=None),
             ready,
             screened(classifier, data, off_by(classifier, 3.0), band=0.0),
         )
@@ -141,7 +143,7 @@ def test_one_contradiction_discards_the_counts(
 ) -> None:
     ready = screened(classifier, data, far_off_for(classifier, 0.01), band=0.5)
     ready = replace(ready, micro_batch=micro_batch)
-    found, exact = tally_of(ready, data), tally_of(replace(ready, coarse=None), data)
+    found, exact = tally_of(ready, data), tally_of(replace(ready, screening=None), data)
     assert found.audit is not None
     assert found.audit.discarded
     assert found.is_exact
@@ -193,7 +195,7 @@ def test_blocks_that_hold_a_contradiction_are_counted_again(
     store.save(kept, now=True)
     found, exact = (
         tally_of(ready, data, store=store),
-        tally_of(replace(ready, coarse=None), data),
+        tally_of(replace(ready, screening=None), data),
     )
     assert found.audit is not None
     assert found.audit.discarded
@@ -325,10 +327,10 @@ def test_a_screened_tally_misses_its_interval_no_more_often_than_stated(clustere
 
 
 def test_the_band_is_wider_than_the_errors_of_margins(classifier: Classifier, data: Data) -> None:
-    coarse = calibrate(off_by(classifier, 0.1), classifier, probe(data.evaluate))
+    copy = calibrate(off_by(classifier, 0.1), classifier, probe(data.evaluate))
     # A difference of two logits is off by 0.1 times the square root of 2.
-    assert 6 * 0.1 * 2**0.5 < coarse.band < 14 * 0.1 * 2**0.5
-    assert 0 < coarse.unclear < 1
+    assert 6 * 0.1 * 2**0.5 < copy.band < 14 * 0.1 * 2**0.5
+    assert 0 < copy.unclear < 1
 
 
 def test_a_copy_with_outlying_errors_is_refused(classifier: Classifier, data: Data) -> None:
@@ -344,13 +346,13 @@ def test_a_copy_with_outlying_errors_is_refused(classifier: Classifier, data: Da
 
 def test_logits_inside_the_band_are_those_of_the_model(classifier: Classifier, data: Data) -> None:
     x, y = data.evaluate.batch(np.arange(64))
-    coarse = CoarseCopy(off_by(classifier, 0.1), band=1.0, unclear=0.0)
+    copy = ScreeningCopy(off_by(classifier, 0.1), band=1.0, unclear=0.0)
     coins = torch.ones(64)
     coins[:8] = 0.0
     with frozen(classifier) as model, torch.inference_mode():
         true = model.logits(x)
-        found, audit = Screen(coarse, model, 0.5).logits(x, y, coins, SIZE)
-        raw = coarse.logits(model, x, SIZE)
+        found, audit = Screen(copy, model, 0.5).logits(x, y, coins, SIZE)
+        raw = copy.logits(model, x, SIZE)
     inside = margin(raw, y).abs() <= 1.0
     clear, audited, contradicted = audit.unbind(1)
     assert torch.equal(clear, ~inside)
@@ -367,7 +369,7 @@ def test_a_copy_that_fails_decides_nothing(classifier: Classifier, data: Data) -
         raise RuntimeError(f"{len(x)} images are too many")
 
     ready = screened(classifier, data, broken, band=1.0)
-    found, exact = tally_of(ready, data), tally_of(replace(ready, coarse=None), data)
+    found, exact = tally_of(ready, data), tally_of(replace(ready, screening=None), data)
     assert np.array_equal(found.correct, exact.correct)
     assert found.audit is not None
     assert found.audit.alone == 0

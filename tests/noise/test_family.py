@@ -37,10 +37,10 @@ def test_what_each_dependency_sees() -> None:
 
 
 def test_words_name_what_is_seen() -> None:
-    assert len({d.words for d in Dependency}) == 5
+    assert len({d.describe() for d in Dependency}) == 5
     for d in FAMILIES:
-        assert ("label" in d.words) == d.sees_label
-        assert ("input" in d.words) == d.sees_input
+        assert ("label" in d.describe()) == d.sees_label
+        assert ("input" in d.describe()) == d.sees_input
 
 
 ADAPTER = TypeAdapter(Family)

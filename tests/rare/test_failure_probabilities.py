@@ -21,7 +21,7 @@ from nppr.core.tally import RARE_ACCURACY, Evaluate, FloatArray, Progress, Tally
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
 from nppr.measuring.measurement import measure
-from nppr.models import Classifier, Prepared, prepare
+from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.rare import (
@@ -71,7 +71,7 @@ def bright(p: FloatArray) -> Split[Evaluate]:
     return evaluate_part(images, [0] * len(p))
 
 
-def ready(model: nn.Module | None = None, micro_batch: int = 256) -> Prepared:
+def ready(model: nn.Module | None = None, micro_batch: int = 256) -> PreparedClassifier:
     known = model or Linear(torch.full((16,), -1 / 16), 0.5)
     images = torch.full((2, 1, 4, 4), 0.5)
     return prepare(Classifier(known), images, classes=2, micro_batch=micro_batch)
@@ -157,7 +157,7 @@ def test_the_limit_holds_in_95_percent_whatever_the_probability(p: float) -> Non
 def test_all_calls_are_counted_and_bounded() -> None:
     model = Counting(torch.full((16,), -1 / 16), 0.5)
     classifier = ready(model)
-    classifier = replace(classifier, fast=Classifier(model), reference=Classifier(model))
+    classifier = replace(classifier, fast=Classifier(model), original=Classifier(model))
     for calls in (2_000, 7_777, 60_000):
         model.seen = 0
         found = estimate_rare_failures(SOURCE, classifier, bright(P), [0, 1, 2, 3], calls=calls)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from helpers import evaluate_part
 from nppr.core.budget import Budget
 from nppr.errors import ClassifierError
-from nppr.models import Classifier, Prepared, prepare
+from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.rare import Status
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import (
@@ -218,14 +218,14 @@ class Rows(nn.Module):
         return torch.stack([self.threshold - total, torch.zeros_like(total)], 1)
 
 
-def ready(threshold: float, side: int, micro_batch: int = 512) -> Prepared:
+def ready(threshold: float, side: int, micro_batch: int = 512) -> PreparedClassifier:
     images = torch.full((2, 1, side, side), GREY)
     return prepare(Classifier(Rows(threshold)), images, classes=2, micro_batch=micro_batch)
 
 
 def run(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     side: int,
     runs: list[SplittingRun],
     *,

@@ -29,7 +29,7 @@ def test_it_goes_from_known_noise_down_to_attacks(report: Report) -> None:
     assert [step.name for step in steps] == ROWS
     for step in steps[1:-1]:
         assert set(step.results) == {0.0, 0.5}
-        assert step.threat == Dependency(step.name).threat
+        assert step.threat == Dependency(step.name).threat_of()
         assert {row.dependency for row in step.results.values()} == {Dependency(step.name)}
     assert [list(steps[end].results) for end in (0, -1)] == [[0.0], [0.0]]
     assert len({step.threat for step in steps}) == len(ROWS)

@@ -17,7 +17,7 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.data import Data, from_arrays
 from nppr.measuring.measurement import measure, probe
-from nppr.models import Classifier, Prepared, prepare
+from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.noise.mixture import Context, Given
@@ -37,7 +37,7 @@ class Case:
     """A small classifier that is correct on most of its data, with sources measured on it."""
 
     data: Data
-    classifier: Prepared
+    classifier: PreparedClassifier
     budget: Budget
     draws: int = 20
     seed: int = 3
@@ -113,7 +113,7 @@ def made(
             last.bias.sub_(network(images).mean(0))
     prepared = prepare(model, images[:8], classes=classes, micro_batch=32)
     with prepared.frozen() as models, torch.no_grad():
-        labels = models.reference.logits(images).argmax(1)
+        labels = models.original.logits(images).argmax(1)
     labels[9::10] = (labels[9::10] + 1) % classes
     named = tuple(f"class {number}" for number in range(classes))
     data = from_arrays(images, labels, shares=(0.0, 0.0), name="random", class_names=named)
@@ -194,7 +194,7 @@ def test_images_are_what_the_classifier_was_given(
     moved = (x + delta).clamp(0, 1)
     assert bool(((shown.perturbed / 255 - moved).abs() <= 1 / 255).all())
     with case.classifier.frozen() as models, torch.no_grad():
-        logits = models.reference.logits(shown.perturbed / 255)
+        logits = models.original.logits(shown.perturbed / 255)
     largest, answers = logits.topk(2)
     clear = largest[:, 0] - largest[:, 1] > 0.02
     assert int(clear.sum()) > 3
@@ -300,7 +300,7 @@ def test_without_a_clean_correct_input_nothing_is_shown() -> None:
     labels = case.data.evaluate.labels
     with case.classifier.frozen() as models, torch.no_grad():
         x, _ = case.data.evaluate.batch(np.arange(12))
-        labels[:] = (models.reference.logits(x).argmax(1).numpy() + 1) % 3
+        labels[:] = (models.original.logits(x).argmax(1).numpy() + 1) % 3
     found = case.collected([], [case.learned(Dependency.LABEL)])
     assert found.worst == ()
     assert found.draws == ()

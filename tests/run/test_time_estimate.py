@@ -58,5 +58,5 @@ def test_every_rung_and_radius_is_counted() -> None:
     alone, with_own = (count_passes(data, settings, [], each) for each in (none, own))
     assert with_own.plain - alone.plain == 2 * 50 * 20
     assert with_own.guided > alone.guided
-    further = count_passes(data, replace(settings, radii=("0.2",)), [Uniform(BUDGET)], None)
+    further = count_passes(data, settings.with_(radii=("0.2",)), [Uniform(BUDGET)], None)
     assert further.plain - count_passes(data, settings, [Uniform(BUDGET)], None).plain == 50 * 20

@@ -17,7 +17,7 @@ from nppr.core.tally import Fit
 from nppr.data import Split, TensorImages, load_data
 from nppr.errors import FitError, RunFolderError
 from nppr.measuring.measurement import probe
-from nppr.models import Classifier, Prepared, load_classifier, prepare
+from nppr.models import Classifier, PreparedClassifier, load_classifier, prepare
 from nppr.noise.covariance import make_covariance
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
@@ -146,7 +146,7 @@ def test_the_classifier_gets_no_gradient_and_keeps_its_modes() -> None:
     before = copy.deepcopy(module.state_dict())
     small = Fitting("joint", classifier, inputs, Budget.linf(0.1), RECIPE, steps=2, seed=0)
     fit(small, fresh(small))
-    for form in (classifier.reference, classifier.fast):
+    for form in (classifier.original, classifier.fast):
         assert isinstance(form.module, nn.Module)
         assert all(parameter.grad is None for parameter in form.module.parameters())
     assert [module.training, *(layer.training for layer in module)] == [True, True, False, True]
@@ -172,7 +172,7 @@ def test_nan_logits_end_the_fit_at_the_last_good_state() -> None:
     data = load_data("digits").limit(fit_inputs=100)
     known = Classifier(module)
     ready = prepare(known, probe(data.evaluate), classes=10, micro_batch=16)
-    classifier: Prepared = replace(ready, fast=ready.reference)
+    classifier: PreparedClassifier = replace(ready, fast=ready.original)
     inputs: CleanInputs[Fit] = find_clean_inputs(
         classifier, data.fit, features=True, keep_images=True
     )

@@ -21,7 +21,7 @@ from nppr.core.tally import IntArray
 from nppr.data import Data, load_data
 from nppr.errors import BudgetError, DistributionError, RunFolderError
 from nppr.measuring.measurement import measure, probe
-from nppr.models import Prepared, load_classifier, prepare
+from nppr.models import PreparedClassifier, load_classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
 from nppr.noise.mixture import Context
@@ -323,12 +323,12 @@ def folder(fitted: list[LearnedNoise], tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def classifier(data: Data) -> Prepared:
+def classifier(data: Data) -> PreparedClassifier:
     known = load_classifier("digits-cnn", data=data)
     return prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
 
 
-def correct(source: Learned, data: Data, classifier: Prepared) -> IntArray:
+def correct(source: Learned, data: Data, classifier: PreparedClassifier) -> IntArray:
     return measure(source, classifier, data.evaluate, draws=8).correct
 
 
@@ -346,7 +346,7 @@ def test_the_lowest_of_a_rung_and_floor_bears_the_plain_name(fitted: list[Learne
 
 
 def test_what_is_loaded_is_what_was_saved(
-    fitted: list[LearnedNoise], folder: Path, data: Data, classifier: Prepared
+    fitted: list[LearnedNoise], folder: Path, data: Data, classifier: PreparedClassifier
 ) -> None:
     loaded = {each.source.name: each for each in load_learned(folder)}
     assert loaded.keys() == {each.source.name for each in fitted}
@@ -380,13 +380,13 @@ def test_a_renamed_file_is_loaded_with_the_others(folder: Path, tmp_path: Path) 
     assert names == {"nppr:label", "nppr:label:floor=0.5"}
 
 
-def test_another_radius_scales_the_noise(folder: Path, data: Data, classifier: Prepared) -> None:
+def test_another_radius_scales_the_noise(
+    folder: Path, data: Data, classifier: PreparedClassifier
+) -> None:
     (near,) = load_learned(folder / "distributions" / "nppr_label")
     (far,) = load_learned(folder / "distributions" / "nppr_label", Budget.linf(0.3))
     x, y = data.evaluate.batch(np.arange(4))
-    first, second = (
-        each.source.sample(x, y, 3, model=classifier.reference) for each in (near, far)
-    )
+    first, second = (each.source.sample(x, y, 3, model=classifier.original) for each in (near, far))
     torch.testing.assert_close(3 * first, second)
     means = [correct(each.source, data, classifier).mean() for each in (near, far)]
     assert means[1] < means[0]

@@ -22,7 +22,7 @@ from nppr.core.tally import Fit, FloatArray, IntArray, Select, SplitKind
 from nppr.data import Data, Split, TensorImages, from_arrays, load_data
 from nppr.errors import DataError, NoFitDataError, RunFolderError
 from nppr.measuring.measurement import probe
-from nppr.models import Classifier, Prepared, load_classifier, prepare
+from nppr.models import Classifier, PreparedClassifier, load_classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family, Rule
 from nppr.noise.mixture import Context
@@ -64,7 +64,7 @@ def data() -> Data:
 
 
 @pytest.fixture(scope="module")
-def classifier(data: Data) -> Prepared:
+def classifier(data: Data) -> PreparedClassifier:
     known = load_classifier("digits-cnn", data=data)
     return prepare(known, probe(data.evaluate), classes=10, micro_batch=64)
 
@@ -74,16 +74,18 @@ def small(data: Data) -> Data:
     return data.limit(fit_inputs=150, select_inputs=30)
 
 
-def searched(settings: SearchSettings, classifier: Prepared, data: Data) -> list[LearnedNoise]:
+def searched(
+    settings: SearchSettings, classifier: PreparedClassifier, data: Data
+) -> list[LearnedNoise]:
     return NoiseSearch(settings, classifier, data, BUDGET, references=(Uniform(BUDGET),)).run()
 
 
 @pytest.fixture(scope="module")
-def ladder(classifier: Prepared, small: Data) -> list[LearnedNoise]:
+def ladder(classifier: PreparedClassifier, small: Data) -> list[LearnedNoise]:
     return searched(SMALL, classifier, small)
 
 
-def test_the_three_splits_share_no_input(classifier: Prepared, data: Data) -> None:
+def test_the_three_splits_share_no_input(classifier: PreparedClassifier, data: Data) -> None:
     fit, select = (
         each.split for each in NoiseSearch(SMALL, classifier, data, BUDGET).find_inputs()
     )
@@ -93,7 +95,7 @@ def test_the_three_splits_share_no_input(classifier: Prepared, data: Data) -> No
         assert not set(first.indices.tolist()) & set(second.indices.tolist())
 
 
-def test_the_evaluate_split_is_not_looked_at(classifier: Prepared, small: Data) -> None:
+def test_the_evaluate_split_is_not_looked_at(classifier: PreparedClassifier, small: Data) -> None:
     labels = np.zeros_like(small.evaluate.labels)
     other = replace(small, evaluate=replace(small.evaluate, labels=labels))
     own = replace(SMALL, floors=(0.0,))
@@ -150,7 +152,7 @@ def halves() -> Data:
 
 
 @cache
-def counted() -> tuple[Counted, Prepared]:
+def counted() -> tuple[Counted, PreparedClassifier]:
     model = Counted(half_classifier())
     known = Classifier(model)
     ready = prepare(known, probe(halves().evaluate), classes=2, micro_batch=16)
@@ -249,7 +251,7 @@ def test_a_large_split_neither_starves_the_selection_nor_is_predicted_in_vain(wr
     )
 
 
-def test_a_select_split_of_one_class_is_enough(classifier: Prepared, small: Data) -> None:
+def test_a_select_split_of_one_class_is_enough(classifier: PreparedClassifier, small: Data) -> None:
     one = small.select.labels == 3
     select = replace(
         small.select, indices=small.select.indices[one], labels=small.select.labels[one]
@@ -261,7 +263,7 @@ def test_a_select_split_of_one_class_is_enough(classifier: Prepared, small: Data
 
 
 def test_a_select_split_without_a_clean_correct_input_is_one_clear_line(
-    classifier: Prepared, small: Data
+    classifier: PreparedClassifier, small: Data
 ) -> None:
     select = replace(small.select, labels=(small.select.labels + 1) % 10)
     with pytest.raises(DataError, match="select split must hold at least one clean-correct") as no:
@@ -269,7 +271,7 @@ def test_a_select_split_without_a_clean_correct_input_is_one_clear_line(
     assert "\n" not in str(no.value)
 
 
-def test_inputs_that_are_known_cost_no_calls(classifier: Prepared, small: Data) -> None:
+def test_inputs_that_are_known_cost_no_calls(classifier: PreparedClassifier, small: Data) -> None:
     own = replace(SMALL, floors=(0.0,))
     first = NoiseSearch(own, classifier, small, BUDGET)
     second = NoiseSearch(own, classifier, small, BUDGET, inputs=first.find_inputs())
@@ -281,7 +283,7 @@ def test_inputs_that_are_known_cost_no_calls(classifier: Prepared, small: Data) 
     assert found[0].realised_std > 0
 
 
-def test_every_seed_gives_every_floor(classifier: Prepared, small: Data) -> None:
+def test_every_seed_gives_every_floor(classifier: PreparedClassifier, small: Data) -> None:
     own = default_settings(Family(Dependency.LABEL), floors=(0.0, 1.0), calls=256, inputs=32)
     found = searched(replace(own, seeds=2), classifier, small)
     assert [each.record.family.floor for each in found] == [0, 0, 0, 0, 1, 1, 1, 1]
@@ -297,7 +299,7 @@ def test_every_seed_gives_every_floor(classifier: Prepared, small: Data) -> None
 
 
 def test_a_child_that_is_not_better_is_its_parent(
-    classifier: Prepared, small: Data, monkeypatch: pytest.MonkeyPatch
+    classifier: PreparedClassifier, small: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def parents_only(own: Sequence[Candidate], parents: Sequence[Candidate]) -> Candidate:
         return min(parents or own, key=lambda each: each.value)
@@ -340,7 +342,7 @@ def test_the_family_is_compared_with_reference_noises(ladder: list[LearnedNoise]
 
 @pytest.mark.parametrize("split", ["fit", "select"])
 def test_data_without_a_split_to_fit_or_choose_on_are_refused(
-    split: str, classifier: Prepared, small: Data
+    split: str, classifier: PreparedClassifier, small: Data
 ) -> None:
     known = getattr(small, split)
     empty = replace(known, indices=known.indices[:0], labels=known.labels[:0])
@@ -348,7 +350,7 @@ def test_data_without_a_split_to_fit_or_choose_on_are_refused(
         searched(SMALL, classifier, replace(small, **{split: empty}))
 
 
-def test_the_papers_preset_chooses_nothing(classifier: Prepared, small: Data) -> None:
+def test_the_papers_preset_chooses_nothing(classifier: PreparedClassifier, small: Data) -> None:
     own = paper_settings(Family(Dependency.LABEL, components=2), inputs=150, calls=4096)
     (learned,) = searched(own, classifier, small)
     assert learned.record.search.select_value is None
@@ -358,7 +360,7 @@ def test_the_papers_preset_chooses_nothing(classifier: Prepared, small: Data) ->
 
 
 def test_a_search_leaves_the_callers_random_numbers_alone(
-    classifier: Prepared, small: Data
+    classifier: PreparedClassifier, small: Data
 ) -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
@@ -630,7 +632,7 @@ def test_classes_are_sent_to_different_copies(inputs: CleanInputs[Fit]) -> None:
 
 
 def test_a_stage_starts_at_the_parent_that_is_lowest_at_its_own_floor(
-    classifier: Prepared, small: Data, monkeypatch: pytest.MonkeyPatch
+    classifier: PreparedClassifier, small: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = NoiseSearch(SMALL, classifier, small, Budget.linf(0.3))
     stage = walk(SMALL, small.classes, small.shape)[0]

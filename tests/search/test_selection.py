@@ -15,7 +15,7 @@ from nppr.core.tally import Fit, FloatArray, Select
 from nppr.data import Data, load_data
 from nppr.errors import DataError
 from nppr.measuring.measurement import probe
-from nppr.models import Prepared, frozen, load_classifier, prepare
+from nppr.models import PreparedClassifier, frozen, load_classifier, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_record import Diagnostics
@@ -47,13 +47,13 @@ def data() -> Data:
 
 
 @pytest.fixture(scope="module")
-def classifier(data: Data) -> Prepared:
+def classifier(data: Data) -> PreparedClassifier:
     known = load_classifier("digits-cnn", data=data)
     return prepare(known, probe(data.evaluate), classes=CLASSES, micro_batch=32)
 
 
 @pytest.fixture(scope="module")
-def judge(data: Data, classifier: Prepared) -> Judge:
+def judge(data: Data, classifier: PreparedClassifier) -> Judge:
     found = find_clean_inputs(classifier, data.select, features=True)
     return Judge(classifier, found, Budget.linf(0.4), draws=128, seed=0)
 
@@ -80,15 +80,15 @@ def noisy(data: Data) -> Data:
 
 
 @pytest.fixture(scope="module")
-def found(noisy: Data, classifier: Prepared) -> CleanInputs[Fit]:
+def found(noisy: Data, classifier: PreparedClassifier) -> CleanInputs[Fit]:
     return find_clean_inputs(classifier, noisy.fit, features=True, keep_images=True)
 
 
 def test_only_clean_correct_inputs_are_found(
-    noisy: Data, classifier: Prepared, found: CleanInputs[Fit]
+    noisy: Data, classifier: PreparedClassifier, found: CleanInputs[Fit]
 ) -> None:
     x, y = noisy.fit.batch(np.arange(len(noisy.fit)))
-    with frozen(classifier.reference) as model, torch.inference_mode():
+    with frozen(classifier.original) as model, torch.inference_mode():
         correct = (model.logits(x).argmax(1) == y).numpy()
     np.testing.assert_array_equal(found.split.indices, noisy.fit.indices[correct])
     np.testing.assert_array_equal(found.split.labels, noisy.fit.labels[correct])
@@ -96,15 +96,17 @@ def test_only_clean_correct_inputs_are_found(
     assert found.calls == len(noisy.fit)
 
 
-def test_features_are_those_of_the_model(classifier: Prepared, found: CleanInputs[Fit]) -> None:
+def test_features_are_those_of_the_model(
+    classifier: PreparedClassifier, found: CleanInputs[Fit]
+) -> None:
     x, _ = found.batch(np.arange(len(found)), CPU)
-    with frozen(classifier.reference) as model, torch.inference_mode():
+    with frozen(classifier.original) as model, torch.inference_mode():
         expected = model.features(x)
     torch.testing.assert_close(found.features, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_images_in_memory_are_those_of_the_data(
-    noisy: Data, classifier: Prepared, found: CleanInputs[Fit]
+    noisy: Data, classifier: PreparedClassifier, found: CleanInputs[Fit]
 ) -> None:
     other = find_clean_inputs(classifier, noisy.fit, features=False)
     assert found.images is not None
@@ -114,7 +116,7 @@ def test_images_in_memory_are_those_of_the_data(
         assert torch.equal(kept, read)
 
 
-def test_without_features_there_are_none(noisy: Data, classifier: Prepared) -> None:
+def test_without_features_there_are_none(noisy: Data, classifier: PreparedClassifier) -> None:
     found = find_clean_inputs(classifier, noisy.fit, features=False)
     assert found.features_by_index() is None
     assert found.features_at(np.arange(3), CPU) is None
@@ -149,7 +151,7 @@ def test_known_features_are_by_dataset_index(found: CleanInputs[Fit]) -> None:
     assert torch.equal(known[int(found.split.indices[7])], seen[0])
 
 
-def test_features_of_another_model_cost_calls(data: Data, classifier: Prepared) -> None:
+def test_features_of_another_model_cost_calls(data: Data, classifier: PreparedClassifier) -> None:
     other = load_classifier("digits-cnn", data=data)
     split = data.fit.limit(20, 0, "fit-inputs")
     found = find_clean_inputs(classifier, split, features=True, feature_model=other)
@@ -159,7 +161,7 @@ def test_features_of_another_model_cost_calls(data: Data, classifier: Prepared) 
 
 
 def test_a_classifier_that_is_never_correct_is_one_clear_error(
-    data: Data, classifier: Prepared
+    data: Data, classifier: PreparedClassifier
 ) -> None:
     correct = find_clean_inputs(classifier, data.fit, features=False).split
     wrong = replace(correct, labels=(correct.labels + 1) % 10)
@@ -266,12 +268,16 @@ def test_cross_fitting_finds_a_component_that_is_really_lower() -> None:
 
 
 @pytest.fixture(scope="module")
-def inputs(data: Data, classifier: Prepared) -> CleanInputs[Select]:
+def inputs(data: Data, classifier: PreparedClassifier) -> CleanInputs[Select]:
     return find_clean_inputs(classifier, data.select, features=False)
 
 
 def noise(
-    classifier: Prepared, inputs: CleanInputs[Select], budget: Budget, floor: float, mean: float
+    classifier: PreparedClassifier,
+    inputs: CleanInputs[Select],
+    budget: Budget,
+    floor: float,
+    mean: float,
 ) -> Diagnostics:
     family = Family(Dependency.LABEL, components=1, floor=floor, min_std=1e-6)
     made = Distribution(family, (1, 8, 8), 10)
@@ -301,7 +307,9 @@ def test_a_single_component_has_ratio_1() -> None:
     assert weight_diagnostics(np.ones((3, 1)))["entropy_ratio"] == 1
 
 
-def test_a_fixed_pattern_has_no_spread(classifier: Prepared, inputs: CleanInputs[Select]) -> None:
+def test_a_fixed_pattern_has_no_spread(
+    classifier: PreparedClassifier, inputs: CleanInputs[Select]
+) -> None:
     found = noise(classifier, inputs, Budget.linf(0.1), 0.0, 5.0)
     assert found.realised_std < 1e-3
     assert found.share_at_edge == 1
@@ -310,7 +318,7 @@ def test_a_fixed_pattern_has_no_spread(classifier: Prepared, inputs: CleanInputs
 
 @pytest.mark.parametrize("rho", [0.5, 1.0])
 def test_a_floor_has_the_spread_of_its_uniform_noise(
-    rho: float, classifier: Prepared, inputs: CleanInputs[Select]
+    rho: float, classifier: PreparedClassifier, inputs: CleanInputs[Select]
 ) -> None:
     found = noise(classifier, inputs, Budget.linf(0.1), rho, 0.0)
     assert found.realised_std == pytest.approx(rho / math.sqrt(3), rel=0.03)
@@ -319,7 +327,7 @@ def test_a_floor_has_the_spread_of_its_uniform_noise(
 
 
 def test_the_spread_does_not_depend_on_the_radius(
-    classifier: Prepared, inputs: CleanInputs[Select]
+    classifier: PreparedClassifier, inputs: CleanInputs[Select]
 ) -> None:
     small, large = (
         noise(classifier, inputs, Budget.l2(radius), 0.5, 0.0).realised_std for radius in (0.1, 2.0)

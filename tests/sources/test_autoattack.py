@@ -80,7 +80,7 @@ def alone(known: Classifier, budget: Budget, batch: int, seed: int) -> Tensor:
 
 def ours(known: Classifier, budget: Budget, batch: int, seed: int, micro_batch: int) -> list[int]:
     x, _ = DATA.evaluate.batch(np.arange(4))
-    ready = prepare(known, x, classes=10, micro_batch=micro_batch, form=())
+    ready = prepare(known, x, classes=10, micro_batch=micro_batch, speedups=())
     tally = measure(AutoAttack(budget, batch), ready, DATA.evaluate, seed=seed)
     return [int(right) for right in tally.correct]
 

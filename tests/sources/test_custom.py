@@ -172,7 +172,7 @@ def test_the_module_is_the_classifier_in_eval_mode() -> None:
         assert y.dtype == torch.int64
         return x
 
-    ready = prepare(known, torch.rand(4, 1, 4, 4), classes=2, form=())
+    ready = prepare(known, torch.rand(4, 1, 4, 4), classes=2, speedups=())
     measure(CustomAttack(BUDGET, look), ready, DATA.evaluate)
     assert seen
 
@@ -207,7 +207,7 @@ def test_modes_weights_and_random_numbers_are_left_as_they_were(
     network = layers()
     modes = [layer.training for layer in network.modules()]
     weights = {name: value.clone() for name, value in network.state_dict().items()}
-    ready = prepare(Classifier(network), torch.rand(4, 1, 4, 4), classes=2, form=())
+    ready = prepare(Classifier(network), torch.rand(4, 1, 4, 4), classes=2, speedups=())
     clean = measure(nppr.Uniform(Budget.linf(1e-9)), ready, DATA.evaluate, draws=1)
     torch.manual_seed(77)
     before = torch.get_rng_state()
@@ -221,7 +221,7 @@ def test_modes_weights_and_random_numbers_are_left_as_they_were(
 def test_an_attack_by_backward_leaves_no_gradients_behind() -> None:
     """As tutorials write it; what is added up in the parameters is none of its business."""
     network = layers()
-    ready = prepare(Classifier(network), torch.rand(4, 1, 4, 4), classes=2, form=())
+    ready = prepare(Classifier(network), torch.rand(4, 1, 4, 4), classes=2, speedups=())
     measure(CustomAttack(BUDGET, rude), ready, DATA.evaluate)
     assert all(parameter.grad is None for parameter in network.parameters())
     assert all(parameter.requires_grad for parameter in network.parameters())
@@ -250,7 +250,7 @@ def test_the_batch_size_changes_nothing() -> None:
             measure(
                 source,
                 prepare(Classifier(half_classifier()), torch.rand(4, 1, 4, 4), classes=2,
-                        micro_batch=size, form=()),
+                        micro_batch=size, speedups=()),
                 data.evaluate,
                 draws=20,
             )

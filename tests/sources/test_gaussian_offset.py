@@ -19,7 +19,7 @@ from nppr.data import Split
 from nppr.errors import BudgetError, SpecError
 from nppr.measuring.blocks import FileStore
 from nppr.measuring.measurement import measure, probe
-from nppr.models import Classifier, Prepared, frozen, prepare
+from nppr.models import Classifier, PreparedClassifier, frozen, prepare
 from nppr.sources.gaussian_offset import (
     CHOICE_DRAWS,
     FEWEST_CALLS,
@@ -126,7 +126,7 @@ def bent() -> tuple[Classifier, Split[Evaluate]]:
     return Classifier(network), evaluate_part(images, labels)
 
 
-def ready(micro_batch: int) -> tuple[Prepared, Split[Evaluate]]:
+def ready(micro_batch: int) -> tuple[PreparedClassifier, Split[Evaluate]]:
     known, split = bent()
     return prepare(known, probe(split), classes=2, micro_batch=micro_batch), split
 

@@ -24,7 +24,7 @@ from nppr.doctor.flags import NO_GRADIENTS
 from nppr.errors import SpecError
 from nppr.measuring.blocks import FileStore
 from nppr.measuring.measurement import measure, probe
-from nppr.models import Classifier, Prepared, frozen, prepare
+from nppr.models import Classifier, PreparedClassifier, frozen, prepare
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Family
 from nppr.search.search_settings import default_settings
@@ -166,7 +166,7 @@ def test_on_the_draws_it_chooses_with_it_is_never_above_its_parent(
     assert bool((own < before)[~found].sum() == 0), "what is better is taken"
 
 
-def ready(micro_batch: int, classifier: Classifier, split: Split[Evaluate]) -> Prepared:
+def ready(micro_batch: int, classifier: Classifier, split: Split[Evaluate]) -> PreparedClassifier:
     return prepare(classifier, probe(split), classes=2, micro_batch=micro_batch)
 
 

@@ -151,7 +151,7 @@ def test_its_draws_are_those_of_uniform() -> None:
 
 def run(model: Callable[[Tensor], Tensor], store: FileStore | None) -> Tally[Evaluate]:
     probe = torch.rand(4, 1, 4, 4)
-    ready = prepare(Classifier(half_classifier()), probe, classes=2, micro_batch=16, form=())
+    ready = prepare(Classifier(half_classifier()), probe, classes=2, micro_batch=16, speedups=())
     ready = replace(ready, fast=Classifier(model))
     clean = np.ones(len(DATA.evaluate), bool)
     return measure(Stress(BUDGET), ready, DATA.evaluate, draws=70, clean_correct=clean, store=store)

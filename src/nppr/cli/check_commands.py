@@ -19,15 +19,9 @@ from nppr.errors import SpecError
 from nppr.gate.certify import certify as decide
 from nppr.report.model import Flag
 from nppr.report.run_files import REPORT, read_report
-from nppr.run.load import (
-    load_images,
-    load_models,
-    require_budget,
-    require_sources,
-    stated_budget,
-)
 from nppr.run.prepare import prepare_run
 from nppr.run.progress import progress_bars
+from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -54,26 +48,25 @@ def certify(options: CertifyOptions) -> None:
     require_sources(source, stated)
     noise = _one_set(options.noise_set, options.density_ratio)
 
-    loaded = load_images(options.data, settings, options.model.classes)
-    classifier, feature_model = load_models(options.model, loaded, options.model)
+    resolved = resolve(
+        options.model.model, options.data.data, settings, options.budget,
+        network=options.model, reading=options.data,
+    )  # fmt: skip
     chosen: Source
     flags: list[Flag] = []
     if folder is not None:
-        given = load_learned(folder, stated, feature_model)
+        given = load_learned(folder, stated, resolved.feature_model)
         learned = min(given, key=lambda each: each.width)
         chosen = learned.source
         flags = [*check_distributions([learned.record]), *_flags_of(folder)]
-        budget = require_budget(chosen.budget, loaded.name)
+        budget = require_budget(chosen.budget, resolved.data.name)
         if len(given) > 1 and not (options.quiet or options.as_json):
             console.note(f"{chosen.name}: of {len(given)} learned noises that of the widest set")
     else:
-        budget = require_budget(stated, loaded.name)
+        budget = resolved.required_budget()
         (chosen,) = parse_sources(source, budget)
-    setup = prepare_run(
-        classifier, loaded, budget, settings,
-        feature_model=feature_model, batch_size=options.run.batch_size,
-        device=options.run.device,
-    )  # fmt: skip
+    setup = prepare_run(resolved, budget, settings, run=options.run)
+    loaded = setup.data
     examined = examine_ready(setup.classifier, loaded, seed=settings.seed)
     flags += [each for each in examined if each.severity == Severity.SERIOUS]
     with progress_bars(quiet=options.quiet or options.as_json) as progress:
@@ -128,8 +121,14 @@ def doctor(options: DoctorOptions) -> None:
     """
     settings = options.measure
 
-    loaded = load_images(options.data, settings, options.model.classes)
-    classifier, _ = load_models(options.model, loaded)
+    resolved = resolve(
+        options.model.model,
+        options.data.data,
+        settings,
+        network=options.model,
+        reading=options.data,
+    )
+    classifier, loaded = resolved.classifier, resolved.data
     flags = examine(
         classifier, loaded,
         device=options.run.device, micro_batch=options.run.batch_size, seed=settings.seed,

@@ -33,7 +33,6 @@ from nppr.settings import (
     require_one_of,
     require_sigma,
 )
-from nppr.statistics.noise_sets import DEFAULT_SIZES, RATIO
 
 LIMITS = ("inputs", "fit_inputs", "select_inputs", "seed")
 KEPT = ("out", "resume", "overwrite", "device", "batch_size")
@@ -143,7 +142,7 @@ class BoundOptions(MeasureOptions):
     """Options of `nppr bound`."""
 
     noise_set: str = option(
-        RATIO,
+        "ratio",
         "The set of noise, KIND or KIND:SIZE,SIZE: ratio (density at most c times the reference's),"
         " contaminated (the same but for a fraction d of its mass), tv, chi2, kl, hellinger (distance"
         " or divergence from the reference).",
@@ -153,10 +152,10 @@ class BoundOptions(MeasureOptions):
     distribution: Path | None = option(
         None, "Noise learned by nppr fit as the reference: its file, or a folder of such files."
     )
-    density_ratio: str = option(
-        DEFAULT_SIZES[RATIO].replace("+", ","),
+    density_ratio: str | None = option(
+        None,
         "Values of c, separated by commas: the density is at most c times that of the reference."
-        " Default for contaminated: 2.",
+        " Default: {ratios}; 2 for contaminated.",
     )
     patterns: int = option(
         1000,

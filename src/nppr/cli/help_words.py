@@ -5,6 +5,7 @@ from __future__ import annotations
 from nppr.core.transformations import EDGES, GROUPS, PARAMETERS
 from nppr.sources import SOURCES, default_sources, option_defaults
 from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS
+from nppr.statistics.noise_sets import DEFAULT_SIZES, RATIO
 
 
 def describe_sources() -> str:
@@ -36,6 +37,7 @@ WORDS = {
         ]
     ),
     "edges": "|".join(EDGES),
+    "ratios": DEFAULT_SIZES[RATIO].replace("+", ","),
     "offset_calls": str(CALLS),
     "fewest_offset_calls": str(FEWEST_CALLS),
 }

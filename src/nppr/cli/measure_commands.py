@@ -22,21 +22,19 @@ from nppr.cli.commands import (
     SpectrumOptions,
 )
 from nppr.core.radius import parse_radius
-from nppr.data import with_slices
 from nppr.errors import SpecError
 from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.numbers import Numbers
 from nppr.report.results_table import spectrum_table, trust_lines
-from nppr.report.run_files import read_run, write_rendered
-from nppr.run.assess import assess as assess_model
-from nppr.run.assess import learn
-from nppr.run.load import load_images, load_models, require_sources, stated_budget
+from nppr.report.run_files import RunFiles, write_rendered
+from nppr.run.assess import assess_resolved, learn_resolved
 from nppr.run.progress import progress_bars
+from nppr.run.resolve import Resolved, require_sources, resolve, stated_budget
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
-from nppr.settings import ModelSettings, Search, figure_formats
+from nppr.settings import Measure, ModelSettings, Search, figure_formats
 from nppr.sources import Bound, Source
 from nppr.sources.gaussian_offset import CALLS
 from nppr.sources.gaussian_offset import bracket as offset_sources
@@ -68,18 +66,13 @@ def fit(options: FitOptions) -> None:
     """
     folder = options.run.out or _default_folder(options, "fit")
     _note_default_data(options)
-    budget = stated_budget(options.budget)
-    loaded = load_images(options.data, options.measure, options.model.classes)
-    classifier, feature_model = load_models(options.model, loaded, options.model)
+    resolved = _resolve(options, options.measure)
     with progress_bars(quiet=options.quiet) as progress:
-        found = learn(
-            classifier,
-            loaded,
-            budget,
+        found = learn_resolved(
+            resolved,
+            options.measure,
             search=options.search,
-            measure=options.measure,
             run=options.run.with_(out=folder),
-            feature_model=feature_model,
             progress=progress or False,
         )
     write_specs(folder, _fitted_specs(options))
@@ -127,7 +120,7 @@ def bound(options: BoundOptions) -> None:
     ratio, confidence = options.density_ratio, options.measure.confidence
     least = options.at_least
     kind, sizes = split_spec(options.noise_set)
-    if ":" in ratio:
+    if ratio is not None and ":" in ratio:
         raise SpecError(f"`density-ratio` must hold numbers, got {ratio!r}. Example: 1,2,5")
     if confidence < 0.75:
         raise SpecError(f"`confidence` must be at least 0.75 here, got {confidence}. Example: 0.95")
@@ -137,7 +130,7 @@ def bound(options: BoundOptions) -> None:
         ratio, sizes = sizes, None
     facts = {
         "set": kind,
-        "ratio": ratio.replace(" ", "").replace(",", "+"),
+        **({} if ratio is None else {"ratio": ratio.replace(" ", "").replace(",", "+")}),
         **({} if sizes is None else {"size": sizes}),
         **({} if least is None else {"least": least}),
     }
@@ -258,30 +251,25 @@ def _measure(
     `around` makes the sources from the learned noise of the widest set, if a distribution is given.
     """
     measure = options.measured
-    budget = stated_budget(options.budget)
     folder = options.run.out or _default_folder(options, sources)
     _note_default_data(options)
-    loaded = load_images(
-        options.data, measure, options.model.classes, evaluate_all=measure.evaluate_all
-    )
-    loaded = with_slices(loaded, options.data.slices)
-    classifier, feature_model = load_models(options.model, loaded, options.model)
-    known = load_learned(distribution, budget, feature_model) if distribution is not None else []
+    resolved = _resolve(options, measure)
+    known = []
+    if distribution is not None:
+        known = load_learned(distribution, resolved.budget, resolved.feature_model)
+        resolved = replace(resolved, budget=resolved.budget or known[0].source.budget)
     chosen = sources
     if known and around is not None:
         known = [min(known, key=lambda each: each.width)]
         chosen = [*around(known[0])]
     with progress_bars(quiet=options.quiet, show_plan=console.show_plan) as progress:
-        report = assess_model(
-            classifier,
-            loaded,
-            budget or (known[0].source.budget if known else None),
+        report = assess_resolved(
+            resolved,
+            measure,
             sources=chosen,
             search=search,
-            measure=measure,
             run=options.run.with_(out=folder),
             distributions=known,
-            feature_model=feature_model,
             progress=progress or False,
         )
     write_specs(folder, _fitted_specs(options))
@@ -291,13 +279,21 @@ def _measure(
     return report, path
 
 
-def _render(folder: Path, options: MeasureOptions) -> bool:
+def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved:
+    """Load the data and the classifier that the options name."""
+    return resolve(
+        options.model.model, options.data.data, measure, options.budget,
+        network=options.model, reading=options.data,
+    )  # fmt: skip
+
+
+def _render(report: Report, folder: Path, options: MeasureOptions) -> bool:
     """Write the page and the figures; whether that worked. A failure never costs the numbers."""
     formats = figure_formats(options.figures)
     if not (options.page or formats):
         return True
     try:
-        written = write_rendered(read_run(folder), page=options.page, figures=formats)
+        written = write_rendered(RunFiles.of(report, folder), page=options.page, figures=formats)
     except Exception as error:  # the numbers are safe in report.json
         reason = shorten_error(error).rstrip(".")
         console.show_error(f"the page could not be rendered: {reason}. Try: nppr report {folder}")
@@ -314,7 +310,7 @@ def _show(
 
     The exit code is 1 if a source failed or the page was not written.
     """
-    rendered = _render(path.parent, options)
+    rendered = _render(report, path.parent, options)
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())
     elif table is None and not options.quiet:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from nppr.cli import console
 from nppr.cli.commands import TrainCommandOptions
-from nppr.run.load import load_images, train_settings
 from nppr.run.progress import training_bar
+from nppr.run.resolve import resolve_data, train_settings
 from nppr.train import Outputs, image_shape, require_known
 from nppr.train import train as train_network
 
@@ -22,7 +22,7 @@ def train(options: TrainCommandOptions) -> None:
     model, quiet = options.model.model, options.quiet
     require_known(model)
     path = options.out or Path(f"{model}.safetensors")
-    images = load_images(options.data, options.measure)
+    images = resolve_data(options.data.data, options.measure, reading=options.data)
     for each in () if options.quiet else images.notes:
         console.note(each)
     training = options.training.with_(seed=options.measure.seed)

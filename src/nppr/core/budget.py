@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
+from nppr.core.nouns import Nouns, choose_nouns
 from nppr.core.radius import parse_radius
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel
@@ -224,6 +225,11 @@ class Budget:
         if spec not in NORMS:
             raise unknown("norm", spec, NORMS)
         return cls(NORMS[spec], parse_radius(radius))
+
+    @property
+    def nouns(self) -> Nouns:
+        """The words for what it admits."""
+        return choose_nouns(self.norm.name)
 
     @property
     def spec(self) -> str:

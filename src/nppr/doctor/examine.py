@@ -10,7 +10,7 @@ from nppr.doctor.flags import OUT_OF_RANGE, overlap_flags
 from nppr.doctor.model_checks import check_inputs, check_model
 from nppr.doctor.result_checks import check_results
 from nppr.measuring.measurement import measure, probe
-from nppr.models import Classifier, Prepared, prepare
+from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.report.model import Flag
 from nppr.sources import Clean
 
@@ -39,10 +39,10 @@ def examine(
 
 
 def examine_ready(
-    ready: Prepared, data: Data, *, seed: int = 0, confidence: float = 0.95
+    ready: PreparedClassifier, data: Data, *, seed: int = 0, confidence: float = 0.95
 ) -> tuple[Flag, ...]:
     """The same for a classifier that is prepared, on inputs in [0, 1]."""
-    overlapping, found = overlap_flags(data), check_model(ready.reference, data, seed=seed)
+    overlapping, found = overlap_flags(data), check_model(ready.original, data, seed=seed)
     everything = np.ones(len(data.evaluate), bool)
     clean = measure(Clean(), ready, data.evaluate, clean_correct=everything)
     measured = check_results((), {}, (), (), clean, data.classes, confidence)

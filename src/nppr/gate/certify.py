@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
+from nppr.core.nouns import NOISE, Nouns
 from nppr.core.tally import BoolArray, Claim, Evaluate, Metric, Progress
 from nppr.data import Split
 from nppr.doctor.flags import ATTACK_TOO_WEAK, SEVERITY, Severity
@@ -24,7 +25,7 @@ from nppr.gate.sequential_draws import (
     SetQuestion,
     draw_until_decided,
 )
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
 from nppr.sources import Source
@@ -101,7 +102,7 @@ class Certificate:
 
 def certify(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     at_least: float,
     *,
@@ -171,8 +172,8 @@ def certify(
             confidence,
             about,
             doubted=bool(doubted),
-            noise=noise.words(reference_words(source)) if noise else None,
-            box=is_box(source),
+            noise=noise.words(nouns_of(source).refer_to(source.name)) if noise else None,
+            nouns=nouns_of(source),
         ),
         why=drawing.why,
         correct=test.correct,
@@ -232,14 +233,9 @@ def doubts_of(source: Source, flags: Sequence[Flag]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{flag.id}: {flag.message}" for flag in flags if doubts(flag)))
 
 
-def is_box(source: Source) -> bool:
-    """Whether a source draws parameters of a transformation."""
-    return source.budget is not None and source.budget.transform is not None
-
-
-def reference_words(source: Source) -> str:
-    """A source as the reference of a set around it, for readers."""
-    return f"the {source.name} law" if is_box(source) else f"{source.name} noise"
+def nouns_of(source: Source) -> Nouns:
+    """Return the words for what a source draws."""
+    return NOISE if source.budget is None else source.budget.nouns
 
 
 def statement(
@@ -251,36 +247,34 @@ def statement(
     *,
     doubted: bool = False,
     noise: str | None = None,
-    box: bool = False,
+    nouns: Nouns = NOISE,
 ) -> str:
-    """What may be quoted; `noise` is a set of noise in words, with `box` one of laws of parameters.
+    """What may be quoted; `noise` is a set of noise in words, `nouns` those of the budget.
 
     Under learned noise or an attack, VIOLATED applies to the worst admissible noise, which can only be
     worse; HOLDS applies only to what was found, and is no verdict where the search is doubted.
     """
     found = {Metric.NPPR: "the worst distribution found", Metric.AR: "this attack"}
     searched = metric in found
-    kind, every = ("law", "every law of the parameters") if box else ("noise", "all noise")
-    this = "this corruption" if metric is Metric.CORRUPTION else f"this {kind}"
-    worse_noise = "a worse law" if box else "worse noise"
+    this = "this corruption" if metric is Metric.CORRUPTION else f"this {nouns.noise}"
     level = f"{100 * at_least:g} %"
     sure = f"({100 * confidence:g} % confidence, {about.value}, clean-correct inputs)"
     if doubted:
         return (
             f"undecided: under {found.get(metric, this)} at least {level} of the answers are"
-            f" correct {sure}, but its search is flagged: {worse_noise} may be easy to find"
+            f" correct {sure}, but its search is flagged: {nouns.worse_noise} may be easy to find"
         )
     if verdict is Verdict.UNDECIDED:
-        scope = f" under {every} {noise}" if noise else ""
+        scope = f" under {nouns.every_noise} {noise}" if noise else ""
         return f"undecided: it is not shown whether at least {level} are correct{scope} {sure}"
     if verdict is Verdict.VIOLATED:
-        worst = "perturbation" if metric is Metric.AR else kind
+        worst = "perturbation" if metric is Metric.AR else nouns.noise
         under = f"the worst admissible {worst}" if searched else this
-        under = f"the worst {kind} {noise} (it may see the input)" if noise else under
+        under = f"the worst {nouns.noise} {noise} (it may see the input)" if noise else under
         return f"violated: under {under} fewer than {level} of the answers are correct {sure}"
-    under = f"{every} {noise}" if noise else found.get(metric, this)
+    under = f"{nouns.every_noise} {noise}" if noise else found.get(metric, this)
     worse = {
-        Metric.NPPR: f"; {worse_noise} may exist in the admissible set",
+        Metric.NPPR: f"; {nouns.worse_noise} may exist in the admissible set",
         Metric.AR: "; worse perturbations may exist in the budget",
     }
     only = "" if noise else worse.get(metric, "")

@@ -20,14 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from nppr.core.tally import Claim, Direction, Metric
-from nppr.data import CLASS, DataSpec, slices_of, with_slices
+from nppr.data import CLASS, DataSpec, slices_of
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, InputError, RunFolderError, SpecError, unknown
 from nppr.export.claims import doubting_flags
 from nppr.gate.certify import (
-    is_box,
-    reference_words,
+    nouns_of,
     require_decidable,
     require_noise_of_set,
     statement,
@@ -50,13 +49,13 @@ from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import CLEAN, Flag, ReportRecord
 from nppr.report.numbers import percent
 from nppr.run.ladder import per_input_noise
-from nppr.run.load import load_images, load_models, require_budget, stated_budget
 from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import ShowProgress
+from nppr.run.resolve import resolve
 from nppr.run.run import complete_run
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
-from nppr.settings import GRADE_LETTERS
+from nppr.settings import GRADE_LETTERS, Run
 from nppr.sources import CW, Clean, Source, default_sources, parse_sources, split_search
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
@@ -84,7 +83,7 @@ def gate(
     are refused. Where a requirement needs a run (grade, flags, learned noise) and the policy names
     none, one is measured, and kept in `out` if that is given.
     """
-    setup = resolve(policy, model, data)
+    setup = resolve_policy(policy, model, data)
     asked = policy.requirements()
     seen = examine_ready(setup.classifier, setup.data, seed=policy.measure.seed)
     share = (1 - policy.measure.confidence) / (
@@ -126,20 +125,17 @@ def gate(
     )
 
 
-def resolve(policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None) -> Setup:
+def resolve_policy(
+    policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None
+) -> Setup:
     """What a policy is tested on: its data and classifier, or those that are given in their place."""
-    measure = policy.measure
-    loaded = load_images(
-        policy.data, measure, policy.model.classes, evaluate_all=measure.evaluate_all, given=data
-    )
-    loaded = with_slices(loaded, policy.data.slices)
-    classifier, feature_model = load_models(policy.model, loaded, policy.model, given=model)
-    budget = require_budget(stated_budget(policy.budget), loaded.name)
-    return prepare_run(
-        classifier, loaded, budget, measure.of_inputs(len(loaded.evaluate)),
-        feature_model=feature_model, batch_size=policy.execution.batch_size,
-        device=policy.execution.device,
+    resolved = resolve(
+        policy.model.model if model is None else model,
+        policy.data.data if data is None else data,
+        policy.measure, policy.budget, network=policy.model, reading=policy.data,
     )  # fmt: skip
+    measure = policy.measure.of_inputs(len(resolved.data.evaluate))
+    return prepare_run(resolved, resolved.required_budget(), measure, run=policy.execution)
 
 
 class _Known(NamedTuple):
@@ -193,9 +189,8 @@ def _measure(
         sources.append(CW(setup.budget))
     search = _search(policy, len(setup.data.fit))
     made = prepare_run(
-        setup.classifier, setup.data, setup.budget, setup.settings,
-        sources=sources, search=search, feature_model=setup.feature_model, out=folder,
-        overwrite=True,
+        setup.resolved, setup.budget, setup.settings, sources=sources, search=search,
+        run=Run(out=folder, overwrite=True),
     )  # fmt: skip
     with made:
         finder = made.search(search, progress) if search else None
@@ -452,18 +447,17 @@ def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, dou
         }.get(verdict, f"it is not shown whether at least {level} % are correct on clean inputs")
         return f"{verdict}: {outcome} ({sure})"
     assert test.source is not None
-    noise = asked.noise_set.words(reference_words(test.source)) if asked.noise_set else None
-    box = is_box(test.source)
+    nouns = nouns_of(test.source)
+    noise = asked.noise_set.words(nouns.refer_to(test.source.name)) if asked.noise_set else None
     if doubted:
-        every = "every law of the parameters" if box else "all noise"
-        under = f"{every} {noise}" if noise else test.source.name
+        under = f"{nouns.every_noise} {noise}" if noise else test.source.name
         return (
             f"undecided: under {under} at least {level} % of the answers are correct ({sure}), but"
             " flags of the run make it unreliable"
         )
     said = statement(
         asked.metric or Metric.PR, verdict, asked.at_least, policy.measure.confidence, test.claim,
-        noise=noise, box=box,
+        noise=noise, nouns=nouns,
     )  # fmt: skip
     if asked.kind is not Kind.WORST or not found.slices:
         return f"{said} [{test.source.name}]"

@@ -22,7 +22,7 @@ from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Metric
 from nppr.errors import SpecError, unknown
 from nppr.noise.family import FLOOR_NOISE, Dependency
-from nppr.run.load import stated_budget
+from nppr.run.resolve import stated_budget
 from nppr.settings import (
     GRADE_LETTERS,
     BudgetSettings,

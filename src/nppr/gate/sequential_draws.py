@@ -19,7 +19,7 @@ from nppr.core.tally import BoolArray, Claim, Evaluate, IntArray, Metric, Progre
 from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.measuring.measurement import measure
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.sources import Clean, Source
 from nppr.statistics.noise_set_test import NoiseSetTest
 from nppr.statistics.sequential import BernoulliTest, Verdict
@@ -103,7 +103,7 @@ class Drawing:
 
 def draw_until_decided(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     questions: Sequence[Question],
     *,
@@ -145,7 +145,7 @@ def draw_until_decided(
 
 def _blocks(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[Evaluate],
     about: Claim,
     draws: int,

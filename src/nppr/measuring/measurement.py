@@ -38,8 +38,8 @@ from nppr.measuring.blocks import Blocks, Store
 from nppr.models import (
     AGREEMENT,
     Classifier,
-    FrozenForms,
-    Prepared,
+    FrozenPair,
+    PreparedClassifier,
     check_finite,
     is_out_of_memory,
     prepare,
@@ -64,7 +64,7 @@ def probe(split: Split[S]) -> Tensor:
 
 def measure(
     source: Source,
-    classifier: Classifier | Prepared,
+    classifier: Classifier | PreparedClassifier,
     split: Split[S],
     *,
     classes: int | None = None,
@@ -98,7 +98,7 @@ def measure(
     draws = source.fixed_draws or draws
     job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, quantise, keep)
     share = 0.0
-    if classifier.coarse is not None and source.may_be_screened:
+    if classifier.screening is not None and source.may_be_screened:
         share = audit_share(int(clean_correct.sum()), draws)
     with classifier.frozen(quantise=quantise, audit=share) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
@@ -130,7 +130,7 @@ class _Job:
     """What is measured, and how it is cut into pieces; `capacity` draws make a block."""
 
     source: Source
-    classifier: Prepared
+    classifier: PreparedClassifier
     split: Split[SplitKind]
     pixels: int
     draws: int
@@ -185,7 +185,7 @@ class _Job:
 
 def _run(
     job: _Job,
-    models: FrozenForms,
+    models: FrozenPair,
     progress: ProgressCallback | None,
     store: Store | None,
     skip: BoolArray | None,
@@ -211,7 +211,7 @@ def _run(
 
 def _complete(
     job: _Job,
-    models: FrozenForms,
+    models: FrozenPair,
     blocks: Blocks,
     progress: ProgressCallback | None,
     store: Store | None,
@@ -269,7 +269,7 @@ class _Done:
     """Decisions of each input taken alone, repeated and contradicted, `(B, 3)`, if it was screened."""
 
 
-def _chunk(job: _Job, models: FrozenForms, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
+def _chunk(job: _Job, models: FrozenPair, chunk: IntArray, blocks: Blocks) -> Iterator[_Done]:
     """Run the unfinished blocks of some inputs."""
     if bool((blocks.finished[chunk] == job.blocks).all()):
         return
@@ -309,7 +309,7 @@ def _commit(job: _Job, blocks: Blocks, done: _Done) -> None:
 
 
 def _judge(
-    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+    job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[BoolArray, FloatArray | None, IntArray | None]:
     """Which draws of each input are correct, `(B, S)`, what the source observed, and the audit."""
     delta = job.source.perturb(models.fast, x, y, draws)
@@ -332,7 +332,7 @@ def _judge(
 
 
 def _logits(
-    job: _Job, models: FrozenForms, x: Tensor, y: Tensor, draws: DrawBlock
+    job: _Job, models: FrozenPair, x: Tensor, y: Tensor, draws: DrawBlock
 ) -> tuple[Tensor, Tensor | None]:
     """Logits of all images, `(N, classes)`, coarse ones if they decide, and the audit `(N, 3)`."""
     size = job.classifier.micro_batch
@@ -347,7 +347,7 @@ def _logits(
     return torch.cat([found for _, found in judged]), None
 
 
-def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _correct(models: FrozenPair, logits: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Which images are classified correctly; close calls go to the model as given, one by one.
 
     "One by one" is a batch of two equal images, which every model takes.
@@ -360,8 +360,8 @@ def _correct(models: FrozenForms, logits: Tensor, x: Tensor, y: Tensor) -> Tenso
     correct = margins < 0
     for row in close.nonzero().flatten().tolist():
         twice = x[row : row + 1].expand(2, *x.shape[1:])
-        again, labels = models.reference.logits_and_labels(
-            models.reference.logits(twice), y[[row, row]]
+        again, labels = models.original.logits_and_labels(
+            models.original.logits(twice), y[[row, row]]
         )
         correct[row] = again.argmax(1)[0] == labels[0]
     return correct

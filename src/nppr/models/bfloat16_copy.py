@@ -1,6 +1,6 @@
 """A copy of a model that computes in 16-bit floats: half the time where the processor has them.
 
-The copy is coarse: its logits are off by a little. It is used for screening
+Its logits are off by a little. It is used for screening
 (`nppr.models.screening`) and for rough gradients (`nppr.models.rough_gradients`), and only if
 it is asked for.
 """
@@ -53,7 +53,7 @@ WHOLE = ("Bool", "Byte", "Char", "Int", "Long", "Short")
 """Types of whole numbers, as traces name them."""
 
 
-def coarse_copy(classifier: Classifier, x: Tensor) -> Callable[[Tensor], Tensor]:
+def trace_in_bfloat16(classifier: Classifier, x: Tensor) -> Callable[[Tensor], Tensor]:
     """The model in 16-bit floats, traced on the inputs `x`: normalised inputs to logits.
 
     A model with an operation that is not known to be continuous is refused: choosing an expert, for
@@ -67,7 +67,7 @@ def coarse_copy(classifier: Classifier, x: Tensor) -> Callable[[Tensor], Tensor]
         )
     example = classifier.normalised(x)
     with _one_path(), torch.inference_mode():
-        traced = torch.jit.trace(Narrow(classifier), example, check_trace=False).eval()
+        traced = torch.jit.trace(Bfloat16Model(classifier), example, check_trace=False).eval()
     steps = {_name_of(node) for node in traced.inlined_graph.nodes()} - CONTINUOUS
     if steps:
         raise ClassifierError(
@@ -98,7 +98,7 @@ def _one_path() -> Iterator[None]:
         yield
 
 
-class Narrow(nn.Module):
+class Bfloat16Model(nn.Module):
     """A copy of a classifier's model that computes in 16-bit floats."""
 
     def __init__(self, classifier: Classifier) -> None:

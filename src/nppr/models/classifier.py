@@ -76,7 +76,9 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.guide: nn.Module | None = None  # a copy in 16-bit floats, see `rough_gradients`
+        self.bfloat16_copy: nn.Module | None = (
+            None  # a copy in 16-bit floats, see `rough_gradients`
+        )
         self.quirks: Quirks | None = None  # until the model was checked
         self.layout: Layout | None = None  # until it is known which data it is given
         self.task: Task | None = None
@@ -86,16 +88,16 @@ class Classifier:
         self._fingerprint = fingerprint
 
     def with_model(self, model: nn.Module, *, channels_last: bool = False) -> Classifier:
-        """The same classifier with its model in another form."""
+        """The same classifier with another variant of its model."""
         other = copy.copy(self)
         other.model, other.channels_last = model, channels_last
-        other.guide = None
+        other.bfloat16_copy = None
         return other
 
-    def with_guide(self, guide: nn.Module | None) -> Classifier:
+    def with_bfloat16_copy(self, made: nn.Module | None) -> Classifier:
         """The same classifier with a copy of its model in 16-bit floats, for rough gradients."""
         other = copy.copy(self)
-        other.guide = guide
+        other.bfloat16_copy = made
         return other
 
     def for_data(self, data: Data) -> Classifier:
@@ -141,7 +143,7 @@ class Classifier:
     def forward(self, x: Tensor, *, rough: bool = False) -> Tensor:
         """Normalise, run the model, find the logits: `(B, C, H, W) -> (B, classes)`.
 
-        With `rough` the guide does, if there is one.
+        With `rough` the copy in 16-bit floats runs, if there is one.
         """
         quirks = self.quirks or Quirks()
         if len(x) == 1 and quirks.needs_two:
@@ -149,8 +151,8 @@ class Classifier:
         normalised = self.normalised(x)
         if quirks.in_place:
             normalised = normalised.clone()
-        if rough and self.guide is not None:
-            logits: Tensor = self.guide(normalised)
+        if rough and self.bfloat16_copy is not None:
+            logits: Tensor = self.bfloat16_copy(normalised)
         else:
             logits = find_logits(self._run(normalised))
         if self.task is not None:
@@ -228,7 +230,7 @@ class FrozenClassifier:
     ) -> tuple[Tensor, Tensor]:
         """Gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none.
 
-        `rough` ones may come from the guide, a faster copy of the model.
+        `rough` gradients may come from the faster copy in 16-bit floats.
         """
         with torch.enable_grad():
             x = quantised(x.detach()) if self.quantise else x.detach()

@@ -1,9 +1,9 @@
-"""The fastest form of a classifier that gives the same answers, and its best micro-batch.
+"""Prepare a classifier: the fastest variant with the same answers, and its best micro-batch.
 
 Two forms are tried on a copy: convolutions with their batch normalisation folded in, and the
 `channels_last` memory order. Each is kept only where the model runs, agrees with the original and is
-faster. Models that cannot be copied or traced run as they are. With the engine `bfloat16` a coarse copy
-screens (`nppr.models.screening`).
+faster. Models that cannot be copied or traced run as they are. With the engine `bfloat16` a copy in
+16-bit floats screens (`nppr.models.screening`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from nppr.errors import ClassifierError, SpecError, require_at_most, unknown
-from nppr.models.bfloat16_copy import coarse_copy
+from nppr.models.bfloat16_copy import trace_in_bfloat16
 from nppr.models.classifier import (
     Classifier,
     FrozenClassifier,
@@ -31,73 +31,78 @@ from nppr.models.classifier import (
     is_out_of_memory,
     reason_of,
 )
-from nppr.models.screening import CoarseCopy, Screen, calibrate
+from nppr.models.screening import Screen, ScreeningCopy, calibrate
 from nppr.system.specs import BFLOAT16, EAGER, ENGINES
 
 logger = logging.getLogger(__name__)
 
 AGREEMENT = 1e-4
-"""Largest difference of logits, relative to the largest logit, at which two forms agree."""
+"""Largest difference of logits at which two variants agree, relative to the largest logit."""
 
 GRADIENT_AGREEMENT = 0.05
 """Largest length of a difference of input gradients, relative to their length."""
 
 GAIN = 1.03
-"""Minimum speed-up to keep a form; smaller gains are timing noise."""
+"""Minimum gain to keep a speed-up; smaller gains are timing noise."""
 
-FORMS = ("folded", "channels_last")
-"""All forms: asked for by name, those that agree are taken without timing them."""
+SPEEDUPS = ("folded", "channels_last")
+"""All speed-ups. Those that are asked for by name are kept without timing if the answers agree."""
 
 MOST_MICRO_BATCH, NUMBERS = 2**14, 2**28
 """Images of a micro-batch, and numbers in them: both at most."""
+
+FIT_MICRO_BATCH = 64
+FIT_NUMBERS = 2**22
+"""Numbers in the images of a micro-batch of a search, at most."""
 
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True)
-class FrozenForms:
-    """The fast form, whose calls count, and the model as it was given."""
+class FrozenPair:
+    """The fast variant, whose calls count, and the original model, both in eval mode."""
 
     fast: FrozenClassifier
-    reference: FrozenClassifier
+    original: FrozenClassifier
     screen: Screen | None = None
-    """What takes clear decisions instead of the fast form, if the measurement is audited."""
+    """Takes clear decisions instead of `fast`, if the measurement is audited."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedClassifier:
     """A classifier ready to measure with.
 
-    `reference` is the model as it was given; `fast` agrees with it and is what the images go
-    through. Decisions too close to call are settled by `reference` (see `measure`).
+    `original` is the model as it was given. `fast` gives the same answers and classifies the images;
+    `original` settles decisions that are too close to call (see `measure`).
     """
 
-    reference: Classifier
+    original: Classifier
     fast: Classifier
     classes: int
     device: torch.device
     micro_batch: int
-    form: tuple[str, ...]
+    speedups: tuple[str, ...]
+    """The changes that made `fast`, from `SPEEDUPS`."""
     images_per_second: float
     eager_images_per_second: float
     """Without screening."""
-    coarse: CoarseCopy | None = None
-    """What takes clear decisions instead of `fast`."""
+    screening: ScreeningCopy | None = None
+    """A copy in 16-bit floats that takes clear decisions instead of `fast`."""
 
     @property
     def engine(self) -> str:
         """The name of what computes forward passes without gradients."""
-        return EAGER if self.coarse is None else BFLOAT16
+        return EAGER if self.screening is None else BFLOAT16
 
     @contextlib.contextmanager
-    def frozen(self, *, quantise: bool = False, audit: float = 0.0) -> Iterator[FrozenForms]:
-        """Both forms in eval mode; a coarse copy screens if this share of its decisions is audited."""
+    def frozen(self, *, quantise: bool = False, audit: float = 0.0) -> Iterator[FrozenPair]:
+        """Yield both variants in eval mode, with screening if a share of its decisions is audited."""
         with (
-            frozen(self.reference, quantise=quantise) as reference,
+            frozen(self.original, quantise=quantise) as original,
             frozen(self.fast, quantise=quantise) as fast,
         ):
-            screen = Screen(self.coarse, fast, audit) if self.coarse and audit else None
-            yield FrozenForms(fast, reference, screen)
+            screen = Screen(self.screening, fast, audit) if self.screening and audit else None
+            yield FrozenPair(fast, original, screen)
 
 
 def prepare(
@@ -107,13 +112,13 @@ def prepare(
     classes: int,
     device: str | torch.device | None = None,
     micro_batch: int | None = None,
-    form: Sequence[str] | None = None,
+    speedups: Sequence[str] | None = None,
     engine: str = EAGER,
-) -> Prepared:
-    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find form and micro-batch.
+) -> PreparedClassifier:
+    """Check the classifier on `probe` inputs `(B, C, H, W)`, then find speed-ups and micro-batch.
 
-    Each can be given: a resumed run repeats those it began with. The engine `bfloat16` adds a coarse
-    copy for screening, or raises `ClassifierError` with the reason why the model has none.
+    Each can be given: a resumed run repeats those it began with. The engine `bfloat16` adds a copy
+    for screening, or raises `ClassifierError` with the reason why the model has none.
     """
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
@@ -122,19 +127,50 @@ def prepare(
     most = max(1, min(MOST_MICRO_BATCH, NUMBERS // max(1, probe[0].numel())))
     require_at_most("batch-size", micro_batch, most)
     place = _device(classifier, device)
-    reference = classifier
+    original = classifier
     if classifier.module is not None and classifier.device not in (None, place):
         # A copy, because the caller's model stays where it is.
-        reference = classifier.with_model(copy.deepcopy(classifier.module).to(place))
+        original = classifier.with_model(copy.deepcopy(classifier.module).to(place))
     probe = probe.to(place)
     with within_memory(classifier.name):
-        if reference.quirks is None:
-            reference = reference.with_quirks(check_classifier(reference, probe[:2], classes))
-        size, _ = _fitting(reference, probe, micro_batch or 64)
-        fast, found = _fastest(reference, _repeat(probe, size), form)
+        if original.quirks is None:
+            original = original.with_quirks(check_classifier(original, probe[:2], classes))
+        size, _ = _fitting(original, probe, micro_batch or 64)
+        fast, found = _fastest(original, _repeat(probe, size), speedups)
         size, eager = _best_micro_batch(fast, probe, micro_batch)
-        prepared = Prepared(reference, fast, classes, place, size, found, eager, eager)
-        return prepared if engine == EAGER else _with_coarse_copy(prepared, probe)
+        prepared = PreparedClassifier(original, fast, classes, place, size, found, eager, eager)
+        return prepared if engine == EAGER else _with_screening(prepared, probe)
+
+
+def in_fixed_form(
+    prepared: PreparedClassifier, probe: Tensor, *, exact: bool = False
+) -> PreparedClassifier:
+    """Derive the variant that searches run: speed-ups and micro-batch do not depend on the clock.
+
+    So a fit rounds the same way in every run. The model is not checked again, and nothing is timed to
+    choose. With `exact` the variant has no copy for screening.
+    """
+    original, probe = prepared.original, probe.to(prepared.device)
+    wanted = fit_micro_batch(probe)
+    with within_memory(original.name):
+        size, _ = _fitting(original, probe, wanted)
+        fast, speedups = _fastest(original, _repeat(probe, size), SPEEDUPS)
+        size, speed = _fitting(fast, probe, wanted)
+        fixed = replace(
+            prepared, fast=fast, speedups=speedups, micro_batch=size, screening=None,
+            images_per_second=speed, eager_images_per_second=speed,
+        )  # fmt: skip
+        if exact or prepared.screening is None:
+            return fixed
+        try:
+            return _with_screening(fixed, probe)
+        except ClassifierError:
+            return fixed
+
+
+def fit_micro_batch(probe: Tensor) -> int:
+    """The micro-batch in which searches run a classifier of such inputs `(B, C, H, W)`."""
+    return max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // max(1, probe[0].numel())))
 
 
 @contextlib.contextmanager
@@ -179,42 +215,42 @@ def _device(classifier: Classifier, device: str | torch.device | None) -> torch.
 
 
 def _fastest(
-    reference: Classifier, probe: Tensor, given: Sequence[str] | None
+    original: Classifier, probe: Tensor, given: Sequence[str] | None
 ) -> tuple[Classifier, tuple[str, ...]]:
-    """The fastest agreeing form, or the given one, with the names of the changes that made it."""
-    best, form = reference, tuple[str, ...]()
-    if reference.module is None:
-        return best, form
+    """Return the fastest variant that agrees, or the one with the given speed-ups, and their names."""
+    best, speedups = original, tuple[str, ...]()
+    if original.module is None:
+        return best, speedups
     true: tuple[list[Tensor], list[Tensor]] | None = None
-    for name, change in zip(FORMS, (_folded, _channels_last), strict=True):
+    for name, change in zip(SPEEDUPS, (_folded, _channels_last), strict=True):
         try:
             # A traced model that fails prints a trace of its own.
             with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
                 warnings.simplefilter("ignore")
                 candidate = change(best)
-                true = true or _answers(reference, probe)
+                true = true or _answers(original, probe)
                 kept = _agree(_answers(candidate, probe), true) and (
                     _faster(candidate, best, probe) if given is None else name in given
                 )
         except Exception as error:  # a foreign model may fail in any way: it then runs as it is
-            logger.debug("%s does not run %s: %s", reference.name, name, error)
+            logger.debug("%s does not run %s: %s", original.name, name, error)
             continue
         if kept:
-            best, form = candidate, (*form, name)
-    return best, form
+            best, speedups = candidate, (*speedups, name)
+    return best, speedups
 
 
-def _with_coarse_copy(prepared: Prepared, probe: Tensor) -> Prepared:
-    """With a coarse copy that takes clear decisions, and the speed that this gives."""
-    if prepared.reference.task is not None:
+def _with_screening(prepared: PreparedClassifier, probe: Tensor) -> PreparedClassifier:
+    """Add a copy in 16-bit floats that takes clear decisions, and the speed that this gives."""
+    if prepared.original.task is not None:
         raise ClassifierError(
             f"`engine` {BFLOAT16} is for classifiers without a task. Leave out --engine."
         )
     some = _repeat(probe, prepared.micro_batch)
     try:
         # In 16-bit floats a folded model has half the error of one that is not folded.
-        run = coarse_copy(_fastest(prepared.reference, some, FORMS)[0], some)
-        coarse = calibrate(run, prepared.fast, probe)
+        run = trace_in_bfloat16(_fastest(prepared.original, some, SPEEDUPS)[0], some)
+        screening = calibrate(run, prepared.fast, probe)
     except ClassifierError:
         raise
     except Exception as error:  # tracing a foreign model may fail in any way
@@ -226,11 +262,11 @@ def _with_coarse_copy(prepared: Prepared, probe: Tensor) -> Prepared:
             f" {reason_of(cause).rstrip('.!')}. Leave out --engine."
         ) from error
     with frozen(prepared.fast) as model:
-        both = [partial(coarse.logits, model, some, len(some)), partial(model.logits, some)]
+        both = [partial(screening.logits, model, some, len(some)), partial(model.logits, some)]
         ours, theirs = _best_times(both, least=3, most=20, enough=0.24)
-    coarse = replace(coarse, cost=ours / theirs)
-    speed = prepared.eager_images_per_second / coarse.share_of_time
-    return replace(prepared, coarse=coarse, images_per_second=speed)
+    screening = replace(screening, cost=ours / theirs)
+    speed = prepared.eager_images_per_second / screening.share_of_time
+    return replace(prepared, screening=screening, images_per_second=speed)
 
 
 def _folded(classifier: Classifier) -> Classifier:
@@ -271,7 +307,7 @@ def _answers(classifier: Classifier, probe: Tensor) -> tuple[list[Tensor], list[
 def _agree(
     ours: tuple[list[Tensor], list[Tensor]], true: tuple[list[Tensor], list[Tensor]]
 ) -> bool:
-    """Whether the answers of two forms agree, `true` being those of the model as it was given."""
+    """Whether the answers of two variants agree, `true` being those of the model as it was given."""
     # Rounding can break a tie of a max-pool otherwise: a gradient moves to another pixel.
     return all(
         value.shape == other.shape
@@ -284,7 +320,7 @@ def _agree(
 
 
 def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
-    """Whether a form is faster by more than timing noise."""
+    """Whether a variant is faster by more than timing noise."""
     ours, theirs = _seconds([candidate, best], x, least=3, most=20, enough=0.24)
     return ours * GAIN < theirs
 

@@ -17,9 +17,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from nppr.models.bfloat16_copy import Narrow, computes_in_bfloat16
+from nppr.models.bfloat16_copy import Bfloat16Model, computes_in_bfloat16
 from nppr.models.classifier import Classifier, frozen
-from nppr.models.prepare_classifier import Prepared
+from nppr.models.prepare_classifier import PreparedClassifier
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,9 @@ LEAST_COSINE = 0.9
 """Between rough and exact gradients of an image, on average."""
 
 
-def with_rough_gradients(prepared: Prepared, probe: Tensor, wanted: bool | None = None) -> Prepared:
+def with_rough_gradients(
+    prepared: PreparedClassifier, probe: Tensor, wanted: bool | None = None
+) -> PreparedClassifier:
     """With a copy of the model for rough gradients, if it is wanted, else as it is.
 
     None decides: where the copy is faster and points the same way. Accelerators have precisions of
@@ -41,20 +43,20 @@ def with_rough_gradients(prepared: Prepared, probe: Tensor, wanted: bool | None 
         return prepared
     try:
         if wanted or _suits(prepared, probe.to(prepared.device)):
-            return replace(prepared, fast=model.with_guide(Narrow(model)))
+            return replace(prepared, fast=model.with_bfloat16_copy(Bfloat16Model(model)))
     except Exception as error:  # a foreign model may fail in any way
         logger.debug("%s has no rough gradients: %s", model.name, error)
     return prepared
 
 
-def _suits(prepared: Prepared, probe: Tensor) -> bool:
+def _suits(prepared: PreparedClassifier, probe: Tensor) -> bool:
     """Whether rough gradients are faster and point the same way."""
     model = prepared.fast
     if prepared.device.type != "cpu" or not computes_in_bfloat16(prepared.device):
         return False
     if _operations(model, probe[:1]) < LEAST_OPERATIONS:
         return False
-    guided = model.with_guide(Narrow(model))
+    guided = model.with_bfloat16_copy(Bfloat16Model(model))
     return _cosine(guided, probe.split(prepared.micro_batch)) >= LEAST_COSINE
 
 

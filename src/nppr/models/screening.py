@@ -1,7 +1,7 @@
-"""Screening: a coarse copy of the model takes clear decisions, the model takes the others.
+"""Screening: a copy of the model in 16-bit floats takes clear decisions, the model takes the others.
 
 16-bit floats are about twice as fast as 32-bit floats on some processors, and their logits are off by
-a little. So the coarse copy goes first, and every image whose margin
+a little. So the copy goes first, and every image whose margin
 
     m = max_{j != y} h_j - h_y
 
@@ -59,8 +59,8 @@ WIDENING = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class CoarseCopy:
-    """A coarse copy of a model, and what screening with it costs."""
+class ScreeningCopy:
+    """A copy of a model in 16-bit floats, and the cost of screening with it."""
 
     run: Callable[[Tensor], Tensor]
     """Normalised inputs to logits."""
@@ -77,7 +77,7 @@ class CoarseCopy:
         return self.cost + self.unclear + LEAST_SHARE
 
     def logits(self, model: FrozenClassifier, x: Tensor, size: int) -> Tensor:
-        """Coarse logits of images in [0, 1] in micro-batches, `(N, classes)`; NaN if the copy fails."""
+        """Logits of the copy for images in [0, 1], `(N, classes)`; NaN if the copy fails."""
         try:
             seen = quantised(x) if model.quantise else x
             parts = model.classifier.normalised(seen).split(size)
@@ -86,8 +86,10 @@ class CoarseCopy:
             return torch.full((len(x), 1), torch.nan, device=x.device)
 
 
-def calibrate(run: Callable[[Tensor], Tensor], classifier: Classifier, probe: Tensor) -> CoarseCopy:
-    """Find the width of the band for a coarse copy, on a probe `(B, C, H, W)` with uniform noise.
+def calibrate(
+    run: Callable[[Tensor], Tensor], classifier: Classifier, probe: Tensor
+) -> ScreeningCopy:
+    """Find the width of the band for a copy, on a probe `(B, C, H, W)` with uniform noise.
 
     The error of an image is the largest of the differences between its top logit and another one.
     """
@@ -112,7 +114,7 @@ def calibrate(run: Callable[[Tensor], Tensor], classifier: Classifier, probe: Te
             " larger. Leave out --engine."
         )
     band = max(BAND * typical, SAFETY * worst)
-    return CoarseCopy(run, band, float((torch.cat(gaps) <= band).float().mean()))
+    return ScreeningCopy(run, band, float((torch.cat(gaps) <= band).float().mean()))
 
 
 def audit_share(inputs: int, draws: int) -> float:
@@ -131,10 +133,10 @@ def audit_share(inputs: int, draws: int) -> float:
 
 
 class Screen:
-    """The coarse copy and the model together: `share` of what the copy decides alone is repeated."""
+    """The copy and the model together: `share` of what the copy decides alone is repeated."""
 
-    def __init__(self, coarse: CoarseCopy, model: FrozenClassifier, share: float) -> None:
-        self.coarse = coarse
+    def __init__(self, copy: ScreeningCopy, model: FrozenClassifier, share: float) -> None:
+        self.copy = copy
         self.model = model
         self.share = share
 
@@ -145,9 +147,9 @@ class Screen:
         decisions that the copy took alone, those of them that were repeated, and those that the model
         contradicted.
         """
-        logits = self.coarse.logits(self.model, x, size)
+        logits = self.copy.logits(self.model, x, size)
         margins = margin(logits, y) if logits.shape[1] > 1 else logits[:, 0]
-        clear = margins.abs() > self.coarse.band  # NaN is unclear
+        clear = margins.abs() > self.copy.band  # NaN is unclear
         audited = clear & (coins < self.share)
         rows = (~clear | audited).nonzero().flatten()
         contradicted = torch.zeros_like(clear)

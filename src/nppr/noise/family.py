@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from nppr.core.nouns import NOISE, Nouns
 from nppr.errors import SpecError, require_at_most, unknown
 from nppr.noise.covariance import check_covariance
 
@@ -72,67 +73,65 @@ class Dependency(StrEnum):
         """The place on the ladder, counted from the top: whatever contains another is below it."""
         return list(Dependency).index(self)
 
-    @property
-    def words(self) -> str:
-        """The dependency in words, for a reader of the report."""
-        return _WORDS[self][0]
+    def describe(self, nouns: Nouns = NOISE) -> str:
+        """Return what the noise depends on, as a clause."""
+        return f"{nouns.subject} {_WORDS[self][0]}"
 
-    @property
-    def threat(self) -> str:
-        """What such noise stands for in practice, for a reader of the report."""
-        return _WORDS[self][1]
+    def threat_of(self, nouns: Nouns = NOISE) -> str:
+        """Return what such noise stands for in practice, by the nouns of a budget."""
+        return _WORDS[self][1][nouns.kind]
 
 
-_RULE = "by a rule that carries over to new inputs: systematic effects of"
-_WORDS = {
+_RULE = "by a rule that carries over to new inputs"
+_WORDS: dict[Dependency, tuple[str, dict[str, str]]] = {
     Dependency.INDEPENDENT: (
-        "the noise depends on nothing",
-        "noise that knows nothing of the input: sensor noise, transmission",
+        "depends on nothing",
+        {
+            "noise": "noise that knows nothing of the input: sensor noise, transmission",
+            "law": "conditions that know nothing of the input: mounting, optics, lighting of the site",
+        },
     ),
     Dependency.LABEL: (
-        "the noise may depend on the true label",
-        "noise that happens to suit the class: effects that come with what is shown",
+        "may depend on the true label",
+        {
+            "noise": "noise that happens to suit the class: effects that come with what is shown",
+            "law": (
+                "conditions that come with the class: some things are seen mostly at night, or from one"
+                " side"
+            ),
+        },
     ),
     Dependency.INPUT: (
-        "the noise may depend on the input",
-        f"noise that follows the input {_RULE} the scene",
+        "may depend on the input",
+        {
+            "noise": f"noise that follows the input {_RULE}: systematic effects of the scene",
+            "law": f"conditions that follow the scene {_RULE}",
+        },
     ),
     Dependency.JOINT: (
-        "the noise may depend on the input and its true label",
-        f"noise that follows the input and its class {_RULE} scene or class",
+        "may depend on the input and its true label",
+        {
+            "noise": (
+                f"noise that follows the input and its class {_RULE}: systematic effects of scene or"
+                " class"
+            ),
+            "law": f"conditions that follow scene and class {_RULE}",
+        },
     ),
     Dependency.PER_INPUT: (
-        "the noise may be the worst for every input on its own",
-        "the worst noise for each input on its own: nearly an attack where no randomness is required",
+        "may be the worst for every input on its own",
+        {
+            "noise": (
+                "the worst noise for each input on its own: nearly an attack where no randomness is"
+                " required"
+            ),
+            "law": (
+                "the worst conditions for each input: nearly an attack where no randomness is required"
+            ),
+        },
     ),
 }
 """The words for every rung: what the noise may depend on, and which threat that is."""
-
-_FOLLOWS = "by a rule that carries over to new inputs"
-_LAW = "the law of the parameters"
-BOX_WORDS = {
-    Dependency.INDEPENDENT: (
-        f"{_LAW} depends on nothing",
-        "conditions that know nothing of the input: mounting, optics, lighting of the site",
-    ),
-    Dependency.LABEL: (
-        f"{_LAW} may depend on the true label",
-        "conditions that come with the class: some things are seen mostly at night, or from one side",
-    ),
-    Dependency.INPUT: (
-        f"{_LAW} may depend on the input",
-        f"conditions that follow the scene {_FOLLOWS}",
-    ),
-    Dependency.JOINT: (
-        f"{_LAW} may depend on the input and its true label",
-        f"conditions that follow scene and class {_FOLLOWS}",
-    ),
-    Dependency.PER_INPUT: (
-        f"{_LAW} may be the worst one for each input separately",
-        "the worst conditions for each input: nearly an attack where no randomness is required",
-    ),
-}
-"""The same words where a transformation takes the place of added noise."""
 
 
 class Rule(StrEnum):

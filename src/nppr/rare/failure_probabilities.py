@@ -33,7 +33,7 @@ from nppr.core.tally import BoolArray, FloatArray, IntArray, Progress, SplitKind
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
 from nppr.measuring.measurement import ProgressCallback
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import (
     LOG_FLOOR,
@@ -104,7 +104,7 @@ class Rare:
 
 def estimate_rare_failures(
     source: Source,
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[SplitKind],
     positions: Sequence[int] | IntArray,
     *,

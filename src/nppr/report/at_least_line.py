@@ -39,27 +39,22 @@ def at_least_line(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
         text += kind("; for the population: at least {} %").format(numbers.of(population))
     shared = next((other for other in bounds_of(report) if _same_set(row, other)), None)
     if shared is not None:
-        law = "law" if report.budget.is_box else "noise"
         text += kind("; if the {} does not see the input: at least {} %").format(
-            law, numbers.of(shared)
+            report.budget.nouns.noise, numbers.of(shared)
         )
     return text + "." + "".join(f" {each}" for each in [coverage(report, row)] if each)
 
 
 def covered_noise(report: ReportRecord, row: Result) -> str:
     """The noise, or the laws of the parameters, that a bound holds for."""
-    every = "every law of the parameters" if report.budget.is_box else "all noise"
-    return f"{every} {noise_words(report, row)}"
+    return f"{report.budget.nouns.every_noise} {noise_words(report, row)}"
 
 
 def noise_words(report: ReportRecord, row: Result) -> str:
     """The same, to follow "all noise" or "every law of the parameters"."""
     assert row.bounded is not None
-    named = f"{row.reference} noise" if row.reference else "the reference noise"
-    if report.budget.is_box:
-        named = f"the {row.reference or 'reference'} law"
     sight = "that does not see the input and " if row.sees_input is False else ""
-    return sight + row.bounded.words(named)
+    return sight + row.bounded.words(report.budget.nouns.refer_to(row.reference))
 
 
 def coverage(report: ReportRecord, row: Result) -> str:
@@ -67,7 +62,7 @@ def coverage(report: ReportRecord, row: Result) -> str:
     c, dimensions = row.density_ratio, math.prod(report.data.shape)
     if c is None or c <= 1:
         return ""
-    if report.budget.is_box:
+    if report.budget.parameters:
         uniform = row.reference == FLOOR_NOISE and row.noise_set == RATIO
         return _volume(c, len(report.budget.parameters)) if uniform else ""
     each = math.log(c) / dimensions
@@ -75,10 +70,10 @@ def coverage(report: ReportRecord, row: Result) -> str:
     text = f"In {dimensions:,} dimensions {c:.15g} times is {per}"
     if row.reference != FLOOR_NOISE:
         return f"{text}."
-    shape = "ball" if report.budget.norm == "l2" else "box"
     return (
-        f"{text}: uniform noise in a {shape} of {_near_1(math.exp(-each))} of the radius is covered, in"
-        " a smaller one it is not, and Gaussian noise, clipped at the edge of the budget, never is."
+        f"{text}: uniform noise in a {report.budget.nouns.region} of {_near_1(math.exp(-each))} of the"
+        " radius is covered, in a smaller one it is not, and Gaussian noise, clipped at the edge"
+        " of the budget, never is."
     )
 
 

@@ -60,7 +60,7 @@ def bounds_table(report: ReportRecord) -> Table:
 def sizes_table(report: ReportRecord) -> Table:
     """The largest set for which a given value still is shown, by what the noise sees and by claim."""
     columns = (
-        Column("sees_input", "the law" if report.budget.is_box else "the noise"),
+        Column("sees_input", f"the {report.budget.nouns.noise}"),
         Column("claim", "holds for"),
         *_set_columns(report),
         Column("at_least", "at least %", number=True),
@@ -87,15 +87,11 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     assert row.bounded is not None
     level = f"{100 * row.confidence:g} % confidence"
     words = noise_words(report, row)
-    every = "every law" if report.budget.is_box else "all noise"
-    such = "the laws" if report.budget.is_box else "noise"
-    may_see, blind = (
-        ("a law that may see the input", "laws that do not see the input")
-        if report.budget.is_box
-        else ("noise that may see the input", "noise that does not see the input")
-    )
+    nouns = report.budget.nouns
+    may_see = f"{nouns.a_noise} that may see the input"
     stated = stated_bound(report)
-    meaning = f"Fraction of correct draws under {every} of a set, such as {such} {words};"
+    meaning = f"Fraction of correct draws under {nouns.all_noise} of a set,"
+    meaning += f" such as {nouns.noises} {words};"
     blind_too = any(row.sees_input is False for row in rows)
     if sizes:
         joint = "all lines of a claim together" if blind_too else "each line by itself"
@@ -109,12 +105,12 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     parts = [meaning]
     if any(row.metric is Metric.INFIMUM and row.sees_input for row in rows):
         parts.append(f"An estimate is not a bound; that for {may_see} is too high on average.")
-    named = row if report.budget.is_box else stated
+    named = row if report.budget.parameters else stated
     parts += [coverage(report, named)] if named is not None else []
     if blind_too:
         parts.append(
-            f"The bound for {may_see} also holds for {blind}, so the larger of the two is printed"
-            " there. If both are the same, more --patterns may raise the second."
+            f"The bound for {may_see} also holds for {nouns.blind_noise}, so the larger of the two is"
+            " printed there. If both are the same, more --patterns may raise the second."
         )
     return " ".join(each for each in parts if each)
 

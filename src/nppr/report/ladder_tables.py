@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nppr.core.tally import Metric
-from nppr.noise.family import BOX_WORDS, Dependency
+from nppr.noise.family import Dependency
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import as_lowest, attacked, by_width, headline_of, is_fixed, table_rows
 from nppr.report.model import ReportRecord, Result, Rung
@@ -21,16 +21,10 @@ _EMPTY = Cell(None, "")
 AT_LEAST = "at least"
 
 _ENDS = {
-    Metric.PR: "known noise: fixed beforehand, the lowest of those observed",
-    Metric.AR: "an attack: the worst perturbation found for each input",
+    Metric.PR: "{nouns.fixed_noise}, the lowest of those observed",
+    Metric.AR: "an attack: the worst {nouns.change} found for each input",
 }
 """The words for both ends; those for the rungs between are `Dependency.threat`."""
-
-_BOX_ENDS = {
-    Metric.PR: "known conditions: a law fixed beforehand, the lowest of those observed",
-    Metric.AR: "an attack: the worst parameters found for each input",
-}
-"""The same where a transformation takes the place of added noise."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +48,15 @@ def steps_of(report: ReportRecord) -> list[Step]:
     floors = sorted({row.floor or 0.0 for row in learned})
     known = (row for row in rows if row.metric is Metric.PR and is_fixed(report, row))
     ends = {Metric.PR: next(known, None), Metric.AR: attacked(report)}
-    box = report.budget.is_box
-    words = _BOX_ENDS if box else _ENDS
+    nouns = report.budget.nouns
     top, bottom = (
-        [Step(f"{metric.value}, {row.name}", words[metric], {floors[0]: as_lowest(report, row)})]
+        [
+            Step(
+                f"{metric.value}, {row.name}",
+                _ENDS[metric].format(nouns=nouns),
+                {floors[0]: as_lowest(report, row)},
+            )
+        ]
         if row
         else []
         for metric, row in ends.items()
@@ -69,7 +68,7 @@ def steps_of(report: ReportRecord) -> list[Step]:
         # The lowest source of the set, where that is a reference noise, before the learned noise.
         own = sorted((row for row in learned if row.dependency is rung), key=by_width)
         results = {row.floor or 0.0: row for row in reversed(own)}
-        steps.append(Step(rung.value, BOX_WORDS[rung][1] if box else rung.threat, results))
+        steps.append(Step(rung.value, rung.threat_of(nouns), results))
     return [*top, *steps, *bottom]
 
 
@@ -77,7 +76,7 @@ def ladder_table(report: ReportRecord) -> Table:
     """What the noise knows by how random it must be."""
     steps, numbers, quoted = steps_of(report), Numbers(report), headline_of(report)
     floors = sorted({floor for step in steps for floor in step.results})
-    law = "law" if report.budget.is_box else "noise"
+    law = report.budget.nouns.noise
 
     def cell(row: Result | None) -> Cell:
         if row is None:
@@ -173,7 +172,7 @@ def search_table(report: ReportRecord) -> Table:
         range(len(report.ladder)),
         key=lambda at: (report.ladder[at].floor, report.ladder[at].dependency.depth),
     )
-    law = "law" if report.budget.is_box else "noise"
+    law = report.budget.nouns.noise
     return Table(
         f"How well each worst {law} was searched for: observed %, spread in percentage points",
         tuple(column for column, _ in columns),
@@ -183,24 +182,21 @@ def search_table(report: ReportRecord) -> Table:
 
 
 SEARCH_WORDS = {
-    "rho": "weight of Uniform noise; over many pixels mostly a smaller radius",
+    "rho": "{nouns.floor_briefly}",
     "half, all": "observed after half and all of the calls, on inputs used to choose",
     "spread": "between searches with other random numbers; - for a single search",
     "fit": "observed on the fit split in the last steps",
     "1-rho": "observed with the same pattern at (1 - rho) r, no Uniform noise",
-    "rival": "the lowest other source of the same set: fixed noise, universal",
+    "rival": "the lowest other source of the same set: {nouns.rivals}",
 }
 """What the columns of the table of searches mean."""
-
-_BOX_SEARCH_WORDS = {
-    "rho": "weight of uniform parameters in every draw",
-    "1-rho": "",
-    "rival": "the lowest other source of the same set: a fixed law, universal, an attack",
-}
 
 
 def search_words(report: ReportRecord) -> dict[str, str]:
     """What the columns of the table of searches mean, in the words of the budget."""
-    if not report.budget.is_box:
-        return SEARCH_WORDS
-    return {name: words for name, words in (SEARCH_WORDS | _BOX_SEARCH_WORDS).items() if words}
+    shown = {column.name for column in search_table(report).columns}
+    return {
+        name: words.format(nouns=report.budget.nouns)
+        for name, words in SEARCH_WORDS.items()
+        if name != "1-rho" or "smaller_radius" in shown
+    }

@@ -7,12 +7,11 @@ them for display; nothing parses it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Field
 
 from nppr.core.tally import Audit, Claim, Direction, Metric
-from nppr.errors import NpprError
 from nppr.noise.family import Dependency
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
@@ -187,14 +186,6 @@ class SourceRecord(Record):
     """It was fitted on the fit split before it was measured."""
 
 
-def _recorded(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-    """Return settings of a file, whose mistakes are those of the file."""
-    try:
-        return handler(value)
-    except NpprError as error:
-        raise ValueError(str(error)) from None
-
-
 class SettingsRecord(Record):
     """The settings of a run, beside classifier, data and budget."""
 
@@ -202,7 +193,7 @@ class SettingsRecord(Record):
     search: SearchSettings | None = None
     distributions: dict[str, str] = {}
     """Checksums of learned noise that was given, by name."""
-    measure: Annotated[Measure, WrapValidator(_recorded)]
+    measure: Measure
 
 
 class SliceResult(Record):

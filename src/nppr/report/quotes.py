@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nppr.core.tally import Claim, Metric
-from nppr.noise.family import BOX_WORDS
 from nppr.report.at_least_line import covered_noise, noise_words
 from nppr.report.findings import interval_of, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
@@ -14,10 +13,10 @@ from nppr.statistics.estimates import APPROXIMATE
 _STAY = "the fraction of inputs that stay correct is"
 _DRAWS = "the fraction of correct draws is"
 _SENTENCES = {
-    Metric.ACCURACY: "Without noise, the fraction of correct answers is",
-    Metric.PR: f"Under {{noise}} noise, {_DRAWS}",
-    Metric.NPPR: f"Under the worst admissible noise ({{noise}}), {_DRAWS}",
-    Metric.AR: f"Under the worst perturbation of the budget (tried: {{noise}}), {_STAY}",
+    Metric.ACCURACY: "Without {nouns.disturbance}, the fraction of correct answers is",
+    Metric.PR: f"Under {{noise}} {{nouns.drawn}}, {_DRAWS}",
+    Metric.NPPR: f"Under the worst admissible {{nouns.noise_in_full}} ({{noise}}), {_DRAWS}",
+    Metric.AR: f"Under the worst {{nouns.admitted_change}} (tried: {{noise}}), {_STAY}",
     Metric.CORRUPTION: f"Under the corruption {{noise}}, {_STAY}",
     Metric.BOUND: f"Under {{noise}}, {_DRAWS}",
     Metric.STRESS: "Under {noise}, the loss is",
@@ -27,13 +26,6 @@ _SENTENCES = {
         "Under {noise}, the fraction of inputs with more than {least:g} % of their draws correct is"
     ),
 }
-_BOX_SENTENCES = {
-    Metric.PR: f"Under {{noise}} parameters, {_DRAWS}",
-    Metric.NPPR: f"Under the worst admissible law of the parameters ({{noise}}), {_DRAWS}",
-    Metric.AR: f"Under the worst parameters in the ranges (tried: {{noise}}), {_STAY}",
-    Metric.ACCURACY: "Without a transformation, the fraction of correct answers is",
-}
-"""The same where a transformation takes the place of added noise."""
 
 _SCALED = f"Under {{noise}}, which need not be the worst there, {_DRAWS}"
 """Of learned noise at another radius than the one it was searched for at."""
@@ -62,11 +54,14 @@ def _number(row: Result) -> tuple[object, ...]:
 def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
     """The sentence on a result, with its scope; `kind` is Markup on a page."""
     report, used = numbers.report, interval_of(numbers.report, row)
-    sentences = _SENTENCES | (_BOX_SENTENCES if report.budget.is_box else {})
-    sentence = sentences[row.metric]
+    sentence = _SENTENCES[row.metric]
     if row.dependency is not None and row.radius != report.budget.radius:
         sentence = _SCALED
-    start = kind(sentence).format(noise=noise_of(report, row), least=100 * (1 - (row.gamma or 0.0)))
+    start = kind(sentence).format(
+        noise=noise_of(report, row),
+        least=100 * (1 - (row.gamma or 0.0)),
+        nouns=report.budget.nouns,
+    )
     counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
     return kind("{} {}: {} on {}{}; {}{} {}{}; {}; {}.").format(
         start,
@@ -87,16 +82,15 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
 
 def noise_of(report: ReportRecord, row: Result) -> str:
     """The noise that a result is of; of learned noise also the admissible set that was searched."""
-    box = report.budget.is_box
+    nouns = report.budget.nouns
     if row.metric is Metric.BOUND:
         return covered_noise(report, row)
     if row.bounded is not None:
-        return f"{'laws' if box else 'noise'} {noise_words(report, row)}"
+        return f"{nouns.noises} {noise_words(report, row)}"
     if row.source == MERGED:
-        return f"the attacks and {'laws' if box else 'noise'} that were tried, together"
+        return f"the attacks and {nouns.noises} that were tried, together"
     if row.dependency is None:
         return row.name
     scaled = row.radius != report.budget.radius
-    where = f", found {'in' if box else 'at'} {report.budget.text} and scaled" if scaled else ""
-    words = BOX_WORDS[row.dependency][0] if box else row.dependency.words
-    return f"{row.name}, {words}, rho {row.floor or 0:g}{where}"
+    where = f", found {nouns.found_at} {report.budget.text} and scaled" if scaled else ""
+    return f"{row.name}, {row.dependency.describe(nouns)}, rho {row.floor or 0:g}{where}"

@@ -44,27 +44,17 @@ _NAMES = {metric: metric.value for metric in Metric} | {Metric.CORRUPTION: "corr
 
 _LEGEND = {
     Metric.PR: "fraction of correct draws, mean over the clean-correct inputs",
-    Metric.NPPR: "PR under the worst noise found in the admissible set: an upper bound",
+    Metric.NPPR: "PR under the worst {nouns.noise} found in the admissible set: an upper bound",
     Metric.AR: "fraction of clean-correct inputs that nothing broke: an upper bound",
     Metric.CORRUPTION: "fraction of clean-correct inputs that stay correct; no budget",
-    Metric.BOUND: "lower bound: all noise of a set around {reference}; test set",
+    Metric.BOUND: "lower bound: {nouns.all_noise} of a set around {reference}; test set",
     Metric.STRESS: "loss (E l^q)^(1/q) under Uniform noise; / clean: over the clean loss",
 }
 
 _OF_SEARCHES = {
-    "value": "of AR and NPPR: observed under the noise found",
-    "interval": "of these: conditional on that noise; its upper end bounds the worst",
+    "value": "of AR and NPPR: observed under the {nouns.noise} found",
+    "interval": "of these: conditional on that {nouns.noise}; its upper end bounds the worst",
 }
-
-_BOX_LEGEND = {
-    Metric.NPPR: "PR under the worst law found in the admissible set: an upper bound",
-    Metric.BOUND: "lower bound: all laws of a set around {reference}; test set",
-}
-_BOX_OF_SEARCHES = {
-    "value": "of AR and NPPR: observed under the law or parameters found",
-    "interval": "of these: conditional on what was found; its upper end bounds the worst",
-}
-"""The same where a transformation takes the place of added noise."""
 
 
 @dataclass(frozen=True)
@@ -336,13 +326,12 @@ def terminal_tables(report: ReportRecord) -> list[Table]:
 def spectrum_table(report: ReportRecord) -> Table:
     """NPPR of the widest set by rho, smallest first; its JSON is that of `nppr spectrum`."""
     level = f"{100 * report.settings.measure.confidence:g} %"
-    scale = "half a range" if report.budget.is_box else "radius"
     columns = (
         Column("floor", "rho", number=True),
         Column("at_most", f"NPPR % at most, {level} confidence", number=True),
         Column("value", "observed %", number=True),
         Column("", f"{level} interval", number=True, interval=True),
-        Column("realised_std", f"realised std / {scale}", number=True),
+        Column("realised_std", f"realised std / {report.budget.nouns.std_unit}", number=True),
         Column("selected", "selected"),
     )
     numbers = Numbers(report)
@@ -412,24 +401,21 @@ def legend_of(report: ReportRecord) -> dict[str, str]:
     asked = [row for row in report.results if not (row.noise_set and is_fixed(report, row))]
     present = {row.metric for row in asked}
     named = " or ".join(dict.fromkeys(row.reference for row in bounds_of(report) if row.reference))
-    box = report.budget.is_box
-    reference = f"{named} noise" if named else "the reference noise"
-    if box:
-        reference = f"the {named or 'reference'} law"
+    nouns = report.budget.nouns
     legend = {
-        _NAMES[metric]: words.format(reference=reference)
-        for metric, words in (_LEGEND | (_BOX_LEGEND if box else {})).items()
+        _NAMES[metric]: words.format(reference=nouns.refer_to(named), nouns=nouns)
+        for metric, words in _LEGEND.items()
         if metric in present
     }
     if any(row.direction is Direction.UPPER_BOUND for row in report.results):
-        legend |= _BOX_OF_SEARCHES if box else _OF_SEARCHES
+        legend |= {name: words.format(nouns=nouns) for name, words in _OF_SEARCHES.items()}
     return legend
 
 
 def _reference_notes(report: ReportRecord) -> list[str]:
     """A line for every set whose lowest source on the select split was a reference noise."""
     won = {made.name: made.winner for made in report.distributions if made.winner}
-    kind = "law" if report.budget.is_box else "noise"
+    kind = report.budget.nouns.noise
     return [
         f"{row.name}: {won[row.noise]} {kind} was worse than the learned {kind} on the select split"
         for row in table_rows(report)
@@ -505,8 +491,7 @@ def _precision_notes(report: ReportRecord) -> list[str]:
 
 def _radius_notes(report: ReportRecord) -> list[str]:
     """A line for every other radius: the first number of each source and metric."""
-    lines, numbers = [], Numbers(report)
-    where = "in {} of the ranges" if report.budget.is_box else "at radius {}"
+    lines, numbers, nouns = [], Numbers(report), report.budget.nouns
     for radius, rows in report.at_other_radii():
         firsts: dict[tuple[str, Metric], str] = {}
         for row in rows:
@@ -516,14 +501,11 @@ def _radius_notes(report: ReportRecord) -> list[str]:
             firsts.setdefault((row.name, row.metric), text)
         level = f"{100 * report.settings.measure.confidence:g} % confidence"
         lines.append(
-            f"{where.format(radius_text(report, radius))}, {level}: {', '.join(firsts.values())}"
+            f"{nouns.at_radius.format(radius_text(report, radius))}, {level}:"
+            f" {', '.join(firsts.values())}"
         )
     if lines and report.distributions:
-        lines.append(
-            "learned laws are scaled to these ranges, not searched for again: worse ones may exist"
-            if report.budget.is_box
-            else "learned noise is scaled to these radii, not searched for again: worse may exist"
-        )
+        lines.append(nouns.scaled_briefly)
     return lines
 
 

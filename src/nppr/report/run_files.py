@@ -39,6 +39,11 @@ class RunFiles:
     per_input: PerInput | None
     evidence: Evidence | None
 
+    @classmethod
+    def of(cls, report: Report, path: Path) -> RunFiles:
+        """The files of a run whose report is in memory, with what it was written with."""
+        return cls(path, report, report._per_input, report._evidence)
+
 
 def read_run(path: str | Path) -> RunFiles:
     """The files of a finished run, from its folder or its `report.json`."""

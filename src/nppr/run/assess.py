@@ -9,22 +9,15 @@ from pathlib import Path
 
 from nppr.core.budget import Budget
 from nppr.core.task import Task
-from nppr.data import (
-    ClassOrder,
-    DataSpec,
-    RangeSpec,
-    all_evaluated,
-    load_data,
-    with_class_order,
-)
+from nppr.data import ClassOrder, DataSpec, RangeSpec
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.models import ModelSpec
 from nppr.noise.family import Dependency
 from nppr.report import Report
-from nppr.run.load import require_budget
 from nppr.run.precision import DRAWN
 from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
+from nppr.run.resolve import Resolved, require_budget, resolve
 from nppr.run.run import complete_run
 from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
@@ -84,25 +77,36 @@ def assess(
     ['accuracy', 'PR', 'PR', 'PR', 'PR', 'PR']
     """
     begun = time.perf_counter()
-    settings = _with_effort(_group(Measure, "measure", measure), effort)
-    run = _group(Run, "run", run)
-    if task is not None and not isinstance(task, Task):
-        raise SpecError(
-            f"`task` must be a Task, got {type(task).__name__}. Example: nppr.Task(correct=function)"
-        )
-    loaded = load_data(data, input_range=input_range, task=task)
-    loaded = loaded if class_order is None else with_class_order(loaded, class_order)
-    loaded = (all_evaluated(loaded) if settings.evaluate_all else loaded).limit(
-        inputs=settings.inputs,
-        fit_inputs=settings.fit_inputs,
-        select_inputs=settings.select_inputs,
-        seed=settings.seed,
-    )
-    settings = settings.of_inputs(len(loaded.evaluate))
-    budget = require_budget(budget, loaded.name)
+    settings = with_effort(require_group(Measure, "measure", measure), effort)
+    resolved = resolve(
+        model, data, settings, budget, feature_model=feature_model, task=require_task(task),
+        input_range=input_range, class_order=class_order,
+    )  # fmt: skip
+    return assess_resolved(
+        resolved, settings, sources=sources, search=search, run=run, distributions=distributions,
+        progress=progress, begun=begun,
+    )  # fmt: skip
+
+
+def assess_resolved(
+    resolved: Resolved,
+    settings: Measure,
+    *,
+    sources: str | Sequence[str | Source] | None = None,
+    search: Search | SearchSettings | str | None = None,
+    run: Run | None = None,
+    distributions: Sequence[LearnedNoise] = (),
+    progress: ShowProgress | bool | None = None,
+    begun: float | None = None,
+) -> Report:
+    """Assess a classifier and data that are loaded; `begun` is when the clock of the plan started."""
+    begun = time.perf_counter() if begun is None else begun
+    run = require_group(Run, "run", run)
+    data, budget = resolved.data, resolved.required_budget()
+    settings = settings.of_inputs(len(data.evaluate))
     for radius in settings.radii:
-        require_budget(budget.at(radius), loaded.name, "radii")
-    settled_search = _search_settings(search, len(loaded.fit), settings.effort)
+        require_budget(budget.at(radius), data.name, "radii")
+    settled_search = _search_settings(search, len(data.fit), settings.effort)
     rivals = distributions if settled_search.method == SCORES else ()
     searched, chosen = choose_sources(sources, budget, distributions, replace_search=not rivals)
     fitted = [NPPR] * searched + [each.name for each in chosen if each.needs_fit_split]
@@ -129,19 +133,7 @@ def assess(
     planned = settled_search if searched else None
     measured = [*chosen, *(each.source for each in distributions)]
     setup = prepare_run(
-        model,
-        loaded,
-        budget,
-        settings,
-        sources=chosen,
-        search=planned,
-        distributions=given,
-        feature_model=feature_model,
-        batch_size=run.batch_size,
-        device=run.device,
-        out=run.out,
-        resume=run.resume,
-        overwrite=run.overwrite,
+        resolved, budget, settings, sources=chosen, search=planned, distributions=given, run=run
     )
     with setup, _shown_progress(progress) as show:
         finder = setup.search(planned, show, rivals) if planned else None
@@ -161,7 +153,7 @@ def _shown_progress(progress: ShowProgress | bool | None) -> Iterator[ShowProgre
         yield show
 
 
-def _group(kind: type[KeywordsT], argument: str, given: KeywordsT | None) -> KeywordsT:
+def require_group(kind: type[KeywordsT], argument: str, given: KeywordsT | None) -> KeywordsT:
     """Return a group of settings, which must be of its type."""
     if given is None:
         return kind()
@@ -174,7 +166,16 @@ def _group(kind: type[KeywordsT], argument: str, given: KeywordsT | None) -> Key
     return given
 
 
-def _with_effort(measure: Measure, effort: str | None) -> Measure:
+def require_task(task: Task | None) -> Task | None:
+    """Return the task, which must be one."""
+    if task is not None and not isinstance(task, Task):
+        raise SpecError(
+            f"`task` must be a Task, got {type(task).__name__}. Example: nppr.Task(correct=function)"
+        )
+    return task
+
+
+def with_effort(measure: Measure, effort: str | None) -> Measure:
     """Return the settings with the effort of the call."""
     if effort is None:
         return measure
@@ -194,7 +195,7 @@ def _search_settings(
         return search
     if isinstance(search, str):
         search = Search(method=search)
-    return _group(Search, "search", search).resolve(fit_inputs, effort)
+    return require_group(Search, "search", search).resolve(fit_inputs, effort)
 
 
 def learn(
@@ -218,30 +219,28 @@ def learn(
     `assess(model, data, distributions=learn(model, data))`. Of `measure` it uses `fit_inputs`,
     `select_inputs`, `seed`, `quantise` and `effort`. With `Run(out=...)` the noise is written there.
     """
-    settings = _with_effort(_group(Measure, "measure", measure), effort)
-    run = _group(Run, "run", run)
-    loaded = load_data(data, input_range=input_range, task=task)
-    loaded = loaded if class_order is None else with_class_order(loaded, class_order)
-    loaded = loaded.limit(
-        inputs=settings.inputs,
-        fit_inputs=settings.fit_inputs,
-        select_inputs=settings.select_inputs,
-        seed=settings.seed,
-    )
-    settled = _search_settings(search, len(loaded.fit), settings.effort)
+    settings = with_effort(require_group(Measure, "measure", measure), effort)
+    resolved = resolve(
+        model, data, settings, budget, feature_model=feature_model, task=require_task(task),
+        input_range=input_range, class_order=class_order,
+    )  # fmt: skip
+    return learn_resolved(resolved, settings, search=search, run=run, progress=progress)
+
+
+def learn_resolved(
+    resolved: Resolved,
+    settings: Measure,
+    *,
+    search: Search | SearchSettings | str | None = None,
+    run: Run | None = None,
+    progress: ShowProgress | bool | None = None,
+) -> list[LearnedNoise]:
+    """Learn the worst admissible noise of a classifier and data that are loaded."""
+    settled = _search_settings(search, len(resolved.data.fit), settings.effort)
     setup = prepare_run(
-        model,
-        loaded,
-        require_budget(budget, loaded.name),
-        settings,
-        search=settled,
-        feature_model=feature_model,
-        batch_size=run.batch_size,
-        device=run.device,
-        out=run.out,
-        resume=run.resume,
-        overwrite=run.overwrite,
-    )
+        resolved, resolved.required_budget(), settings, search=settled,
+        run=require_group(Run, "run", run),
+    )  # fmt: skip
     with setup, _shown_progress(progress) as show:
         found = setup.search(settled, show).run()
         if setup.folder:
@@ -324,7 +323,7 @@ def _plan(
         select_inputs=len(setup.data.select),
         sources=tuple(names),
         micro_batch=classifier.micro_batch,
-        form=(*classifier.form, *([] if classifier.engine == EAGER else [classifier.engine])),
+        form=(*classifier.speedups, *([] if classifier.engine == EAGER else [classifier.engine])),
         seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None),
         warning=warning,
     )

@@ -21,7 +21,7 @@ from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import Evaluate, IntArray, Metric, Tally
 from nppr.core.transformations import spread_points
 from nppr.data import stratified_order
-from nppr.models import FrozenForms, frozen
+from nppr.models import FrozenPair, frozen
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.mixture import Given
 from nppr.report.evidence import LEVELS, Draws, Evidence, Profile, Strip, Worst
@@ -233,7 +233,7 @@ def _strip(session: Session, budget: Budget, chosen: IntArray) -> Strip:
 
 
 def _answers(
-    session: Session, models: FrozenForms, logits: Tensor, y: Tensor, labels: Tensor
+    session: Session, models: FrozenPair, logits: Tensor, y: Tensor, labels: Tensor
 ) -> Tensor:
     """The classes that the images of each input were taken for, `(B, S)`, from logits of B S images.
 
@@ -311,7 +311,7 @@ def _spread(labels: IntArray, indices: IntArray, seed: int, most: int) -> IntArr
 
 
 def _drawn(
-    session: Session, source: Learned, models: FrozenForms, positions: IntArray, draws: int
+    session: Session, source: Learned, models: FrozenPair, positions: IntArray, draws: int
 ) -> Tensor:
     """Perturbations as shares of the radius, small, `(n, draws, C, h, w)` float16."""
     rows = []
@@ -328,7 +328,7 @@ def _drawn(
 
 
 def _given(
-    session: Session, source: Learned, models: FrozenForms, positions: IntArray
+    session: Session, source: Learned, models: FrozenPair, positions: IntArray
 ) -> tuple[Tensor, Given]:
     """The weights `(n, K)` before sharpening, and the mixture for these inputs."""
     x, y = _inputs(session, positions)

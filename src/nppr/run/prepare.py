@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,7 +14,7 @@ import torch
 from nppr.core.budget import Budget
 from nppr.core.tally import Metric
 from nppr.core.transformations import NaturalTransform
-from nppr.data import PROBE_INPUTS, Data, fit_classes
+from nppr.data import PROBE_INPUTS, Data
 from nppr.errors import (
     BudgetError,
     ClassifierError,
@@ -26,32 +24,27 @@ from nppr.errors import (
 )
 from nppr.measuring.measurement import probe
 from nppr.models import (
-    FORMS,
     Classifier,
-    ModelSpec,
-    Prepared,
+    PreparedClassifier,
     frozen,
+    in_fixed_form,
     is_out_of_memory,
-    load_classifier,
     prepare,
     with_rough_gradients,
     within_memory,
 )
 from nppr.noise.family import Dependency
 from nppr.report.model import DataRecord, LayoutRecord, SettingsRecord, SourceRecord, SplitSizes
+from nppr.run.resolve import Resolved
 from nppr.run.run_folder import Division, RunFolder
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, FeaturesRecord, Record
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
-from nppr.settings import Measure
+from nppr.settings import Measure, Run
 from nppr.sources import Source, references
 from nppr.system.specs import EAGER
-
-FIT_MICRO_BATCH = 64
-FIT_NUMBERS = 2**22
-"""Numbers in the images of a micro-batch of a search, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +56,12 @@ class Setup:
 
     data: Data
     budget: Budget
-    classifier: Prepared
+    classifier: PreparedClassifier
     feature_model: Classifier | None
     settings: Measure
     folder: RunFolder | None
     record: RunRecord
-    searching: Prepared | None = None
+    searching: PreparedClassifier | None = None
     """The classifier as the search runs it, where there is one."""
     finished: bool = False
     """The folder holds this run already, complete: what is measured is read from it."""
@@ -79,6 +72,13 @@ class Setup:
     def __exit__(self, *_: object) -> None:
         if self.folder is not None:
             self.folder.close()
+
+    @property
+    def resolved(self) -> Resolved:
+        """The same, to be measured again in another run."""
+        return Resolved(
+            self.data, self.classifier.original, self.feature_model, self.budget, self.classifier
+        )
 
     def search(
         self,
@@ -103,7 +103,7 @@ class Setup:
             settings = settings.by_scores(box=box)
         return NoiseSearch(
             settings=settings,
-            classifier=self.searching or fixed_form(self.classifier, self.data),
+            classifier=self.searching or in_fixed_form(self.classifier, probe(self.data.evaluate)),
             data=self.data,
             budget=self.budget,
             described=self.record.classifier,
@@ -153,57 +153,48 @@ class RunRecord(Record):
 
 
 def prepare_run(
-    model: ModelSpec | Prepared,
-    data: Data,
+    resolved: Resolved,
     budget: Budget,
     settings: Measure,
     *,
     sources: Sequence[Source] = (),
     search: SearchSettings | None = None,
     distributions: Sequence[LearnedNoise] = (),
-    feature_model: ModelSpec | None = None,
-    batch_size: int | None = None,
-    device: str | torch.device | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
+    run: Run | None = None,
 ) -> Setup:
-    """Make everything ready for these sources and this search; with `out`, take the run's folder.
+    """Make everything ready for these sources and this search; with `run.out`, take the run's folder.
 
     A folder that holds this run complete is resumed: its numbers are read, not computed again.
-    A model that is prepared already runs as it is.
+    A classifier that is prepared already runs as it is.
     """
+    run = run or Run()
+    data, classifier, out = resolved.data, resolved.classifier, run.out
+    resume, overwrite = run.resume, run.overwrite
     _require_images(data, budget, settings, sources)
-    features = None if feature_model is None else load_classifier(feature_model, data=data)
     finished = out is not None and not overwrite and RunFolder.is_finished(out)
     resume = resume or finished
     division = RunFolder.division(out) if resume and out is not None else Division()
     threads = division.threads or torch.get_num_threads()
     if threads != torch.get_num_threads():  # it would round a fit otherwise
         torch.set_num_threads(threads)
-    if batch_size is not None:
-        division = replace(division, micro_batch=batch_size)
-    if isinstance(model, Prepared):
-        ready, classifier = model, model.reference
-    else:
-        classifier = load_classifier(model, data=data)
-        data = _in_its_classes(data, classifier)
-        ready = _prepare_as_before(
-            partial(prepare, classifier, probe(data.evaluate), classes=data.classes, device=device),
-            division,
-            settings.engine,
-        )
+    if run.batch_size is not None:
+        division = replace(division, micro_batch=run.batch_size)
+    ready = resolved.prepared or _prepare_as_before(
+        partial(prepare, classifier, probe(data.evaluate), classes=data.classes, device=run.device),
+        division,
+        settings.engine,
+    )
     searching = None
     if search is not None:
         exact = search.method == SCORES or ready.engine == EAGER
         rough = (False if exact else None) if division.rough is None else division.rough
         searching = _searching(ready, data, rough)
     with within_memory(classifier.name):
-        described = _describe_classifier(classifier, features, data)
+        described = _describe_classifier(classifier, resolved.feature_model, data)
     record = RunRecord(
         nppr_version=version("nppr"),
         classifier=described,
-        data=_describe_data(data, ready.reference),
+        data=_describe_data(data, ready.original),
         budget=_describe_budget(budget, data),
         settings=SettingsRecord(
             sources=tuple(_describe_source(source, data) for source in sources),
@@ -230,13 +221,15 @@ def prepare_run(
         identity = {**record.model_dump(mode="json"), "device": ready.device.type}
         used = Division(
             ready.micro_batch,
-            ready.form,
+            ready.speedups,
             torch.get_num_threads(),
             ready.engine,
-            rough=searching is not None and searching.fast.guide is not None,
+            rough=searching is not None and searching.fast.bfloat16_copy is not None,
         )
         folder = RunFolder.open(out, identity, used, resume=resume, overwrite=overwrite)
-    return Setup(data, budget, ready, features, settings, folder, record, searching, finished)
+    return Setup(
+        data, budget, ready, resolved.feature_model, settings, folder, record, searching, finished
+    )
 
 
 def _require_images(
@@ -266,53 +259,26 @@ def _require_images(
         )
 
 
-def _in_its_classes(data: Data, classifier: Classifier) -> Data:
-    """The data in the classes of the classifier's outputs; a model that fails here is named later."""
-    try:
-        with frozen(classifier) as model, torch.no_grad():
-            outputs = model.logits(probe(data.evaluate)[:2].clone())
-    except ClassifierError:
-        return data
-    return fit_classes(data, outputs.shape[1]) if outputs.ndim == 2 else data
-
-
-def _searching(classifier: Prepared, data: Data, rough: bool | None) -> Prepared:
+def _searching(
+    classifier: PreparedClassifier, data: Data, rough: bool | None
+) -> PreparedClassifier:
     """The classifier as a search runs it.
 
     Candidates are judged with the run's engine. Gradients are rough if that is asked for, or if it is
     left open (None) and worthwhile.
     """
     examples = probe(data.evaluate)
-    engine = EAGER if classifier.coarse is None else classifier.engine
-    try:
-        fixed = fixed_form(classifier, data, engine)
-    except ClassifierError:
-        fixed = fixed_form(classifier, data)
-    return with_rough_gradients(fixed, examples, rough)
-
-
-def fixed_form(classifier: Prepared, data: Data, engine: str = EAGER) -> Prepared:
-    """The classifier in the form and micro-batch in which searches run, whatever the clock prefers."""
-    pixels = math.prod(data.shape)
-    return prepare(
-        classifier.reference,
-        probe(data.evaluate),
-        classes=data.classes,
-        device=classifier.device,
-        micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // pixels)),
-        form=FORMS,
-        engine=engine,
-    )
+    return with_rough_gradients(in_fixed_form(classifier, examples), examples, rough)
 
 
 def _prepare_as_before(
-    prepared: Callable[..., Prepared], division: Division, engine: str
-) -> Prepared:
+    prepared: Callable[..., PreparedClassifier], division: Division, engine: str
+) -> PreparedClassifier:
     """The classifier in the form, micro-batch and engine of the division, else the fastest form.
 
     An engine of the division that does not run here is replaced by the exact one.
     """
-    repeated = partial(prepared, micro_batch=division.micro_batch, form=division.form)
+    repeated = partial(prepared, micro_batch=division.micro_batch, speedups=division.form)
     if division.engine is None:
         return repeated(engine=engine)
     try:

@@ -37,8 +37,8 @@ from nppr.doctor.flags import (
 )
 from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
-from nppr.measuring.measurement import ProgressCallback, measure
-from nppr.models import within_memory
+from nppr.measuring.measurement import ProgressCallback, measure, probe
+from nppr.models import in_fixed_form, within_memory
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import (
@@ -55,7 +55,7 @@ from nppr.run.joint_bounds import with_supersets
 from nppr.run.ladder import describe_rungs, per_input_noise
 from nppr.run.lowest_rows import lowest_rows
 from nppr.run.precision import Growth, grow
-from nppr.run.prepare import Setup, fixed_form
+from nppr.run.prepare import Setup
 from nppr.run.session import Session, result_of
 from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
@@ -98,7 +98,7 @@ def complete_run(
     """
     session = Session(setup.settings, setup.data, setup.classifier, setup.folder, progress)
     # First: unreadable data must not cost a finished run.
-    with within_memory(setup.classifier.reference.name):
+    with within_memory(setup.classifier.original.name):
         flags = _examine(setup, search) if examine else []
     judged = examine and not anyway and not setup.finished
     failed: list[Result] = []
@@ -118,7 +118,7 @@ def complete_run(
     ordered = share_error(sources)
     if setup.settings.only_merged:
         ordered.sort(key=lambda source: source.cost)
-    with within_memory(setup.classifier.reference.name):
+    with within_memory(setup.classifier.original.name):
         run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
     if judged:
         _require_better_than_guessing(setup, run.clean, flags)
@@ -175,7 +175,7 @@ def _require_better_than_guessing(
 
 def _examine(setup: Setup, search: NoiseSearch | None) -> list[Flag]:
     """What is known of data and classifier before anything is measured."""
-    reference, seed = setup.classifier.reference, setup.settings.seed
+    reference, seed = setup.classifier.original, setup.settings.seed
     flags = [*overlap_flags(setup.data), *check_model(reference, setup.data, seed=seed)]
     if search is not None and search.settings.recipe.scores:
         flags.append(flag(BY_SCORES, source=NPPR))
@@ -394,11 +394,11 @@ def _finish(
             device=str(classifier.device),
             threads=torch.get_num_threads(),
             micro_batch=classifier.micro_batch,
-            form=classifier.form,
+            form=classifier.speedups,
             engine=classifier.engine,
             rough_gradients=None
             if setup.searching is None
-            else setup.searching.fast.guide is not None,
+            else setup.searching.fast.bfloat16_copy is not None,
         ),
     )
     per_input = per_input_of(run.tallies, settings.confidence)
@@ -478,7 +478,7 @@ def _collect_evidence(
     """
     session = run.session
     try:
-        classifier = fixed_form(session.classifier, session.data)
+        classifier = in_fixed_form(session.classifier, probe(session.data.evaluate), exact=True)
         fixed = replace(session, classifier=classifier)
         learned = [each.with_known(None) for each in run.learned]
         return collect(fixed, run.tallies, run.clean, sources, learned, budget)

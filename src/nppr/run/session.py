@@ -17,7 +17,7 @@ from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
 from nppr.errors import GradientError, NoFitDataError
 from nppr.measuring.blocks import Store
 from nppr.measuring.measurement import ProgressCallback, measure
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.report.model import Result
 from nppr.run.run_folder import RunFolder
 from nppr.settings import Measure
@@ -41,7 +41,7 @@ class Session:
 
     settings: Measure
     data: Data
-    classifier: Prepared
+    classifier: PreparedClassifier
     folder: RunFolder | None = None
     progress: ProgressCallback | None = None
     store: Callable[[str], Store] | None = None
@@ -83,7 +83,7 @@ class Session:
         if not source.needs_fit_split or not len(self.data.fit):
             return source
         return source.fitted_on(
-            self.classifier.reference,
+            self.classifier.original,
             self.data.fit,
             seed=self.settings.seed,
             device=self.classifier.device,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.data import Data
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.noise.family import Dependency
 from nppr.run.ladder import CHECKED_INPUTS, SAME_PATTERN_DRAWS
 from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
@@ -51,10 +51,10 @@ class Work:
     steps: int
     sources: int
 
-    def seconds(self, classifier: Prepared, search: Prepared | None) -> float:
+    def seconds(self, classifier: PreparedClassifier, search: PreparedClassifier | None) -> float:
         """How long it takes in these forms."""
         search = search or classifier
-        rough = 1.0 if search.fast.guide is None else ROUGH
+        rough = 1.0 if search.fast.bfloat16_copy is None else ROUGH
         each = (
             self.plain / classifier.images_per_second
             + self.guided / classifier.eager_images_per_second

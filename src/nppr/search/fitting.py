@@ -25,7 +25,7 @@ from nppr.core.budget import Budget, perturbed, require_graph
 from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import Fit, IntArray
 from nppr.errors import FitError, RunFolderError, RunStopped
-from nppr.models import FrozenClassifier, Prepared, is_out_of_memory
+from nppr.models import FrozenClassifier, PreparedClassifier, is_out_of_memory
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Given
 from nppr.search.search_settings import SCORE_STD, Recipe
@@ -75,7 +75,7 @@ class Fitting:
     """What a fit works on: `steps` steps of the recipe."""
 
     stage: str
-    classifier: Prepared
+    classifier: PreparedClassifier
     inputs: CleanInputs[Fit]
     budget: Budget
     recipe: Recipe

@@ -16,7 +16,7 @@ from nppr.core.budget import Budget, perturbed
 from nppr.core.losses import margin
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Fit, IntArray
-from nppr.models import Prepared
+from nppr.models import PreparedClassifier
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import FLOOR_NOISE, Rule
 from nppr.search.selection import CleanInputs
@@ -78,7 +78,7 @@ class BoxScan:
 
 
 def scan_box(
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     inputs: CleanInputs[Fit],
     budget: Budget,
     *,

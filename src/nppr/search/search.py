@@ -27,7 +27,7 @@ from nppr.core.random_draws import derive_seed
 from nppr.core.tally import Fit, IntArray, Select
 from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
-from nppr.models import Classifier, Prepared
+from nppr.models import Classifier, PreparedClassifier
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Dependency, Rule
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
@@ -119,7 +119,7 @@ class NoiseSearch:
     """
 
     settings: SearchSettings
-    classifier: Prepared
+    classifier: PreparedClassifier
     data: Data
     budget: Budget
     seed: int = 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from nppr.core.nouns import Nouns, choose_nouns
 from nppr.noise.family import Dependency, Family, Rule
 from nppr.search.search_settings import SearchSettings
 
@@ -105,13 +106,23 @@ class BudgetRecord(Record):
         )
 
     @property
-    def is_box(self) -> bool:
-        """Whether perturbations are parameters of a transformation."""
-        return self.transform is not None
+    def nouns(self) -> Nouns:
+        """The words for what the budget admits."""
+        return choose_nouns(self.norm, images=self.share_of is None)
+
+    @property
+    def pixel_unit(self) -> float:
+        """The amplitude of pixel values that pictures of perturbations are amplified against."""
+        return 1.0 if self.parameters else self.radius
+
+    @property
+    def radius_label(self) -> str:
+        """The axis of radii in a figure."""
+        return self.nouns.radius if self.parameters else f"{self.nouns.radius} ({self.norm})"
 
     def at(self, radius: float, text: str) -> str:
         """The budget at another radius, whose text is given, for readers."""
-        if not self.is_box:
+        if not self.parameters:
             share = f" of the range {self.share_of}" if self.share_of else ""
             return f"{self.norm} {text}{share}"
         return self.text if radius == self.radius else f"{text} of the ranges {self.text}"

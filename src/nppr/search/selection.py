@@ -25,7 +25,7 @@ from nppr.core.tally import FloatArray, IntArray, Select, SplitKind
 from nppr.data import Split, stratified_order
 from nppr.errors import DataError
 from nppr.measuring.measurement import measure
-from nppr.models import Classifier, FrozenClassifier, Prepared, frozen
+from nppr.models import Classifier, FrozenClassifier, PreparedClassifier, frozen
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Rule
 from nppr.noise.mixture import Context
@@ -95,7 +95,7 @@ class CleanInputs(Generic[S]):
 
 
 def find_clean_inputs(
-    classifier: Prepared,
+    classifier: PreparedClassifier,
     split: Split[S],
     *,
     features: bool,
@@ -167,7 +167,7 @@ class Candidate:
 class Judge:
     """Measures on the select split, and counts what that costs."""
 
-    classifier: Prepared
+    classifier: PreparedClassifier
     inputs: CleanInputs[Select]
     budget: Budget
     draws: int

@@ -149,9 +149,9 @@ class Learned(Source):
     def _require_shape(self, x: Tensor) -> None:
         wanted = self.budget.domain(tuple(x.shape[1:]))
         if wanted != tuple(self.distribution.shape):
-            what = "images" if self.budget.transform is None else "parameters"
             raise SpecError(
-                f"`distribution` perturbs {what} of shape {self.distribution.shape}, got {wanted}."
+                f"`distribution` perturbs {self.budget.nouns.perturbed} of shape"
+                f" {self.distribution.shape}, got {wanted}."
             )
 
 

@@ -21,14 +21,16 @@ from nppr.core.tally import BoolArray, SplitKind
 from nppr.data import Split
 from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, WriteError
 from nppr.measuring.measurement import measure
-from nppr.models import Classifier, Prepared
+from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
 from nppr.run.prepare import prepare_run
+from nppr.run.resolve import Resolved
 from nppr.run.run import complete_run
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
+from nppr.settings import Run
 from nppr.sources import Clean, Source, parse_sources
 from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import FitTask, MeasureTask, Node, TrainTask
@@ -115,7 +117,7 @@ def _work(node: Node, cache: NodeCache) -> list[str]:
 
 def _prepared(
     source: ClassifierSource, data: DataSource, device: str, cache: NodeCache
-) -> Prepared:
+) -> PreparedClassifier:
     """A classifier; one that was trained here has the weights of its node."""
     weights = str(cache.folder(source.trained) / WEIGHTS) if source.trained else None
     return prepare_source(source, data, device, weights)
@@ -124,7 +126,7 @@ def _prepared(
 def _feature_model(task: FitTask | MeasureTask, cache: NodeCache) -> Classifier | None:
     if task.features is None:
         return None
-    return _prepared(task.features, task.data, task.device, cache).reference
+    return _prepared(task.features, task.data, task.device, cache).original
 
 
 def _train(task: TrainTask, folder: Path) -> list[Path]:
@@ -243,15 +245,14 @@ def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> l
     if task.per_input_calls:
         sources = [PerInput(each.source, task.per_input_calls) for each in learned]
         learned = []
+    ready = _prepared(task.classifier, task.data, task.device, cache)
     setup = prepare_run(
-        _prepared(task.classifier, task.data, task.device, cache),
-        load_source(task.data),
+        Resolved(load_source(task.data), ready.original, prepared=ready),
         task.budget,
         task.settings,
         sources=sources,
         distributions=learned,
-        out=folder / "run",
-        resume=True,
+        run=Run(out=folder / "run", resume=True),
     )
     with setup:
         report = complete_run(setup, sources, learned, examine=False)

@@ -11,7 +11,7 @@ from nppr.core.budget import Budget
 from nppr.errors import NpprError, SpecError
 from nppr.models import usable_device
 from nppr.noise.family import Dependency
-from nppr.run.load import train_settings
+from nppr.run.resolve import train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, closed, nearest

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from nppr.data import Data, load_data
+from nppr.data import Data
 from nppr.errors import ClassifierError, DataError, NpprError
 from nppr.measuring.measurement import probe
-from nppr.models import FORMS, Classifier, Prepared, prepare
+from nppr.models import SPEEDUPS, Classifier, PreparedClassifier, fit_micro_batch, prepare
 from nppr.models.formats.python_models import files_beside
 from nppr.models.zoo import ZOO, shipped_weights
-from nppr.run.load import load_models
-from nppr.run.prepare import FIT_MICRO_BATCH, FIT_NUMBERS
+from nppr.run.resolve import resolve_data, resolve_models
 from nppr.settings import NetworkSettings
 from nppr.study.study_file import ClassifierEntry, DataEntry
 from nppr.system.bounded import open_regular
@@ -151,15 +150,7 @@ def identify_classifier(
 def load_source(source: DataSource) -> Data:
     """The splits of the data that are used."""
     entry = source.entry
-    loaded = load_data(entry.spec, split=entry.split, resize=entry.resize)
-    if entry.classes is not None:
-        loaded = loaded.with_classes(entry.classes)
-    data = loaded.limit(
-        inputs=entry.inputs,
-        fit_inputs=entry.fit_inputs,
-        select_inputs=entry.select_inputs,
-        seed=entry.seed,
-    )
+    data = resolve_data(entry.spec, entry, reading=entry, classes=entry.classes)
     if source.identity not in (None, _identity_of(data)):
         raise DataError(f"`data` must not change, {entry.spec} {CHANGED}")
     return data
@@ -168,7 +159,7 @@ def load_source(source: DataSource) -> Data:
 @lru_cache(maxsize=4)
 def prepare_source(
     source: ClassifierSource, data: DataSource, device: str | None, weights: str | None = None
-) -> Prepared:
+) -> PreparedClassifier:
     """The classifier in the form in which it rounds the same way in every process."""
     inputs = load_source(data)
     examples = probe(inputs.evaluate)
@@ -177,8 +168,8 @@ def prepare_source(
         examples,
         classes=inputs.classes,
         device=device,
-        micro_batch=max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // examples[0].numel())),
-        form=FORMS,
+        micro_batch=fit_micro_batch(examples),
+        speedups=SPEEDUPS,
     )
 
 
@@ -208,7 +199,7 @@ def _load(source: ClassifierSource, data: DataSource, weights: str | None) -> Cl
     options = source.options
     if weights is not None:
         options = options.model_copy(update={"weights": weights})
-    loaded, _ = load_models(options, load_source(data))
+    loaded, _ = resolve_models(options.model, load_source(data), options)
     for path, digest in source.digests:
         if file_digest(Path(path)) != digest:
             raise ClassifierError(f"`classifiers` must not change, {path} {CHANGED}")

@@ -187,7 +187,7 @@ def test_the_ladder_is_on_the_page() -> None:
     report = with_ladder(made_report()[0])
     text = words(report)
     for rung in RUNGS:
-        assert rung.threat in text
+        assert rung.threat_of() in text
     assert "an attack: the worst perturbation found for each input" in text
     assert "One search was made, so how much the number depends on its random numbers" in text
     ladder = words(report, "ladder")

@@ -38,7 +38,7 @@ FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
 )  # fmt: skip
 """In the order of the paper."""
 
-BOX_FIGURES = (parameters, failures, weights, history, ladder, radii, floors, rates)
+TRANSFORMATION_FIGURES = (parameters, failures, weights, history, ladder, radii, floors, rates)
 """Of a transformation: its parameters are shown instead of perturbed pixels."""
 
 
@@ -48,7 +48,7 @@ def figures_of(
     """Every figure for which the run has what is needed; what it lacks is left out."""
     subject = Subject(report, per_input, evidence)
     with styled():
-        wanted = BOX_FIGURES if report.budget.is_box else FIGURES
+        wanted = TRANSFORMATION_FIGURES if report.budget.parameters else FIGURES
         found = [each for figure in wanted if (each := figure(subject)) is not None]
         for each in found:
             settle(each.figure)

@@ -74,7 +74,7 @@ def ladder(subject: Subject) -> Drawn | None:
     axes.set_ylim(-0.02, 1.02)
     percent_axis(axes)
     figure.legend(loc="outside right center")
-    law = "law" if report.budget.is_box else "noise"
+    law = report.budget.nouns.noise
     return Drawn(
         id="ladder",
         title=f"The ladder: what the {law} knows, and how random it must be",
@@ -178,9 +178,7 @@ def radii(subject: Subject) -> Drawn | None:
         rows = {place: tables[place][source] for place in places if source in tables[place]}
         _radius_line(axes, subject.look(source), source, rows)
     _ticks(axes, places, [texts[place] for place in places])
-    axes.set_xlabel(
-        "fraction of the ranges" if report.budget.is_box else f"radius ({report.budget.norm})"
-    )
+    axes.set_xlabel(report.budget.radius_label)
     axes.set_ylabel("PR, AR, NPPR")
     axes.set_ylim(-0.02, 1.02)
     percent_axis(axes)
@@ -194,22 +192,14 @@ def radii(subject: Subject) -> Drawn | None:
         )
         for source in sources
     ]
-    box = report.budget.is_box
-    scaled = (
-        f" Learned laws are those of {report.budget.text}, scaled: a search in the smaller ranges may"
-        " find worse ones."
-        if box
-        else f" Learned noise is that of radius {report.budget.text}, scaled: a search at the other"
-        " radius may find worse."
-    )
-    against = "fraction of the ranges" if box else "radius"
-    many = f"{len(places)} fractions of the ranges" if box else f"{len(places)} radii"
+    nouns = report.budget.nouns
+    scaled = f" {nouns.scaled.format(report.budget.text)}"
     return Drawn(
         id="radii",
-        title=f"Robustness against the {against}",
-        alt=f"Lines of PR, AR and NPPR at {many}. {'; '.join(said)}.",
+        title=f"Robustness against the {nouns.radius}",
+        alt=f"Lines of PR, AR and NPPR at {len(places)} {nouns.radii}. {'; '.join(said)}.",
         caption="Fraction of clean-correct inputs that stay correct, against the"
-        f" {against if box else 'radius of the budget'}; bands are the intervals of the report. AR and"
+        f" {nouns.own_radius}; bands are the intervals of the report. AR and"
         " NPPR are upper bounds." + (scaled if report.distributions else ""),
         figure=figure,
     )
@@ -260,7 +250,8 @@ def floors(subject: Subject) -> Drawn | None:
     above.set_ylabel("NPPR")
     above.set_ylim(-0.02, 1.02)
     percent_axis(above)
-    spreads, box = {place: found[place][1] for place in places}, subject.report.budget.is_box
+    spreads = {place: found[place][1] for place in places}
+    nouns = subject.report.budget.nouns
     _spread(below, spreads)
     said = [
         f"floor {place:g}: NPPR {interval(found[place][0])}, realised standard deviation"
@@ -268,17 +259,12 @@ def floors(subject: Subject) -> Drawn | None:
         for place in places
     ]
     if uniform is not None:
-        said.append(f"Uniform {'law' if box else 'noise'}: PR {interval(uniform)}")
+        said.append(f"Uniform {nouns.noise}: PR {interval(uniform)}")
     return Drawn(
         id="floors",
         title="NPPR against the floor of randomness",
         alt=f"NPPR at {len(places)} floors. {'; '.join(said)}.",
-        caption="The floor rho is the weight of uniform parameters in every draw: 0 admits fixed"
-        " parameters for each input, 1 is the uniform law. Below, the realised standard deviation, in"
-        " halves of a range."
-        if box
-        else "The floor rho is the fraction of Uniform noise in every draw: 0 admits one fixed"
-        " pattern per input, 1 is Uniform noise. Below, the realised standard deviation in radii.",
+        caption=nouns.floor_meaning,
         figure=figure,
     )
 

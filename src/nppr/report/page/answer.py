@@ -76,6 +76,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         bound=at_least_line(numbers, bound, Markup) if bound else None,
         short=_bound_in_short(numbers, bound) if bound else "",
         noise=covered_noise(report, bound) if bound else "",
+        nouns=report.budget.nouns,
     )
 
 
@@ -123,7 +124,7 @@ def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
     return rendered(
         "ladder.html.j2",
         n=numbers,
-        law="law" if report.budget.is_box else "noise",
+        nouns=report.budget.nouns,
         searches=search_table(report).to_html("The searches", "search-table"),
         rungs=report.ladder,
         words=search_words(report),
@@ -150,17 +151,16 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
     fixed = [row for row in noise if is_fixed(report, row)]
     others = [row for row in noise if not is_fixed(report, row)]
     attack = attacked(report)
-    box = report.budget.is_box
-    law, other = ("law", "another law") if box else ("noise", "other noise")
+    nouns = report.budget.nouns
     words = [("PR", f"{row.name}, the highest observed", row) for row in fixed[1:][-1:]]
     words += [
-        ("PR", f"{row.name}, the lowest fixed {law} observed", as_lowest(report, row))
+        ("PR", f"{row.name}, the lowest fixed {nouns.noise} observed", as_lowest(report, row))
         for row in fixed[:1]
     ]
-    words += [("PR", f"{row.name}, {other}", row) for row in others[:1]]
+    words += [("PR", f"{row.name}, {nouns.other_noise}", row) for row in others[:1]]
     words += [("NPPR", _rung_words(row), row) for row in learned]
     if attack:
-        together = f"all attacks and {law}{'s' if box else ''} together"
+        together = f"all attacks and {nouns.noises} together"
         words.append(("AR", together if attack.source == MERGED else attack.name, attack))
     lanes = [
         Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from nppr.core.tally import Claim, Metric
-from nppr.noise.family import BOX_WORDS
 from nppr.report.brackets import bracket_table, quoted_bracket
 from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
 from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
@@ -28,8 +27,7 @@ def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
     family = next((search.family for search in searches if search), None)
     words = ""
     if family is not None:
-        own = family.dependency
-        words = BOX_WORDS[own][0] if report.budget.is_box else own.words
+        words = family.dependency.describe(report.budget.nouns)
     return rendered(
         "admissible.html.j2",
         n=numbers,
