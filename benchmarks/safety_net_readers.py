@@ -122,12 +122,14 @@ def read_printed(folder: Path) -> Values:
 def read_certificate(folder: Path) -> Values:
     """A verdict, and the verdicts on the classes."""
     printed = _json(folder / "printed")
-    correct = "correct" if "correct" in printed else "right"
-    found = _pick("certificate", printed, "verdict draws low high inputs calls")
-    found["certificate / right"] = printed[correct]
-    for each in printed["classes"]:
-        name = _name("certificate", "class", each["label"])
-        found |= _pick(name, each, "verdict draws") | {_name(name, "right"): each[correct]}
+    (decision,) = printed["decisions"]
+    found = _pick("certificate", decision, "verdict draws low high inputs")
+    found["certificate / calls"] = printed["calls"]
+    found["certificate / right"] = round(decision["value"] * decision["draws"])
+    for label, each in enumerate(decision["slices"]):
+        name = _name("certificate", "class", label)
+        right = round(each["value"] * each["draws"])
+        found |= _pick(name, each, "verdict draws") | {_name(name, "right"): right}
     return found
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
@@ -885,11 +886,23 @@ class Assessment(Group):
 
 @dataclass(frozen=True)
 class Shown:
-    """Which settings of a group a command or a policy has, and what it declares anew of them."""
+    """The settings of a group that a command or a policy has, some with help or defaults of its own."""
 
     only: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
-    changed: Mapping[str, FieldInfo] = field(default_factory=dict)
+    words: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def includes(self, name: str) -> bool:
+        """Return whether the command or policy has a setting."""
+        return name not in self.without and (self.only is None or name in self.only)
+
+    def declaration(self, name: str, info: FieldInfo) -> FieldInfo:
+        """Return the declaration of a setting with the help and the default that hold here."""
+        changed = copy(info)
+        changed.description = self.words.get(name, info.description)
+        changed.default = self.defaults.get(name, info.default)
+        return changed
 
 
 @dataclass(frozen=True)
@@ -902,7 +915,9 @@ class Setting:
     kind: Any
     """Its type, of the declaration in the group."""
     is_own: bool
-    """The tree declares it itself."""
+    """The tree declares it, or says something of its own about it."""
+    has_own_default: bool = False
+    """The tree has another default than the group."""
 
     @property
     def extra(self) -> dict[str, Any]:
@@ -927,10 +942,14 @@ def settings_in(tree: type[Group]) -> dict[str, Setting]:
             continue
         shown = next((each for each in declared.metadata if isinstance(each, Shown)), Shown())
         for name, info in kind.model_fields.items():
-            if name not in shown.without and (shown.only is None or name in shown.only):
-                changed = shown.changed.get(name)
+            if shown.includes(name):
                 found[f"{top}.{name}"] = Setting(
-                    top, name, changed or info, info.annotation, changed is not None
+                    top,
+                    name,
+                    shown.declaration(name, info),
+                    info.annotation,
+                    is_own=name in shown.words or name in shown.defaults,
+                    has_own_default=name in shown.defaults,
                 )
     return {each.flag: each for each in found.values()}
 
@@ -944,7 +963,7 @@ def build(tree: type[GroupT], given: Mapping[str, Any], where: str = "") -> Grou
     values: dict[str, dict[str, Any]] = {"": {}}
     for setting in known.values():
         values.setdefault(setting.group, {})
-        if setting.group and setting.is_own and setting.info.default is not None:
+        if setting.has_own_default:
             values[setting.group][setting.name] = setting.info.default
     for flag, value in given.items():
         if flag not in known:

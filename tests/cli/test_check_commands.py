@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ def certificate(arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int
     code = run([*CERTIFY, *arguments.split(), "--json"])
     printed = capsys.readouterr()
     assert printed.err == ""
-    found: dict[str, Any] = json.loads(printed.out)
-    return code, found
+    record: dict[str, Any] = json.loads(printed.out)
+    (found,) = record["decisions"]
+    return code, found | {"calls": record["calls"], "seed": record["seed"]}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def test_the_exit_code_is_the_verdict(
 ) -> None:
     found = certificate(arguments, capsys)
     assert (found[0], found[1]["verdict"]) == (code, verdict)
-    assert found[1]["about"] == ("this test set" if "test-set" in arguments else "the population")
+    assert found[1]["claim"] == ("this test set" if "test-set" in arguments else "the population")
 
 
 def test_two_lines_state_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +54,8 @@ def test_two_lines_state_what_was_found(tmp_path: Path, capsys: pytest.CaptureFi
     assert first.startswith("uniform: holds: ")
     assert "at least 90 %" in first
     _, found = certificate("", capsys)
-    assert f"{found['correct']} of {found['draws']} draws" in second
+    assert f"{100 * found['value']:.1f} % observed in {found['draws']} draws" in second
+    assert f"(at least {math.floor(1000 * found['low']) / 10:.1f} % with 95 % confidence" in second
     assert f"{found['inputs']} inputs, {found['calls']} calls" in second
     assert list(tmp_path.iterdir()) == [], "it writes nothing"
 
@@ -65,8 +68,8 @@ def test_every_class_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split(":")[0] for line in lines] == [f"  {name}" for name in "0123456789"]
     assert any(": holds (" in line for line in lines)
     _, found = certificate("--per-class --at-least 0.5", capsys)
-    assert [each["name"] for each in found["classes"]] == list("0123456789")
-    assert sum(each["draws"] for each in found["classes"]) == found["draws"]
+    assert [each["requirement"] for each in found["slices"]] == list("0123456789")
+    assert sum(each["draws"] for each in found["slices"]) == found["draws"]
 
 
 def test_the_batch_size_does_not_matter(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +112,7 @@ def test_a_flagged_search_is_undecided(
         code, found = certificate(words, capsys)
         assert (code, found["verdict"]) == (3, "undecided")
         assert found["low"] >= 0.2
-        assert found["doubts"][0].startswith("nppr-above-pr: 3.0 percentage points above")
+        assert found["why"] == "flagged: nppr-above-pr"
 
 
 REFUSED = {
@@ -183,7 +186,7 @@ def test_of_several_rungs_the_widest_is_certified(
     given = f"--source nppr --distribution {folder} --at-least 0.2"
     assert certificate(given, capsys)[1]["source"] == "nppr:label"
     run([*CERTIFY, *given.split()])
-    assert "nppr:label: of 4 learned noises that of the widest set" in capsys.readouterr().err
+    assert "nppr:label: the widest set of 4 learned noises is used" in capsys.readouterr().err
     file = folder / "distributions" / "nppr_independent_floor=0.5.safetensors"
     _, found = certificate(f"--source nppr --distribution {file} --at-least 0.2", capsys)
     assert found["source"] == "nppr:independent:floor=0.5"

@@ -13,7 +13,7 @@ import torch
 import nppr
 from nppr.core.tally import Direction
 from nppr.errors import RunFolderError, SpecError
-from nppr.gate.gate import flag_named, gate
+from nppr.gate.gate import find_flag, gate
 from nppr.gate.policy import make_policy
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.statistics.sequential import Verdict
@@ -83,10 +83,11 @@ def test_more_requirements_leave_each_a_smaller_share_of_the_error() -> None:
     words = ["PR uniform >= 0.9", "accuracy >= 0.9", "PR gaussian >= 0.9"]
     alone, together = decided(words[0], "grade >= C"), decided(*words)
     assert (alone.tested, together.tested) == (1, 3)
-    assert alone.decisions[0].low is not None
-    assert together.decisions[0].low is not None
-    same = alone.decisions[0].draws == together.decisions[0].draws
-    assert not same or alone.decisions[0].low > together.decisions[0].low
+    first, shared = alone.decisions[0], together.decisions[0]
+    assert first.low is not None
+    assert shared.low is not None
+    assert first.draws == shared.draws, "both are decided after as many draws"
+    assert first.low > shared.low
 
 
 def test_draws_are_shared_and_stop_when_all_are_decided() -> None:
@@ -194,7 +195,7 @@ def test_a_baseline_with_screened_counts_is_refused(baseline: Path, tmp_path: Pa
 
 
 def test_names_that_do_not_exist_are_refused() -> None:
-    assert flag_named("near-chance") == "near-chance"
+    assert find_flag("near-chance") == "near-chance"
     with pytest.raises(SpecError, match="Did you mean 'starved'"):
         one("no flag starvd")
     with pytest.raises(SpecError, match="`column of slices` must be one of class"):
@@ -212,7 +213,7 @@ def test_slices_are_gated(tmp_path: Path) -> None:
     path.write_text("site\n" + "".join(f"{'ab'[at % 2]}\n" for at in range(1797)))
     found = one("worst site >= 0.8", slices=path)
     assert found.verdict is Verdict.HOLDS
-    assert {each.name for each in found.slices} == {"a", "b"}
+    assert {each.requirement for each in found.slices} == {"a", "b"}
     assert "in every slice of site; lowest observed: " in found.statement
 
 

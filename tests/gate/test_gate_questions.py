@@ -40,7 +40,7 @@ def test_the_worst_slice_decides(worst: float, verdict: Verdict) -> None:
     found = question.read()
     assert question.verdict is verdict
     if verdict is not Verdict.HOLDS:
-        assert found.slices[0].name == "w2"
+        assert found.slices[0].requirement == "w2"
     assert found.value == found.slices[0].value
     assert found.interval.low <= worst <= found.interval.high
     assert found.draws == sum(each.draws for each in found.slices)
@@ -62,7 +62,7 @@ def test_a_slice_without_inputs_leaves_it_undecided() -> None:
     question = WorstQuestion(0.7, 0.005, [*slices(), empty])
     ask(question, np.ones(INPUTS))
     assert question.verdict is Verdict.UNDECIDED
-    assert question.read().slices[0].name == "fog"
+    assert question.read().slices[0].requirement == "fog"
 
 
 def paired(loss: float, baseline: float = 0.9) -> PairedQuestion:

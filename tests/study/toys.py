@@ -76,7 +76,6 @@ def node(seed: int) -> Node:
         DataSource(DataEntry(name="digits", spec="digits")),
         ClassifierSource(NetworkSettings()),
         device="cpu",
-        threads=1,
         features=None,
         budget=Budget.linf(0.1),
         settings=Measure(),

@@ -98,18 +98,17 @@ FLAGS: dict[str, set[str]] = {}
 
 def register(
     name: str,
-    model: type[Group],
+    tree: type[Group],
     module: str,
-    text: str,
     examples: str,
     kind: type[TyperCommand] = Command,
 ) -> None:
-    """Make a command whose flags are the settings of a tree, with `text` and `examples` as its help.
+    """Make a command: the settings of a tree are its flags, the tree's docstring is its help.
 
-    The function of the command's name in `module` does the work. It is imported when all that is typed
-    has been checked.
+    The function of the command's name in `module` does the work. The module is imported after all
+    flags have been checked.
     """
-    settings = settings_in(model)
+    settings = settings_in(tree)
     FLAGS[name] = set(settings)
     flags = _parameters(settings)
     by_parameter = {each.replace("-", "_"): each for each in settings}
@@ -121,7 +120,7 @@ def register(
             for each, value in given.items()
             if (origin := origins[each]) and origin.name == TYPED
         }
-        options = build_checked(model, typed)
+        options = build_checked(tree, typed)
         try:
             with contain_exits():
                 getattr(import_module(module), name)(options)
@@ -134,7 +133,7 @@ def register(
     context = inspect.Parameter("context", place, annotation=typer.Context)
     run_command.__signature__ = inspect.Signature([context, *flags])  # type: ignore[attr-defined]
     run_command.__annotations__ = {each.name: each.annotation for each in (context, *flags)}
-    paragraphs = inspect.cleandoc(text).split("\n\n")
+    paragraphs = str(inspect.getdoc(tree)).split("\n\n")
     help_text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
     epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
     app.command(name, cls=kind, help=help_text, epilog=epilog)(run_command)

@@ -46,9 +46,6 @@ WITHOUT_FEATURE_MODEL = Shown(without=("feature_model", "feature_weights"))
 QUIET_OPTION = option(False, "Print nothing but the path of the result.")
 JSON_OPTION = option(False, "Print the result as JSON instead of a table.", flag="--json")
 FIGURES_OPTION = option(None, "Also write the figures as files: svg,png,pdf.", Panel.OUTPUT)
-DEVICE_OPTION = option(
-    None, "Device, such as cpu or cuda:0. Default: the accelerator, if there is one."
-)
 DISTRIBUTION_OPTION = option(
     None, "Learned noise: a file written by nppr fit, or a folder of them.", Panel.NOISE
 )
@@ -99,15 +96,32 @@ class SourcesOptions(MeasureOptions):
     distribution: Path | None = DISTRIBUTION_OPTION
 
 
+class EvaluateOptions(SourcesOptions):
+    """Measure noise written by nppr fit, also at another radius or on another classifier.
+
+    Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
+    as a table. The radius is that of the fit unless --eps is given. --sources adds others; by default
+    there are none.
+    """
+
+
 class AssessOptions(SourcesOptions, Assessment):
-    """Options of `nppr assess`."""
+    """Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
+
+    All sources are measured on the same inputs. Writes report.json, per_input.csv and the page
+    report.html to the run folder and prints the results as a table.
+    """
 
     measure: Measure
     search: Search
 
 
 class FitOptions(Group):
-    """Options of `nppr fit`."""
+    """Learn the worst admissible noise for a classifier, on the fit and select splits.
+
+    Writes each distribution to the run folder, as distributions/NAME.safetensors. Measure them with
+    nppr evaluate.
+    """
 
     model: ModelSettings
     data: Annotated[DataSettings, WITHOUT_SLICES]
@@ -117,12 +131,8 @@ class FitOptions(Group):
         Measure,
         Shown(
             only=(*LIMITS, "quantise", "effort"),
-            changed={
-                "inputs": option(
-                    None,
-                    "At most this many inputs of the evaluate split, on which nothing is fitted.",
-                    Panel.ADVANCED,
-                )
+            words={
+                "inputs": "At most this many inputs of the evaluate split; nothing is fitted on them."
             },
         ),
     ]
@@ -131,15 +141,22 @@ class FitOptions(Group):
 
 
 class SpectrumOptions(MeasureOptions):
-    """Options of `nppr spectrum`."""
+    """Measure NPPR against the floor rho: from the paper's set (0) to Uniform noise (1).
+
+    Writes the same run folder as assess.
+    """
 
     search: Annotated[
-        Search, Shown(changed={"floor": option((0, 0.25, 0.5, 0.75, 1), FLOOR_HELP, Panel.NOISE)})
+        Search, Shown(words={"floor": FLOOR_HELP}, defaults={"floor": (0, 0.25, 0.5, 0.75, 1)})
     ]
 
 
 class BoundOptions(MeasureOptions):
-    """Options of `nppr bound`."""
+    """Bound robustness from below under all noise of a set around a reference noise.
+
+    Once for noise that may see the input, once for noise that does not. Writes the same run folder as
+    assess.
+    """
 
     noise_set: str = option(
         "ratio",
@@ -168,30 +185,33 @@ class BoundOptions(MeasureOptions):
 
 
 class BracketOptions(MeasureOptions):
-    """Options of `nppr bracket`."""
+    """Bracket robustness under Gaussian noise of sigma plus the worst offset of l2 length up to R.
+
+    The lower end holds for every such offset, input-dependent or not, by Neyman and Pearson; the upper
+    end is that of the worst offset found for each input on its own. Writes the same run folder as
+    assess.
+    """
 
     budget: Annotated[
         BudgetSettings,
         Shown(
             without=("transform",),
-            changed={
-                "norm": option(
-                    "l2", "Norm of the offset: l2, the norm that belongs to Gaussian noise."
-                ),
-                "eps": option(None, "Longest offset R, in the l2 norm, such as 0.25."),
+            words={
+                "norm": "Norm of the offset: l2, the norm that belongs to Gaussian noise.",
+                "eps": "Longest offset R, in the l2 norm, such as 0.25.",
             },
+            defaults={"norm": "l2"},
         ),
     ]
     measure: Annotated[
         Measure,
         Shown(
             without=(*UNLISTED, "effort"),
-            changed={
-                "radii": option((), "Brackets at these R too, separated by commas: 0.05,0.1."),
-                "draws": option(
-                    500, "Noise drawn per input, without an offset and under the worst one found."
-                ),
+            words={
+                "radii": "Brackets at these R too, separated by commas: 0.05,0.1.",
+                "draws": "Noise drawn per input, without an offset and under the worst one found.",
             },
+            defaults={"draws": 500},
         ),
     ]
     sigma: float | None = option(
@@ -225,11 +245,11 @@ class BracketOptions(MeasureOptions):
         return self
 
 
-ABOUT_TEXTS = {"population": "the population", "test-set": "this test set"}
-
-
 class CertifyOptions(Group):
-    """Options of `nppr certify`."""
+    """Decide whether robustness is at least a given value, with no more draws than that takes.
+
+    Exit codes: 0 holds, 1 violated, 3 undecided.
+    """
 
     model: ModelSettings
     data: Annotated[DataSettings, WITHOUT_SLICES]
@@ -238,7 +258,7 @@ class CertifyOptions(Group):
         Measure,
         Shown(
             only=(*LIMITS, "quantise", "confidence"),
-            changed={"confidence": option(0.95, "Confidence of the verdict.")},
+            words={"confidence": "Confidence of the verdict."},
         ),
     ]
     run: Annotated[Run, Shown(only=COMPUTED)]
@@ -266,14 +286,19 @@ class CertifyOptions(Group):
 
     @model_validator(mode="after")
     def _require_question(self) -> Self:
-        require_one_of("about", self.about, ABOUT_TEXTS)
+        require_one_of("about", self.about, ("population", "test-set"))
         if not 0 < self.at_least < 1:
             raise SpecError(f"`at-least` must lie in (0, 1), got {self.at_least}. Example: 0.9")
         return self
 
 
 class DoctorOptions(Group):
-    """Options of `nppr doctor`."""
+    """Check a classifier and its data before measuring robustness: warnings and a grade, A to D.
+
+    Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
+    docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade, or 1
+    where it is worse than that of --fail-below.
+    """
 
     model: Annotated[ModelSettings, WITHOUT_FEATURE_MODEL]
     data: Annotated[DataSettings, WITHOUT_SLICES]
@@ -293,7 +318,12 @@ class DoctorOptions(Group):
 
 
 class GateOptions(Group):
-    """Options of `nppr gate`."""
+    """Decide every requirement of a policy, at one confidence for all of them together.
+
+    It stops once all are decided. Exit codes: 0 all hold, 1 at least one is violated, 2 bad input, 3
+    none is violated but at least one is undecided, as is what could not be measured. A requirement
+    on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
+    """
 
     policy: Path = option(
         ..., "The policy: a TOML file with requirements and options.", flag="POLICY"
@@ -306,23 +336,29 @@ class GateOptions(Group):
     run: Path | None = option(
         None, "Run folder instead of the policy's, for grade, flags and learned noise."
     )
-    out: Path | None = option(
-        None,
-        "Folder for the run that is measured for grade, flags and learned noise. Default: not kept.",
-    )
+    execution: Annotated[
+        Run,
+        Shown(
+            only=("out", "device"),
+            words={
+                "out": "Folder for the run that is measured for grade, flags and learned noise."
+                " Default: not kept."
+            },
+        ),
+    ]
     run_code: bool = option(
         False, "Allow the policy to run the Python code that it names as models."
     )
-    device: str | None = DEVICE_OPTION
     quiet: bool = option(False, "Print nothing but the outcome, in one line.")
     as_json: bool = JSON_OPTION
 
 
-FORMATS = ("html", "md", "csv", "latex", "json", "parquet")
-
-
 class ReportOptions(Group):
-    """Options of `nppr report`."""
+    """Render the page of a run again, or its table for a paper.
+
+    Reads report.json, per_input.csv and evidence.safetensors in the folder and changes none of them.
+    The page is one file that needs no network.
+    """
 
     run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
     out: Path | None = option(
@@ -340,13 +376,15 @@ class ReportOptions(Group):
 
     @model_validator(mode="after")
     def _require_valid(self) -> Self:
-        require_one_of("format", self.form, FORMATS)
         figure_formats(self.figures)
         return self
 
 
 class ExportOptions(Group):
-    """Options of `nppr export`."""
+    """Write documents for assessors from a run: safety case, technical documentation, model card.
+
+    Reads report.json alone. Numbers that a flag makes unreliable are findings, not evidence.
+    """
 
     run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
     to: str = option(
@@ -361,26 +399,46 @@ class ExportOptions(Group):
 
 
 class CompareOptions(Group):
-    """Options of `nppr compare`."""
+    """Say which classifier is more robust, from runs on the same inputs.
+
+    Runs that differ in the seed alone become one entry: mean and standard deviation over seeds.
+    """
 
     runs: list[Path] | None = option(None, "Run folders of nppr assess, two or more.", flag="RUN")
-    out: Path | None = option(
-        None, "Folder of the comparison. Default: one under runs/ for these runs."
-    )
+    measure: Annotated[
+        Measure,
+        Shown(
+            only=("confidence", "seed"),
+            words={
+                "confidence": "Confidence of all verdicts together.",
+                "seed": "Seed that orders the inputs in the betting tests of rates.",
+            },
+        ),
+    ]
+    run: Annotated[
+        Run,
+        Shown(
+            only=("out", "overwrite"),
+            words={
+                "out": "Folder of the comparison. Default: one under runs/ for these runs.",
+                "overwrite": "Replace another comparison in --out.",
+            },
+        ),
+    ]
     formats: str = option(
         "html,md,csv,latex,json", "What to write beside compare.json.", flag="--format"
     )
-    confidence: float = option(0.95, "Confidence of all verdicts together.")
-    seed: int = option(0, "Seed that orders the inputs in the betting tests of rates.")
     allow_different_data: bool = option(
         False, "Show runs on different inputs side by side, without verdicts."
     )
-    overwrite: bool = option(False, "Replace another comparison in --out.")
     quiet: bool = QUIET_OPTION
 
 
 class StudyOptions(Group):
-    """Options of `nppr study`."""
+    """Run a study: many searches and measurements from one file, each computed once, and their tables.
+
+    What is finished is kept in the cache: the same command again continues where it stopped.
+    """
 
     file: Path = option(..., "The study, a TOML file (docs/studies.md).", flag="FILE")
     plan: bool = option(False, "Print nodes, calls and the expected time, and run nothing.")
@@ -395,12 +453,17 @@ class StudyOptions(Group):
         None, "Another value for a name in [paths] of the study.", flag="--set NAME=PATH"
     )
     cache: Path = option(Path("runs/cache"), "Folder of finished nodes, shared by studies.")
-    out: Path | None = option(None, "Folder of the tables. Default: runs/studies/NAME.")
+    run: Annotated[
+        Run,
+        Shown(
+            only=("out", "device"),
+            words={"out": "Folder of the tables. Default: runs/studies/NAME."},
+        ),
+    ]
     run_code: bool = option(
         False,
         "Allow the study to run the Python code that it names as models. --plan never runs any.",
     )
-    device: str | None = DEVICE_OPTION
     yes: bool = option(False, "Run a study of more than 10,000 nodes.")
     quiet: bool = QUIET_OPTION
 
@@ -412,40 +475,40 @@ class StudyOptions(Group):
 
 
 class TrainCommandOptions(Group):
-    """Options of `nppr train`."""
+    """Train a network of the zoo from scratch and write its weights as safetensors.
 
+    It is trained on the fit and select splits of the data; the evaluate split is kept for measuring.
+    Options that are left out have defaults that suit the network. A log is written beside the weights.
+    """
+
+    network: str = option(..., "Name of a network of the zoo.", flag="MODEL")
     training: Annotated[TrainOptions, Shown(without=("seed",))]
     model: Annotated[
         ModelSettings,
-        Shown(
-            only=("model", "stem"),
-            changed={"model": option(..., "Name of a network of the zoo.", flag="MODEL")},
-        ),
+        Shown(only=("stem",)),
     ]
     data: Annotated[DataSettings, WITHOUT_SLICES]
     measure: Annotated[
         Measure,
         Shown(
             only=LIMITS,
-            changed={
-                "inputs": option(
-                    None,
-                    "At most this many inputs of the evaluate split, which gives the accuracy.",
-                    Panel.ADVANCED,
-                ),
-                "seed": option(
-                    0,
-                    "Seed of subsets, initial weights, order, crops, flips, noise and attacks.",
-                ),
+            words={
+                "inputs": "At most this many inputs of the evaluate split, which gives the accuracy.",
+                "seed": "Seed of subsets, initial weights, order, crops, flips, noise and attacks.",
             },
         ),
     ]
-    device: str | None = DEVICE_OPTION
-    out: Path | None = option(None, "Weights file. Default: MODEL.safetensors.")
-    resume: bool = option(False, "Continue an interrupted training.")
-    overwrite: bool = option(
-        False, "Replace files that exist; start again where a training is unfinished."
-    )
+    run: Annotated[
+        Run,
+        Shown(
+            only=("out", "resume", "overwrite", "device"),
+            words={
+                "out": "Weights file. Default: MODEL.safetensors.",
+                "resume": "Continue an interrupted training.",
+                "overwrite": "Replace files that exist, and start an unfinished training again.",
+            },
+        ),
+    ]
     quiet: bool = option(False, "Print nothing but the path of the weights.")
 
 
@@ -480,12 +543,6 @@ register(
     AssessOptions,
     "nppr.cli.measure_commands",
     """
-    Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
-
-    All sources are measured on the same inputs. Writes report.json, per_input.csv and the page
-    report.html to the run folder and prints the results as a table.
-    """,
-    """
     nppr assess
         the demo: a small network on scikit-learn's digits, about a minute
     nppr assess --sources gaussian,uniform:scale=0.5,pgd:steps=20 --draws 200
@@ -511,27 +568,14 @@ register(
     FitOptions,
     "nppr.cli.measure_commands",
     """
-    Learn the worst admissible noise for a classifier, on the fit and select splits.
-
-    Writes each distribution to the run folder, as distributions/NAME.safetensors. Measure them with
-    nppr evaluate.
-    """,
-    """
     nppr fit --dependency label --out runs/label
         learn noise that may depend on the label; measure it with nppr evaluate
     """,
 )
 register(
     "evaluate",
-    SourcesOptions,
+    EvaluateOptions,
     "nppr.cli.measure_commands",
-    """
-    Measure noise written by nppr fit, also at another radius or on another classifier.
-
-    Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
-    as a table. The radius is that of the fit unless --eps is given. --sources adds others; by default
-    there are none.
-    """,
     """
     nppr fit --dependency label --out runs/label
     nppr evaluate --distribution runs/label --eps 0.05
@@ -545,11 +589,6 @@ register(
     SpectrumOptions,
     "nppr.cli.measure_commands",
     """
-    Measure NPPR against the floor rho: from the paper's set (0) to Uniform noise (1).
-
-    Writes the same run folder as assess.
-    """,
-    """
     nppr spectrum --dependency independent
         from attack-like to noise-like: NPPR against the least randomness rho
     """,
@@ -558,12 +597,6 @@ register(
     "bound",
     BoundOptions,
     "nppr.cli.measure_commands",
-    """
-    Bound robustness from below under all noise of a set around a reference noise.
-
-    Once for noise that may see the input, once for noise that does not. Writes the same run folder as
-    assess.
-    """,
     """
     nppr bound --reference uniform --density-ratio 1,2,5,10
         lower bounds under all noise of density up to c times Uniform noise
@@ -578,13 +611,6 @@ register(
     BracketOptions,
     "nppr.cli.measure_commands",
     """
-    Bracket robustness under Gaussian noise of sigma plus the worst offset of l2 length up to R.
-
-    The lower end holds for every such offset, input-dependent or not, by Neyman and Pearson; the upper
-    end is that of the worst offset found for each input on its own. Writes the same run folder as
-    assess.
-    """,
-    """
     nppr bracket --eps 0.25 --sigma 0.25 --weights noisy.safetensors
         at least and at most, under Gaussian noise with the worst offset up to
         0.25, of a network trained with nppr train --method gaussian --sigma 0.25
@@ -595,12 +621,7 @@ register(
 register(
     "certify",
     CertifyOptions,
-    "nppr.cli.check_commands",
-    """
-    Decide whether robustness is at least a given value, with no more draws than that takes.
-
-    Exit codes: 0 holds, 1 violated, 3 undecided.
-    """,
+    "nppr.cli.gate_command",
     """
     nppr certify --source uniform --at-least 0.9
         is robustness at least 90 %? Draw until that is decided
@@ -615,13 +636,6 @@ register(
     GateOptions,
     "nppr.cli.gate_command",
     """
-    Decide every requirement of a policy, at one confidence for all of them together.
-
-    It stops once all are decided. Exit codes: 0 all hold, 1 at least one is violated, 2 bad input, 3
-    none is violated but at least one is undecided, as is what could not be measured. A requirement
-    on NPPR or AR can hold only for the noise or attack found; docs/gate.md states what verdicts mean.
-    """,
-    """
     nppr gate policy.toml --junit gate.xml --markdown gate.md
         decide the requirements of a policy and write the verdicts for CI
     nppr gate policy.toml --weights new.safetensors
@@ -632,13 +646,6 @@ register(
     "doctor",
     DoctorOptions,
     "nppr.cli.check_commands",
-    """
-    Check a classifier and its data before measuring robustness: warnings and a grade, A to D.
-
-    Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
-    docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade, or 1
-    where it is worse than that of --fail-below.
-    """,
     """
     nppr doctor --model my_model.py:make --data photos/
         can the numbers of this model on these data be trusted?
@@ -651,12 +658,6 @@ register(
     ReportOptions,
     "nppr.cli.report_commands",
     """
-    Render the page of a run again, or its table for a paper.
-
-    Reads report.json, per_input.csv and evidence.safetensors in the folder and changes none of them.
-    The page is one file that needs no network.
-    """,
-    """
     nppr report runs/mine --figures svg,pdf
         render the page of a run again, and its figures as files
     nppr report runs/mine --format latex
@@ -667,11 +668,6 @@ register(
     "export",
     ExportOptions,
     "nppr.cli.report_commands",
-    """
-    Write documents for assessors from a run: safety case, technical documentation, model card.
-
-    Reads report.json alone. Numbers that a flag makes unreliable are findings, not evidence.
-    """,
     """
     nppr export runs/mine --to technical-documentation
         its numbers as a section of technical documentation, in Markdown
@@ -684,11 +680,6 @@ register(
     CompareOptions,
     "nppr.cli.report_commands",
     """
-    Say which classifier is more robust, from runs on the same inputs.
-
-    Runs that differ in the seed alone become one entry: mean and standard deviation over seeds.
-    """,
-    """
     nppr compare runs/resnet20 runs/resnet32
         which of two runs is more robust: the answer, paired differences, a page
     """,
@@ -697,11 +688,6 @@ register(
     "study",
     StudyOptions,
     "nppr.cli.study_command",
-    """
-    Run a study: many searches and measurements from one file, each computed once, and their tables.
-
-    What is finished is kept in the cache: the same command again continues where it stopped.
-    """,
     """
     nppr study studies/small/digits_main.toml --plan
         show what would run; leave --plan out to run it
@@ -714,12 +700,6 @@ register(
     "train",
     TrainCommandOptions,
     "nppr.cli.train_command",
-    """
-    Train a network of the zoo from scratch and write its weights as safetensors.
-
-    It is trained on the fit and select splits of the data; the evaluate split is kept for measuring.
-    Options that are left out have defaults that suit the network. A log is written beside the weights.
-    """,
     """
     nppr train digits-cnn --out digits.safetensors
         train the demo's network from scratch

@@ -49,21 +49,13 @@ NOT_IN_NAME = {
 
 
 def assess(options: AssessOptions) -> None:
-    """Measure a classifier under the worst noise found, fixed noise, attacks and corruptions.
-
-    All sources are measured on the same inputs. Writes report.json, per_input.csv and the page
-    report.html to the run folder and prints the results as a table.
-    """
+    """Run `nppr assess`."""
     require_sources(options.sources, stated_budget(options.budget))
     _show(options, *_measure(options, options.sources, options.search, options.distribution))
 
 
 def fit(options: FitOptions) -> None:
-    """Learn the worst admissible noise for a classifier, on the fit and select splits.
-
-    Writes each distribution to the run folder, as distributions/NAME.safetensors. Measure them with
-    nppr evaluate.
-    """
+    """Run `nppr fit`."""
     folder = options.run.out or _default_folder(options, "fit")
     _note_default_data(options)
     resolved = _resolve(options, options.measure)
@@ -82,12 +74,7 @@ def fit(options: FitOptions) -> None:
 
 
 def evaluate(options: SourcesOptions) -> None:
-    """Measure noise written by nppr fit, also at another radius or on another classifier.
-
-    Writes report.json, per_input.csv and the page report.html to the run folder and prints the results
-    as a table. The radius is that of the fit unless --eps is given. --sources adds others; by default
-    there are none.
-    """
+    """Run `nppr evaluate`."""
     if options.distribution is None:
         raise SpecError(
             "`distribution` must be given: the folder written by nppr fit."
@@ -99,10 +86,7 @@ def evaluate(options: SourcesOptions) -> None:
 
 
 def spectrum(options: SpectrumOptions) -> None:
-    """Measure NPPR against the floor rho: from the paper's set (0) to Uniform noise (1).
-
-    Writes the same run folder as assess.
-    """
+    """Run `nppr spectrum`."""
     report, path = _measure(options, "nppr,uniform", options.search)
     _show(
         options, report, path, spectrum_table(report),
@@ -112,11 +96,7 @@ def spectrum(options: SpectrumOptions) -> None:
 
 
 def bound(options: BoundOptions) -> None:
-    """Bound robustness from below under all noise of a set around a reference noise.
-
-    Once for noise that may see the input, once for noise that does not. Writes the same run folder as
-    assess.
-    """
+    """Run `nppr bound`."""
     ratio, confidence = options.density_ratio, options.measure.confidence
     least = options.at_least
     kind, sizes = split_spec(options.noise_set)
@@ -160,12 +140,7 @@ def bound(options: BoundOptions) -> None:
 
 
 def bracket(options: BracketOptions) -> None:
-    """Bracket robustness under Gaussian noise of sigma plus the worst offset of l2 length up to R.
-
-    The lower end holds for every such offset, input-dependent or not, by Neyman and Pearson; the upper
-    end is that of the worst offset found for each input on its own. Writes the same run folder as
-    assess.
-    """
+    """Run `nppr bracket`."""
     written = {parse_radius(text) for text in (options.budget.eps or "", *options.measure.radii)}
     calls = CALLS if options.search_calls is None else options.search_calls
     sources = offset_sources(options.sigma or 0.0, sorted(written), calls)

@@ -17,14 +17,10 @@ from nppr.system.records import write_whole
 
 
 def report(options: ReportOptions) -> None:
-    """Render the page of a run again, or its table for a paper.
-
-    Reads report.json, per_input.csv and evidence.safetensors in the folder and changes none of them.
-    The page is one file that needs no network.
-    """
+    """Run `nppr report`."""
     form, out = options.form, options.out
     kinds = figure_formats(options.figures)
-
+    require_one_of("format", form, ("html", "parquet", *FORMATS))
     files = read_run(options.run)
     if form == "parquet":
         path = out or files.path / "per_input.parquet"
@@ -45,29 +41,26 @@ def report(options: ReportOptions) -> None:
 
 
 def export(options: ExportOptions) -> None:
-    """Write documents for assessors from a run: safety case, technical documentation, model card.
-
-    Reads report.json alone. Numbers that a flag makes unreliable are findings, not evidence.
-    """
+    """Run `nppr export`."""
     require_one_of("to", options.to, EXPORTS)
     for path in write_exports(options.run, options.to, options.out, options.gate):
         console.print_line(str(path))
 
 
 def compare(options: CompareOptions) -> None:
-    """Say which classifier is more robust, from runs on the same inputs.
-
-    Runs that differ in the seed alone become one entry: mean and standard deviation over seeds.
-    """
+    """Run `nppr compare`."""
     formats = tuple(dict.fromkeys(name.strip() for name in options.formats.split(",")))
     for name in formats:
         require_one_of("format", name, COMPARE_FORMATS)
     runs = options.runs or []
-    choices = options.model_dump(include={"confidence", "seed", "allow_different_data"})
+    choices = {
+        **options.measure.model_dump(include={"confidence", "seed"}),
+        "allow_different_data": options.allow_different_data,
+    }
     comparison = compare_runs(runs, **choices)
     settings = ([str(each.resolve()) for each in runs], choices)
-    folder = options.out or named_folder("compare", comparison.entries[0].data, settings)
-    written = write_comparison(folder, comparison, formats, overwrite=options.overwrite)
+    folder = options.run.out or named_folder("compare", comparison.entries[0].data, settings)
+    written = write_comparison(folder, comparison, formats, overwrite=options.run.overwrite)
     if not options.quiet:
         console.out.print(summary(comparison), markup=False)
         for table in console_tables(comparison):

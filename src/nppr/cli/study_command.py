@@ -16,17 +16,14 @@ from nppr.run.progress import bars
 from nppr.study.graph import Graph, Node
 from nppr.study.plan import MOST_NODES, plan, require_code_allowed
 from nppr.study.run_study import Ended, require_present, run_study
-from nppr.study.schedule import StudyProgress
 from nppr.study.study_file import read_study
 from nppr.study.table_layout import require_tables
+from nppr.system.scheduler import JobProgress
 from nppr.system.specs import names_code
 
 
 def study(options: StudyOptions) -> None:
-    """Run a study: many searches and measurements from one file, each computed once, and their tables.
-
-    What is finished is kept in the cache: the same command again continues where it stopped.
-    """
+    """Run `nppr study`."""
     chosen = dict(_path_setting(text) for text in options.paths or ())
     content = read_study(options.file, chosen)
 
@@ -34,7 +31,7 @@ def study(options: StudyOptions) -> None:
     if not options.plan:
         require_code_allowed(content, run_code=run_code)
     most = None if options.yes else MOST_NODES
-    graph = plan(content, device=options.device, most=most, run_code=run_code)
+    graph = plan(content, device=options.run.device, most=most, run_code=run_code)
     if options.plan:
         require_tables(content, graph)
         _show_plan(graph, len(content.tables), options.workers or 1)
@@ -51,7 +48,7 @@ def study(options: StudyOptions) -> None:
             content,
             graph,
             cache=options.cache,
-            out=options.out,
+            out=options.run.out,
             workers=options.workers,
             ray=options.ray,
             run_code=run_code,
@@ -98,7 +95,7 @@ def _duration(nodes: Collection[Node], workers: int = 1) -> str:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None]:
+def _progress(*, quiet: bool) -> Iterator[Callable[[JobProgress], None] | None]:
     """A bar over nodes, with the one at work and the time that is left; nothing if quiet.
 
     Where there is no terminal: a line for every node that ended.
@@ -109,7 +106,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None
     with bars(timed=False) as drawn:
         task = drawn.add_task("nodes", total=None, note="")
 
-        def update(state: StudyProgress) -> None:
+        def update(state: JobProgress) -> None:
             drawn.start()
             if state.note:
                 console.note(state.note)
@@ -119,14 +116,14 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[StudyProgress], None] | None
         yield update
 
 
-def _print_progress(state: StudyProgress) -> None:
+def _print_progress(state: JobProgress) -> None:
     if state.note:
         console.note(state.note)
     if state.ended:
         console.note(f"{state.done}/{state.total} {state.ended}{_time_left(state)}")
 
 
-def _time_left(state: StudyProgress) -> str:
+def _time_left(state: JobProgress) -> str:
     return "" if state.seconds_left is None else f", {console.duration(state.seconds_left)} left"
 
 

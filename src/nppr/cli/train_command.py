@@ -14,29 +14,25 @@ from nppr.train import train as train_network
 
 
 def train(options: TrainCommandOptions) -> None:
-    """Train a network of the zoo from scratch and write its weights as safetensors.
-
-    It is trained on the fit and select splits of the data; the evaluate split is kept for measuring.
-    Options that are left out have defaults that suit the network. A log is written beside the weights.
-    """
-    model, quiet = options.model.model, options.quiet
+    """Run `nppr train`."""
+    model, run, quiet = options.network, options.run, options.quiet
     require_known(model)
-    path = options.out or Path(f"{model}.safetensors")
+    path = run.out or Path(f"{model}.safetensors")
     images = resolve_data(options.data.data, options.measure, reading=options.data)
-    for each in () if options.quiet else images.notes:
+    for each in () if quiet else images.notes:
         console.note(each)
     training = options.training.with_(seed=options.measure.seed)
     chosen = train_settings(model, image_shape(images), training, stem=options.model.stem)
     begun = path.exists() or Outputs(path).checkpoint.exists()
-    if options.resume and not quiet and not begun:
+    if run.resume and not quiet and not begun:
         console.note(
             f"nothing to resume, there is no {Outputs(path).checkpoint}: starting from the beginning"
         )
     start = time.perf_counter()
     with training_bar(quiet=quiet) as progress:
         trained = train_network(
-            model, images, path, chosen, device=options.device,
-            resume=options.resume, overwrite=options.overwrite, progress=progress,
+            model, images, path, chosen, device=run.device,
+            resume=run.resume, overwrite=run.overwrite, progress=progress,
         )  # fmt: skip
     if not quiet:
         console.note(

@@ -1,53 +1,36 @@
 """A gate: every requirement of a policy holds, is violated or is undecided, at one confidence.
 
-Of m requirements that draws decide, each has an m-th of the error `1 - confidence`, half of it for each
-end of its interval. By Bonferroni all intervals contain their values at all looks with probability at
-least `confidence`, and then no verdict is wrong, however requirements share draws. What could not be
-measured is undecided: a gate fails closed.
+Of m requirements that draws decide, each gets an m-th of the error `1 - confidence`, half of it for
+each end of its interval. By Bonferroni, all intervals contain their values at all looks with
+probability at least `confidence`. Then no verdict is wrong, even if requirements share draws. A gate
+fails closed: what could not be measured is undecided.
 """
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from nppr.core.tally import Claim, Direction, Metric
-from nppr.data import CLASS, DataSpec, slices_of
+from nppr.core.tally import Claim, Metric
+from nppr.data import DataSpec, slices_of
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
-from nppr.errors import DistributionError, InputError, RunFolderError, SpecError, unknown
-from nppr.export.claims import doubting_flags
-from nppr.gate.certify import (
-    nouns_of,
-    require_decidable,
-    require_noise_of_set,
-    statement,
-)
-from nppr.gate.gate_questions import (
-    BoundQuestion,
-    GateQuestion,
-    LevelQuestion,
-    PairedQuestion,
-    Reading,
-    WorstQuestion,
-)
+from nppr.errors import DistributionError, RunFolderError, SpecError, unknown
+from nppr.gate.gate_questions import PairedQuestion, WorstQuestion
+from nppr.gate.gate_tests import GateTest, decide_tests, plan_test, require_decidable
 from nppr.gate.policy import ABOUT, TESTED, Kind, Policy, Requirement
-from nppr.gate.sequential_draws import MORE_INPUTS, draw_until_decided
 from nppr.models import ModelSpec
 from nppr.noise.family import Dependency
 from nppr.report import Report, read_run
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
-from nppr.report.model import CLEAN, Flag, ReportRecord
-from nppr.report.numbers import percent
+from nppr.report.model import CLEAN, ReportRecord
 from nppr.run.ladder import per_input_noise
 from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import ShowProgress
@@ -57,14 +40,11 @@ from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import GRADE_LETTERS, Run
 from nppr.sources import CW, Clean, Source, default_sources, parse_sources, split_search
-from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
-from nppr.statistics.sequential import BernoulliTest, MeanTest, Verdict
+from nppr.statistics.sequential import MeanTest, Verdict
 from nppr.system.user_code import contain_exits
 
-logger = logging.getLogger(__name__)
-
 PAIRED_DRAWS = 16
-"""Draws of each input where its rate is compared with that of a baseline: one block."""
+"""Draws of each input whose rate is compared with that of a baseline: one block."""
 
 
 @contain_exits()
@@ -80,36 +60,49 @@ def gate(
     """Decide every requirement of a policy.
 
     `model` and `data` replace the keys of these names; all other keys of the policy apply to them, or
-    are refused. Where a requirement needs a run (grade, flags, learned noise) and the policy names
-    none, one is measured, and kept in `out` if that is given.
+    are refused. If a requirement needs a run (grade, flags, learned noise) and the policy names none,
+    the gate measures one. It keeps that run in `out`, if given.
     """
     setup = resolve_policy(policy, model, data)
     asked = policy.requirements()
     seen = examine_ready(setup.classifier, setup.data, seed=policy.measure.seed)
-    share = (1 - policy.measure.confidence) / (
-        2 * max(1, sum(each.kind in TESTED for each in asked))
-    )
+    tested = [each for each in asked if each.kind in TESTED]
+    error = (1 - policy.measure.confidence) / (2 * max(1, len(tested)))
+    flags = {each.text: find_flag(each.name) for each in asked if each.kind is Kind.FLAG}
+    tests = {each.text: _plan(policy, setup, each, error) for each in tested if each.rung is None}
+    known: _Known | None = None
     with ExitStack() as stack:
-        known: _Known | None = None
-        flags = {each.text: flag_named(each.name) for each in asked if each.kind is Kind.FLAG}
-        alone = {each: each.kind in TESTED and each.rung is None for each in asked}
-        tests = [_plan(policy, setup, each, share) for each in asked if alone[each]]
-        if not all(alone.values()):
+        if len(tests) < len(asked):
             folder = policy.run or out or stack.enter_context(tempfile.TemporaryDirectory())
-            known = _evidence(policy, setup, Path(folder), progress)
-        tests += [
-            _plan(policy, setup, each, share, known)
-            for each in asked
-            if each.kind in TESTED and not alone[each]
-        ]
-    for test in tests:
-        test.doubts = _doubts(test, (*seen, *(known.report.flags if known else ())))
-    calls = _draw(policy, setup, tests, progress)
-    tested = {test.requirement.text: test.decision(policy) for test in tests}
+            known = _find_known(policy, setup, Path(folder), progress)
+            for each in tested:
+                if each.rung is not None:
+                    tests[each.text] = _plan(policy, setup, each, error, known)
+    for test in tests.values():
+        test.add_doubts((*seen, *(known.report.flags if known else ())))
+    ordered = [tests[each.text] for each in tested]
+    decided, calls = decide_tests(
+        ordered, setup.classifier, setup.data.evaluate,
+        confidence=policy.measure.confidence, calls=policy.calls, seed=policy.measure.seed,
+        quantise=policy.measure.quantise, progress=progress,
+    )  # fmt: skip
+    found = {decision.requirement: decision for decision in decided}
     decisions = [
-        tested[each.text] if each.text in tested else _read(each, known, flags.get(each.text, ""))
+        found[each.text] if each.text in found else _read(each, known, flags.get(each.text, ""))
         for each in asked
     ]
+    return make_record(setup, name, policy.measure.confidence, decisions, len(tests), calls)
+
+
+def make_record(
+    setup: Setup,
+    name: str,
+    confidence: float,
+    decisions: Sequence[Decision],
+    tested: int,
+    calls: int,
+) -> GateRecord:
+    """Return the record of decisions, with what they are about."""
     return GateRecord(
         nppr_version=version("nppr"),
         policy=name,
@@ -117,9 +110,9 @@ def gate(
         data=setup.data.name,
         data_fingerprint=setup.record.data.fingerprint,
         budget=setup.record.budget,
-        seed=policy.measure.seed,
-        confidence=policy.measure.confidence,
-        tested=len(tests),
+        seed=setup.settings.seed,
+        confidence=confidence,
+        tested=tested,
         calls=calls,
         decisions=tuple(decisions),
     )
@@ -128,7 +121,7 @@ def gate(
 def resolve_policy(
     policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None
 ) -> Setup:
-    """What a policy is tested on: its data and classifier, or those that are given in their place."""
+    """Prepare the data and the classifier of a policy, or those given in their place."""
     resolved = resolve(
         policy.model.model if model is None else model,
         policy.data.data if data is None else data,
@@ -139,24 +132,24 @@ def resolve_policy(
 
 
 class _Known(NamedTuple):
-    """What a run has found out: its report, and the noise it has learned by rung and floor."""
+    """The report of a run, and the noise it learned by rung and floor."""
 
     report: Report
     learned: Mapping[tuple[Dependency | None, float | None], Source]
 
 
-def _evidence(
+def _find_known(
     policy: Policy,
     setup: Setup,
     folder: Path,
     progress: ShowProgress | None,
 ) -> _Known:
-    """The run of the policy, which must be of the same things, or one that is measured now."""
+    """Read the run of the policy, which must be about the same things, or measure one."""
     if policy.run is not None:
         report = read_run(policy.run).report
         same = {
             "classifier": report.classifier.fingerprint == setup.record.classifier.fingerprint,
-            **_same(report, setup),
+            **_compare_records(report, setup),
         }
         _require_same(policy.run, "run", same)
     else:
@@ -179,15 +172,16 @@ def _measure(
     folder: Path,
     progress: ShowProgress | None,
 ) -> Report:
-    """A run with the default sources and a second attack, and a search if a requirement needs one.
+    """Measure a run with the default sources and a second attack, and a search if one is required.
 
-    A single attack would limit the grade. Requirements decide about a classifier that guesses.
+    A single attack would limit the grade. A classifier that guesses is measured too: the requirements
+    decide about it.
     """
     _, others = split_search(default_sources(setup.budget), setup.budget)
     sources = parse_sources(others, setup.budget)
     if setup.budget.transform is None:
         sources.append(CW(setup.budget))
-    search = _search(policy, len(setup.data.fit))
+    search = _search_settings(policy, len(setup.data.fit))
     made = prepare_run(
         setup.resolved, setup.budget, setup.settings, sources=sources, search=search,
         run=Run(out=folder, overwrite=True),
@@ -197,8 +191,8 @@ def _measure(
         return complete_run(made, sources, (), finder, progress, anyway=True)
 
 
-def _search(policy: Policy, inputs: int) -> SearchSettings | None:
-    """The search for all learned noise that is required; it goes as far down as the lowest rung."""
+def _search_settings(policy: Policy, inputs: int) -> SearchSettings | None:
+    """Return the settings of the search for all required learned noise, down to the lowest rung."""
     asked = [each for each in policy.requirements() if each.rung is not None]
     if not asked:
         return None
@@ -216,7 +210,7 @@ def _search(policy: Policy, inputs: int) -> SearchSettings | None:
     return search
 
 
-def _same(report: ReportRecord, setup: Setup) -> dict[str, bool]:
+def _compare_records(report: ReportRecord, setup: Setup) -> dict[str, bool]:
     return {
         "data": report.data.fingerprint == setup.record.data.fingerprint,
         "budget": report.budget == setup.record.budget,
@@ -234,115 +228,34 @@ def _require_same(folder: Path, what: str, same: Mapping[str, bool]) -> None:
         )
 
 
-@dataclass(eq=False)
-class _Test:
-    """A requirement that draws decide: its source, its question, and how its interval is read.
-
-    `problem` states why it could not be measured.
-    """
-
-    requirement: Requirement
-    source: Source | None
-    question: GateQuestion | None
-    claim: Claim
-    doubts: tuple[str, ...] = ()
-    problem: str = ""
-    inputs: int = 0
-    draws: int = 1
-    why: str = ""
-    advice: str = ""
-
-    @property
-    def always_population(self) -> bool:
-        """Whether it is about the population whatever the policy states."""
-        return self.requirement.metric is Metric.ACCURACY or self.requirement.kind is Kind.PAIRED
-
-    def decision(self, policy: Policy) -> Decision:
-        """The verdict, in the words of a certificate."""
-        asked, question = self.requirement, self.question
-        searched = asked.metric in (Metric.NPPR, Metric.AR)
-        direction = Direction.UPPER_BOUND if searched else Direction.ESTIMATE
-        decided = Decision(
-            requirement=asked.text,
-            verdict=Verdict.UNDECIDED,
-            statement="undecided: it could not be measured",
-            why=self.problem,
-            at_least=asked.at_least,
-            metric=Metric.BOUND if asked.noise_set else asked.metric,
-            direction=Direction.LOWER_BOUND if asked.noise_set else direction,
-            claim=self.claim,
-            source=self.source.name if self.source else None,
-        )
-        if self.problem or question is None:
-            return decided
-        found = question.read()
-        doubted = bool(self.doubts) and question.verdict is Verdict.HOLDS
-        verdict = Verdict.UNDECIDED if doubted else question.verdict
-        why = f"flagged: {', '.join(self.doubts)}" if doubted else self.why
-        if question.verdict is Verdict.UNDECIDED and self.advice:
-            why = f"{why}. {self.advice}"
-        return decided.model_copy(
-            update={
-                "verdict": verdict,
-                "statement": _words(self, verdict, policy, found, doubted=doubted),
-                "why": why,
-                "inputs": self.inputs,
-                "value": found.value,
-                "low": found.interval.low,
-                "high": found.interval.high,
-                "draws": found.draws,
-                "slices": found.slices,
-            }
-        )
-
-
 def _plan(
     policy: Policy, setup: Setup, asked: Requirement, error: float, known: _Known | None = None
-) -> _Test:
-    """The test of a requirement, each end of whose interval has this error."""
-    source = _source(setup, asked, known)
+) -> GateTest:
+    """Return the test of a requirement, each end of whose interval has this error."""
+    claim = Claim.POPULATION if asked.always_population else ABOUT[policy.about]
+    source = _find_source(setup, asked, known)
     if source is None:
         assert known is not None
         rows = [row for row in known.report.results if row.metric is Metric.NPPR and row.error]
         name = f"NPPR {asked.rung} with floor {asked.floor:g}"
         problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
-        return _Test(asked, None, None, ABOUT[policy.about], problem=problem)
+        return GateTest(asked, claim, problem=problem)
     if source.metric is not Metric.ACCURACY:
         require_decidable(source)
-    made = _Test(asked, source, None, ABOUT[policy.about])
-    if made.always_population:
-        made.claim = Claim.POPULATION
     if asked.kind is Kind.PAIRED:
-        made.draws = source.fixed_draws or PAIRED_DRAWS
-        made.question = _paired(setup, asked, source, error, made.draws)
-    elif asked.kind is Kind.WORST:
+        draws = source.fixed_draws or PAIRED_DRAWS
+        return GateTest(asked, claim, source, _compare(setup, asked, source, error, draws), draws)
+    if asked.kind is Kind.WORST:
         columns = slices_of(setup.data, setup.data.evaluate.indices, setup.data.evaluate.labels)
         if asked.name not in columns:
             raise unknown("column of slices", asked.name, columns)
-        made.question = WorstQuestion(asked.at_least, error, columns[asked.name])
-    elif asked.noise_set is not None:
-        require_noise_of_set(source, asked.noise_set, asked.at_least)
-        made.draws = SET_DRAWS
-        test = NoiseSetTest(asked.noise_set, asked.at_least, 1 - error, policy.measure.seed)
-        made.question = BoundQuestion(test)
-    else:
-        made.question = LevelQuestion(BernoulliTest(asked.at_least, 1 - error))
-    return made
+        worst = WorstQuestion(asked.at_least, error, columns[asked.name])
+        return GateTest(asked, claim, source, worst)
+    return plan_test(asked, source, error, claim, seed=policy.measure.seed)
 
 
-def _doubts(test: _Test, flags: Sequence[Flag]) -> tuple[str, ...]:
-    """The flags for which "holds" would be false comfort: the number may be too high, or wrong."""
-    asked, source = test.requirement, test.source
-    if source is None or asked.kind is Kind.PAIRED:
-        return ()
-    searched = asked.metric in (Metric.NPPR, Metric.AR) and asked.noise_set is None
-    direction = Direction.UPPER_BOUND if searched else Direction.ESTIMATE
-    doubting = doubting_flags(flags, (source.name,), asked.metric, direction)
-    return tuple(dict.fromkeys(flag.id for flag in doubting))
-
-
-def _source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | None:
-    """The source of a requirement; None where learned noise was not found."""
+def _find_source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | None:
+    """Return the source of a requirement; None if its noise was not learned."""
     if asked.metric is Metric.ACCURACY:
         return Clean()
     if asked.rung is not None:
@@ -351,12 +264,12 @@ def _source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | 
     return source
 
 
-def _paired(
+def _compare(
     setup: Setup, asked: Requirement, source: Source, error: float, draws: int
 ) -> PairedQuestion:
-    """The question on a baseline, which must be a run on the same inputs in the same budget."""
+    """Return the question on a baseline, which must be a run on the same inputs and budget."""
     files = read_run(asked.name)
-    _require_same(files.path, "baseline", _same(files.report, setup))
+    _require_same(files.path, "baseline", _compare_records(files.report, setup))
     lines = lines_of(files.per_input, files.path)
     wanted = source.name if asked.metric is not Metric.ACCURACY else next(iter(lines), CLEAN)
     if wanted not in lines or files.report.settings.measure.only_merged:
@@ -380,128 +293,33 @@ def _paired(
     return PairedQuestion(test, rates, counts, draws)
 
 
-def _draw(
-    policy: Policy, setup: Setup, tests: Sequence[_Test], progress: ShowProgress | None
-) -> int:
-    """Draw for all tests, once for those that ask the same draws; the calls it took."""
-    groups: dict[tuple[str, int, Claim], list[_Test]] = {}
-    for test in tests:
-        if test.source is not None:
-            groups.setdefault((test.source.name, test.draws, test.claim), []).append(test)
-    used = 0
-    for (_, draws, claim), group in groups.items():
-        source = group[0].source
-        assert source is not None
-        try:
-            drawn = draw_until_decided(
-                source,
-                setup.classifier,
-                setup.data.evaluate,
-                [each.question for each in group if each.question is not None],
-                about=claim,
-                calls=policy.calls,
-                draws=draws,
-                seed=policy.measure.seed,
-                quantise=policy.measure.quantise,
-                progress=progress,
-            )
-        except InputError:
-            raise
-        except Exception as error:  # whatever a source does, the others are decided
-            logger.debug("%s failed", source.name, exc_info=error)
-            for test in group:
-                test.problem = " ".join(str(error).split()) or type(error).__name__
-            continue
-        used += drawn.calls
-        for test in group:
-            test.inputs, test.why, test.advice = drawn.inputs, drawn.why, drawn.advice
-            if test.always_population and test.advice == MORE_INPUTS:
-                test.advice = "To decide it, provide more inputs."
-    return used
-
-
-def _words(test: _Test, verdict: Verdict, policy: Policy, found: Reading, *, doubted: bool) -> str:
-    """What may be quoted."""
-    asked, sure = (
-        test.requirement,
-        f"{100 * policy.measure.confidence:g} % confidence, {test.claim.value}",
-    )
-    level = f"{100 * abs(asked.at_least):g}"
-    if asked.kind is Kind.PAIRED:
-        counted = (
-            "inputs"
-            if asked.metric is Metric.ACCURACY
-            else "inputs that are clean-correct for both"
-        )
-        points = f"{level} percentage point{'' if level == '1' else 's'}"
-        outcome = {
-            Verdict.HOLDS: f"less than {points} worse than {asked.name}, if at all",
-            Verdict.VIOLATED: f"more than {points} worse than {asked.name}",
-        }.get(verdict, f"it is not shown whether it is {points} worse than {asked.name}")
-        where = f" [{test.source.name}]" if test.source and asked.source else ""
-        return f"{verdict}: {outcome} ({sure}, {counted}){where}"
-    if asked.metric is Metric.ACCURACY:
-        outcome = {
-            Verdict.HOLDS: f"at least {level} % of the answers are correct on clean inputs",
-            Verdict.VIOLATED: f"fewer than {level} % of the answers are correct on clean inputs",
-        }.get(verdict, f"it is not shown whether at least {level} % are correct on clean inputs")
-        return f"{verdict}: {outcome} ({sure})"
-    assert test.source is not None
-    nouns = nouns_of(test.source)
-    noise = asked.noise_set.words(nouns.refer_to(test.source.name)) if asked.noise_set else None
-    if doubted:
-        under = f"{nouns.every_noise} {noise}" if noise else test.source.name
-        return (
-            f"undecided: under {under} at least {level} % of the answers are correct ({sure}), but"
-            " flags of the run make it unreliable"
-        )
-    said = statement(
-        asked.metric or Metric.PR, verdict, asked.at_least, policy.measure.confidence, test.claim,
-        noise=noise, nouns=nouns,
-    )  # fmt: skip
-    if asked.kind is not Kind.WORST or not found.slices:
-        return f"{said} [{test.source.name}]"
-    worst = found.slices[0]
-    seen = "no input" if worst.value is None else f"{percent(worst.value)} %"
-    where = "at least one" if verdict is Verdict.VIOLATED else "every"
-    lowest = f"lowest observed: {worst.name} ({seen})"
-    named = CLASS if asked.name == CLASS else f"slice of {asked.name}"
-    return f"{said} [{test.source.name}], in {where} {named}; {lowest}"
-
-
-def _read(asked: Requirement, known: _Known | None, name: str) -> Decision:
-    """The verdict on a grade or a flag, from the report of a run."""
+def _read(asked: Requirement, known: _Known | None, flag: str) -> Decision:
+    """Return the verdict on a grade or a flag, from the report of a run."""
     assert known is not None
     report = known.report
+    raised = [each for each in report.flags if each.id == flag]
     if asked.kind is Kind.GRADE:
         good = GRADE_LETTERS.index(report.grade.letter) <= GRADE_LETTERS.index(asked.name)
         verdict = Verdict.HOLDS if good else Verdict.VIOLATED
-        return Decision(
-            requirement=asked.text,
-            verdict=verdict,
-            statement=f"{verdict}: the grade is {report.grade.letter}",
-            why=report.grade.reason,
-        )
-    raised = [flag for flag in report.flags if flag.id == name]
-    if raised:
-        said = f"violated: the flag {name} was raised"
-        return Decision(
-            requirement=asked.text, verdict=Verdict.VIOLATED, statement=said, why=raised[0].message
-        )
-    if not could_be_raised(name, report):
+        outcome, why = f"the grade is {report.grade.letter}", report.grade.reason
+    elif raised:
+        verdict, outcome = Verdict.VIOLATED, f"the flag {flag} was raised"
+        why = raised[0].message
+    elif could_be_raised(flag, report):
+        verdict, outcome = Verdict.HOLDS, f"the flag {flag} was not raised"
+        why = "the run checked for it"
+    else:
+        verdict, outcome = Verdict.UNDECIDED, f"the run did not check for the flag {flag}"
         why = "the run measured nothing that could raise it"
-        said = f"undecided: the run did not check for the flag {name}"
-        return Decision(requirement=asked.text, verdict=Verdict.UNDECIDED, statement=said, why=why)
-    said = f"holds: the flag {name} was not raised"
     return Decision(
-        requirement=asked.text, verdict=Verdict.HOLDS, statement=said, why="the run checked for it"
+        requirement=asked.text, verdict=verdict, statement=f"{verdict}: {outcome}", why=why
     )
 
 
-def flag_named(name: str) -> str:
-    """The id of a flag, from the id or from a word that only one id has.
+def find_flag(name: str) -> str:
+    """Return the id of a flag, from the id or from a word that only one id has.
 
-    >>> flag_named("masking")
+    >>> find_flag("masking")
     'gradient-masking'
     """
     near = [each for each in SEVERITY if name in each.split("-")]

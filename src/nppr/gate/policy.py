@@ -4,7 +4,7 @@
     model = "digits-cnn"
     eps = 0.1
 
-The other keys are the options of `nppr assess` and `nppr certify`. A mistake is reported in one line.
+The other keys are options of `nppr assess`. A mistake is reported in one line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Self
 from pydantic import model_validator
 
 from nppr.core.budget import Budget
-from nppr.core.tally import Claim, Metric
+from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError, unknown
 from nppr.noise.family import FLOOR_NOISE, Dependency
 from nppr.run.resolve import stated_budget
@@ -47,7 +47,7 @@ WORST = "worst"
 
 
 class Kind(StrEnum):
-    """What a requirement is about."""
+    """The kinds of quantity that a requirement can limit."""
 
     LEVEL = "level"
     BOUND = "bound"
@@ -58,15 +58,15 @@ class Kind(StrEnum):
 
 
 TESTED = (Kind.LEVEL, Kind.BOUND, Kind.WORST, Kind.PAIRED)
-"""Kinds that are decided by draws, and so share the error."""
+"""Kinds that draws decide. They share the error."""
 
 
 @dataclass(frozen=True)
 class Requirement:
     """One line of a policy.
 
-    `at_least` is the least fraction of correct answers, of a difference minus the largest loss. The
-    `source` is written as on a command line; learned noise has a `rung` and a `floor` instead. `name`
+    `at_least` is the smallest fraction of correct answers; for a difference, minus the largest loss.
+    `source` is written as on a command line. Learned noise has a `rung` and a `floor` instead. `name`
     is the column of a worst slice, the letter of a grade, the id of a flag or the folder of a baseline.
     """
 
@@ -82,9 +82,22 @@ class Requirement:
 
     @property
     def quantity(self) -> Requirement:
-        """What is required, without the words and the value."""
+        """The requirement without its words and its value, to compare it with others."""
         name = "" if self.kind is Kind.GRADE else self.name
         return replace(self, text="", at_least=0.0, name=name)
+
+    @property
+    def direction(self) -> Direction:
+        """What its number is: a search bounds the worst noise from above, a set from below."""
+        if self.noise_set is not None:
+            return Direction.LOWER_BOUND
+        searched = self.metric in (Metric.NPPR, Metric.AR)
+        return Direction.UPPER_BOUND if searched else Direction.ESTIMATE
+
+    @property
+    def always_population(self) -> bool:
+        """Whether it applies to the population whatever the policy states."""
+        return self.metric is Metric.ACCURACY or self.kind is Kind.PAIRED
 
 
 LEFT_OUT = {
@@ -147,7 +160,7 @@ class Policy(Group):
         return self
 
     def requirements(self) -> tuple[Requirement, ...]:
-        """What is required, each quantity once."""
+        """Parse the requirements; `SpecError` if two limit the same quantity."""
         if not self.require:
             raise SpecError(
                 "`require` must list at least one requirement, got none."
@@ -227,7 +240,7 @@ FORMS = {
 
 
 def parse_requirement(text: str, budget: Budget) -> Requirement:
-    """A requirement from its words, with sources of a budget.
+    """Parse a requirement, with sources of a budget.
 
     >>> found = parse_requirement("NPPR label floor 0.5 >= 80 %", Budget.linf(0.1))
     >>> found.rung.value, found.floor, found.at_least
@@ -274,7 +287,7 @@ def _with_set(made: Requirement, given: dict[str, str]) -> Requirement:
 
 
 def _with_source(made: Requirement, given: dict[str, str], budget: Budget) -> Requirement:
-    """The requirement with its source, by default that of the floor, or with its learned noise."""
+    """Return the requirement with its source (the noise of the floor by default) or learned noise."""
     metric = Metric(given["metric"]) if "metric" in given else None
     source = given.get("source", "")
     if metric is Metric.ACCURACY:

@@ -1,9 +1,13 @@
 """Draws in blocks, until every question about them is decided.
 
-Questions look after each block, so their tests must hold at any time. Inputs are either used once each,
-in a seeded order, which makes them independent and applies to the population; or drawn with
-replacement, each with fresh noise, which applies to this test set and never runs out. A block is never
-looked at in part: the inputs of a whole block are independent, those that come first in it need not be.
+Questions look at the draws after each block, so their tests must be valid at any time. Inputs are used
+in one of two ways:
+
+the population   every input is used once, in a seeded order, until inputs run out: independent draws
+this test set    inputs are drawn with replacement, each time with fresh noise: draws never run out
+
+A question sees a block as a whole. The inputs of a whole block are independent; those that finish first
+may not be.
 """
 
 from __future__ import annotations
@@ -15,19 +19,16 @@ from typing import Protocol
 import numpy as np
 
 from nppr.core.random_draws import derive_seed
-from nppr.core.tally import BoolArray, Claim, Evaluate, IntArray, Metric, Progress, Tally
+from nppr.core.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
 from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.measuring.measurement import measure
 from nppr.models import PreparedClassifier
 from nppr.sources import Clean, Source
-from nppr.statistics.noise_set_test import NoiseSetTest
-from nppr.statistics.sequential import BernoulliTest, Verdict
+from nppr.statistics.sequential import Verdict
 
 AT_ONCE = 64
 """Inputs of a block."""
-
-CALLS = 100_000
 
 MORE_INPUTS = (
     'To decide it, provide more inputs, or set `about` to "test-set": inputs are then drawn again, and'
@@ -38,7 +39,7 @@ MORE_CALLS = "To decide it, raise `calls`."
 
 @dataclass(frozen=True, eq=False)
 class DrawnBlock:
-    """Some draws: the position of each input, how many of its `draws` were correct, calls made."""
+    """The position of each input, its number of correct draws out of `draws`, and the calls made."""
 
     positions: IntArray
     correct: IntArray
@@ -47,53 +48,19 @@ class DrawnBlock:
 
 
 class Question(Protocol):
-    """What is asked about the draws of a source."""
+    """A question about the draws of a source, answered by a sequential test."""
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict so far; it is final once it is not UNDECIDED."""
+        """The verdict so far. Once it is not UNDECIDED, it is final."""
 
     def update(self, block: DrawnBlock) -> None:
-        """Look at a block."""
-
-
-@dataclass(frozen=True, eq=False)
-class CountQuestion:
-    """A test of the draws of some inputs: those at positions where `rows` is true, else all."""
-
-    test: BernoulliTest
-    rows: BoolArray | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.test.verdict
-
-    def update(self, block: DrawnBlock) -> None:
-        """One draw of every input."""
-        correct = block.correct if self.rows is None else block.correct[self.rows[block.positions]]
-        self.test.update(int(correct.sum()), len(correct))
-
-
-@dataclass(frozen=True, eq=False)
-class SetQuestion:
-    """A test of all noise of a set, on the inputs at positions where `rows` is true, else all."""
-
-    test: NoiseSetTest
-    rows: BoolArray | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        return self.test.verdict
-
-    def update(self, block: DrawnBlock) -> None:
-        """All draws of every input."""
-        correct = block.correct if self.rows is None else block.correct[self.rows[block.positions]]
-        self.test.update(block.draws - correct)
+        """Add the draws of a block."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What was drawn, what ended it, and what to do if that left a question undecided."""
+    """The inputs and calls used, why drawing ended, and what to do if a question is undecided."""
 
     inputs: int
     calls: int
@@ -114,9 +81,9 @@ def draw_until_decided(
     quantise: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Drawing:
-    """Draw until every question is decided, or `calls` images are classified, or inputs run out.
+    """Draw until every question is decided, `calls` images are classified, or inputs run out.
 
-    Only clean-correct inputs count, except where the source is no perturbation at all.
+    Only clean-correct inputs count, unless the source does not perturb its inputs.
     """
     if calls < 1:
         raise SpecError(f"`calls` must be a whole number >= 1, got {calls}.")
@@ -152,25 +119,25 @@ def _blocks(
     seed: int,
     quantise: bool,
 ) -> Iterator[DrawnBlock]:
-    """Draws in blocks, from the seeded order of the inputs or with replacement."""
+    """Yield draws in blocks, from the seeded order of the inputs or with replacement."""
 
-    def measured(each: Source, positions: IntArray, seed: int = 0) -> Tally[Evaluate]:
-        """The draws of each of these inputs."""
+    def measure_at(each: Source, positions: IntArray, seed: int = 0) -> Tally[Evaluate]:
+        """Measure a source on the inputs at these positions."""
         chosen = replace(split, indices=split.indices[positions], labels=split.labels[positions])
         ones = np.ones(len(positions), bool)
         return measure(
             each, classifier, chosen, draws=draws, seed=seed, clean_correct=ones, quantise=quantise
         )
 
-    def clean_correct(positions: IntArray) -> tuple[IntArray, int]:
-        """Those that are clean-correct, and the calls it took."""
-        tally = measured(Clean(), positions)
+    def find_clean_correct(positions: IntArray) -> tuple[IntArray, int]:
+        """Return the positions of clean-correct inputs, and the calls it took to find them."""
+        tally = measure_at(Clean(), positions)
         return positions[tally.correct == 1], tally.calls
 
-    def drawn(positions: IntArray, seed: int, spent: int) -> DrawnBlock:
+    def draw(positions: IntArray, seed: int, spent: int) -> DrawnBlock:
         if not len(positions):
             return DrawnBlock(positions, positions, spent, draws)
-        tally = measured(source, positions, seed)
+        tally = measure_at(source, positions, seed)
         return DrawnBlock(positions, tally.correct, tally.calls + spent, tally.draws)
 
     random = np.random.default_rng(derive_seed(seed, "certify/order", 0, 0) & 0xFFFFFFFF)
@@ -179,23 +146,23 @@ def _blocks(
         clean = source.metric is Metric.ACCURACY
         for start in range(0, len(order), AT_ONCE):
             some = order[start : start + AT_ONCE]
-            found, spent = (some, 0) if clean else clean_correct(some)
-            yield drawn(found, seed, spent)
+            found, spent = (some, 0) if clean else find_clean_correct(some)
+            yield draw(found, seed, spent)
         return
     known = np.full(len(split), -1)  # 1 clean-correct, 0 wrong, -1 not looked at yet
     number = 0
     while (known != 0).any():
         left = random.integers(len(split), size=AT_ONCE)
         new = np.unique(left[known[left] < 0])
-        found, spent = clean_correct(new) if len(new) else (new, 0)
+        found, spent = find_clean_correct(new) if len(new) else (new, 0)
         known[new] = 0
         known[found] = 1
         left = left[known[left] == 1]
         parts = [DrawnBlock(left[:0], left[:0], spent, draws)]
-        while len(left):  # an input that was drawn twice gets draws of its own each time
+        while len(left):  # an input that was drawn twice gets fresh draws each time
             chosen, first = np.unique(left, return_index=True)
             parts.append(
-                drawn(chosen, derive_seed(seed, "certify/draws", 0, number) & 0x7FFFFFFF, 0)
+                draw(chosen, derive_seed(seed, "certify/draws", 0, number) & 0x7FFFFFFF, 0)
             )
             left = np.delete(left, first)
             number += 1

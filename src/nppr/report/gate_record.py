@@ -1,4 +1,4 @@
-"""What a gate decided: a table for terminals, JUnit XML, Markdown for a pull request, JSON."""
+"""The record of a gate: as a table, JUnit XML, Markdown for a pull request, and JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, Record
 from nppr.statistics.sequential import Verdict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 SPLIT = "With {level:g} % confidence no verdict based on draws is wrong (docs/gate.md)."
 SEARCHED = (
@@ -20,28 +20,18 @@ SEARCHED = (
 COMPARED = "A comparison with a baseline under an attack applies to that attack only."
 
 
-class SliceDecision(Record):
-    """One slice of a requirement on the worst; the intervals of all slices hold together."""
-
-    name: str
-    verdict: Verdict
-    value: float | None
-    low: float
-    high: float
-    draws: int
-
-
 class Decision(Record):
-    """One requirement: its verdict, and what it rests on.
+    """The verdict on one requirement, or on one slice of it, with its evidence.
 
-    `value` is what was observed, `low` and `high` its interval; a grade or flag has none. Of a `bound`
-    the interval is that of the worst noise of its set, of a baseline that of the difference.
+    `value` is what was observed, `low` and `high` its interval; a grade or a flag has none. For a
+    `bound`, the interval is that of the worst noise of its set; for a baseline, that of the difference.
+    A slice has its name as the requirement; the intervals of all slices hold together.
     """
 
     requirement: str
     verdict: Verdict
-    statement: str
-    why: str
+    statement: str = ""
+    why: str = ""
     at_least: float | None = None
     value: float | None = None
     low: float | None = None
@@ -52,11 +42,11 @@ class Decision(Record):
     source: str | None = None
     inputs: int = 0
     draws: int = 0
-    slices: tuple[SliceDecision, ...] = ()
+    slices: tuple[Decision, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """The verdict with what was observed, and why it ended."""
+        """The verdict, the numbers observed, and why drawing ended."""
         seen = ""
         if self.low is not None and self.high is not None:
             observed = "" if self.value is None else f"{percent(self.value)} % observed, "
@@ -66,14 +56,14 @@ class Decision(Record):
 
     @property
     def status(self) -> str:
-        """The verdict; after a search it holds for what was found only."""
+        """The verdict; after a search, HOLDS applies only to what was found."""
         found = {Metric.NPPR: " for the noise found", Metric.AR: " for this attack"}
         only = found.get(self.metric, "") if self.metric and self.verdict is Verdict.HOLDS else ""
         return self.verdict.value + only
 
 
 class GateRecord(Record):
-    """All decisions of one policy; `calls` are images classified for the tests."""
+    """All decisions of one policy; `calls` is the number of images classified for the tests."""
 
     schema_version: int = SCHEMA_VERSION
     nppr_version: str
@@ -90,14 +80,14 @@ class GateRecord(Record):
 
     @property
     def verdict(self) -> Verdict:
-        """Violated if one requirement is, holds if all do; anything else is undecided."""
+        """VIOLATED if one requirement is, HOLDS if all do, else UNDECIDED."""
         found = {each.verdict for each in self.decisions}
         order = (Verdict.VIOLATED, Verdict.UNDECIDED, Verdict.HOLDS)
         return next(each for each in order if each in found)
 
     @property
     def headline(self) -> str:
-        """The outcome in a line."""
+        """The outcome in one line."""
         found = [each.verdict for each in self.decisions]
         return (
             f"{self.verdict.value}: of {len(found)} requirement{'' if len(found) == 1 else 's'},"
@@ -108,11 +98,11 @@ class GateRecord(Record):
 
     @property
     def split(self) -> str:
-        """What holds for all verdicts together; empty if draws decide none."""
+        """What the confidence means for all verdicts together; empty if draws decide none."""
         return SPLIT.format(level=100 * self.confidence) if self.tested else ""
 
     def table(self) -> Table:
-        """A row for each requirement, in the order of the policy."""
+        """Return a row for each requirement, in the order of the policy."""
         columns = (
             Column("requirement", "requirement"),
             Column("status", "status"),
@@ -126,7 +116,7 @@ class GateRecord(Record):
         return Table(self.headline, columns, tuple(map(_row, self.decisions)))
 
     def notes(self) -> list[str]:
-        """A sentence for each requirement that does not hold, and what the verdicts mean together."""
+        """Return a sentence for each requirement that does not hold, and what the verdicts mean."""
         searched = any(each.direction is Direction.UPPER_BOUND for each in self.decisions)
         compared = any(
             each.metric is Metric.AR and "not worse than" in each.requirement
@@ -144,7 +134,7 @@ class GateRecord(Record):
         ]
 
     def to_markdown(self) -> str:
-        """A summary for a pull request."""
+        """Return a summary for a pull request."""
         notes = "".join(f"- {md_text(note)}\n" for note in self.notes())
         shown = self.table()
         kept = ("requirement", "status", "value", "", "draws", "claim")
@@ -157,7 +147,7 @@ class GateRecord(Record):
         return f"### Robustness gate: {md_text(self.headline)}\n\n{table.to_md()}\n{notes}"
 
     def to_junit(self) -> str:
-        """A test case for each requirement: violated is a failure, undecided an error."""
+        """Return a test case for each requirement: violated is a failure, undecided an error."""
         verdicts = [each.verdict for each in self.decisions]
         counts = {
             "tests": len(verdicts),
@@ -180,7 +170,7 @@ class GateRecord(Record):
         return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
     def to_json(self) -> str:
-        """All of it."""
+        """Return the whole record as JSON."""
         return self.model_dump_json(indent=2) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -26,7 +26,6 @@ class Task:
     data: DataSource
     classifier: ClassifierSource
     device: str
-    threads: int
 
 
 @dataclass(frozen=True)
@@ -140,20 +139,3 @@ class Graph:
         for node in self.nodes.values():
             found[node.kind].append(node)
         return found
-
-    def above(self, hash_: str) -> Iterator[Node]:
-        """All nodes that need this one, directly or not."""
-        lost = {hash_}
-        for node in self.nodes.values():
-            if lost & set(node.needs.values()):
-                lost.add(node.hash)
-                yield node
-
-    def critical_path(self) -> dict[str, float]:
-        """The longest path from each node to an end, in passes: what to begin with."""
-        below: dict[str, float] = {}
-        for node in reversed(self.nodes.values()):
-            below[node.hash] = below.get(node.hash, 0.0) + node.passes
-            for need in node.needs.values():
-                below[need] = max(below.get(need, 0.0), below[node.hash])
-        return below

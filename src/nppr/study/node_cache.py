@@ -20,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
+from nppr.errors import WriteError
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
 from nppr.system.records import write_whole
@@ -27,6 +28,10 @@ from nppr.system.records import write_whole
 RECORD = "node.json"
 LOG = "log.jsonl"
 LOCK = "lock"
+
+
+class FullCacheError(WriteError):
+    """The disk of the cache is full: no node can be finished."""
 
 
 class Finished(BaseModel):

@@ -6,7 +6,6 @@ Data, classifiers and clean answers are loaded and computed once per process.
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -34,11 +33,9 @@ from nppr.settings import Run
 from nppr.sources import Clean, Source, parse_sources
 from nppr.sources.per_input_noise import PerInput
 from nppr.study.graph import FitTask, MeasureTask, Node, TrainTask
-from nppr.study.node_cache import Finished, NodeCache, is_full_disk
+from nppr.study.node_cache import Finished, FullCacheError, NodeCache, is_full_disk
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
 from nppr.train import train
-
-logger = logging.getLogger(__name__)
 
 WEIGHTS, TRAINING_LOG = "weights.safetensors", "weights.json"
 
@@ -46,38 +43,31 @@ S = TypeVar("S", bound=SplitKind)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a node ended: finished, or with an error; `note` is what a person should know besides."""
+class NodeResult:
+    """A finished node, and a note if a person should know how it was finished."""
 
-    finished: Finished | None = None
-    error: str = ""
+    finished: Finished
     note: str = ""
-    is_full_disk: bool = False
 
 
-def perform(node: Node, cache_path: str) -> Outcome:
-    """Do a node, or find it done by another process, and state how it went."""
-    cache = NodeCache(Path(cache_path))
-    before = torch.get_num_threads()
-    torch.set_num_threads(node.task.threads)
+def run_node(node: Node, cache: NodeCache) -> NodeResult:
+    """Compute a node and write its files, unless another process has done so."""
     try:
         with cache.locked(node):
-            return _perform_locked(node, cache)
-    except Exception as error:  # one node must not stop the others
-        logger.debug("node %s failed", node.label, exc_info=True)
+            return _run_locked(node, cache)
+    except Exception as error:
         if is_full_disk(error):
-            return Outcome(error=f"the disk of {cache.path} is full", is_full_disk=True)
-        why = " ".join(str(error).split()) or type(error).__name__
-        shown = why if isinstance(error, NpprError) else f"{type(error).__name__}: {why}"
-        return Outcome(error=shown[:500])
-    finally:
-        torch.set_num_threads(before)
+            raise FullCacheError(
+                f"`cache` must have space, the disk of {cache.path} is full. What is finished is"
+                " kept: make space and run the same command again."
+            ) from error
+        raise
 
 
-def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
+def _run_locked(node: Node, cache: NodeCache) -> NodeResult:
     found = cache.look_up(node)
     if found.finished is not None:
-        return Outcome(found.finished)
+        return NodeResult(found.finished)
     note = ""
     if found.damage:
         note = f"{node.label}: cached result not used, {found.damage}; computed again"
@@ -99,7 +89,7 @@ def _perform_locked(node: Node, cache: NodeCache) -> Outcome:
     seconds = round(time.perf_counter() - start, 3)
     finished = cache.finish(node, files, seconds)
     cache.log(node, "done")
-    return Outcome(finished, note=note)
+    return NodeResult(finished, note)
 
 
 def _work(node: Node, cache: NodeCache) -> list[str]:

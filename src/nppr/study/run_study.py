@@ -6,7 +6,9 @@ import errno
 import json
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,17 +19,18 @@ from markupsafe import Markup
 from nppr.errors import RunFolderError, SpecError, WriteError, mark_controls
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
-from nppr.study.engines import Engine, Inline, RayCluster, Workers
-from nppr.study.graph import Graph
-from nppr.study.node_cache import NodeCache, is_full_disk
+from nppr.study.graph import Graph, Node
+from nppr.study.node_cache import FullCacheError, NodeCache, is_full_disk
+from nppr.study.node_work import NodeResult, run_node
 from nppr.study.orders import Orders, check_orders
 from nppr.study.plan import require_code_allowed
-from nppr.study.schedule import Executed, ProgressCallback, execute
 from nppr.study.study_file import Study
 from nppr.study.study_records import read_records
 from nppr.study.table_layout import StudyTable, make_table, require_tables
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
+from nppr.system.scheduler import EndedJobs, Job, JobProgress, run_jobs
+from nppr.system.worker_pools import open_pool
 
 ENDS = {"md": "md", "csv": "csv", "latex": "tex", "json": "json"}
 """The formats of every table, and the endings of their files."""
@@ -80,7 +83,7 @@ def run_study(
     workers: int | None = None,
     ray: str | None = None,
     run_code: bool = False,
-    progress: ProgressCallback | None = None,
+    progress: Callable[[JobProgress], None] | None = None,
 ) -> Ended:
     """Run what is not cached, then write the tables to `out` (runs/studies/NAME by default).
 
@@ -89,19 +92,27 @@ def run_study(
     require_code_allowed(study, run_code=run_code)
     require_tables(study, graph)
     require_present(graph)
-    if workers is not None and workers < 1:
-        raise SpecError(f"`workers` must be a whole number >= 1, got {workers}.")
     place = NodeCache(Path(cache).absolute())
     folder = Path(out) if out is not None else Path("runs/studies") / study.name
     _require_writable("cache", place.path)
     _require_writable("out", folder)
     Manifest(folder, "study").require_ours()
+    finished, jobs = _find_jobs(graph, place)
     try:
-        executed = execute(graph, place, _engine(str(place.path), workers, ray), progress)
-        ended = _gather(study, graph, place, executed, folder)
+        with open_pool(workers, ray) as pool:
+            ran = run_jobs(
+                jobs,
+                pool,
+                threads=study.measure.threads,
+                finished=finished,
+                stop_on=(FullCacheError,),
+                progress=progress,
+                note_of=lambda result: result.note,
+            )
+        ended = _gather(study, graph, place, ran, len(finished), folder)
         write_study(ended)
     except (OSError, WriteError) as error:
-        if not is_full_disk(error):
+        if isinstance(error, FullCacheError) or not is_full_disk(error):
             raise
         raise RunFolderError(
             f"`out` must have space, the disk of {str(folder)!r} is full. What is finished is kept:"
@@ -110,29 +121,60 @@ def run_study(
     return ended
 
 
-def _engine(cache: str, workers: int | None, ray: str | None) -> Engine:
-    if ray is not None:
-        return RayCluster(cache, ray, workers)
-    return Inline(cache) if workers in (None, 1) else Workers(cache, workers or 1)
+def _find_jobs(
+    graph: Graph, cache: NodeCache
+) -> tuple[dict[str, NodeResult], list[Job[NodeResult]]]:
+    """Return the finished nodes that tables show, and jobs for the others and what those need.
+
+    A damaged node is a job as well: the process that computes it again holds its lock.
+    """
+    wanted = {hash_ for cell in graph.cells for hash_ in (cell.measure, cell.fit) if hash_}
+    finished: dict[str, NodeResult] = {}
+    missing: list[Node] = []
+    for node in reversed(graph.nodes.values()):
+        if node.hash in wanted:
+            found = cache.look_up(node).finished
+            if found is not None:
+                finished[node.hash] = NodeResult(found)
+            else:
+                missing.append(node)
+                wanted |= set(node.needs.values())
+    by_time = all(node.seconds is not None for node in missing)
+    return finished, [
+        Job(
+            node.hash,
+            partial(run_node, node, cache),
+            needs=tuple(node.needs.values()),
+            label=node.label,
+            cost=node.seconds if by_time and node.seconds is not None else node.passes,
+        )
+        for node in reversed(missing)
+    ]
 
 
-def _gather(study: Study, graph: Graph, cache: NodeCache, executed: Executed, out: Path) -> Ended:
-    records = read_records(graph, cache, executed.finished)
+def _gather(
+    study: Study,
+    graph: Graph,
+    cache: NodeCache,
+    ran: EndedJobs[NodeResult],
+    cached: int,
+    out: Path,
+) -> Ended:
+    records = read_records(graph, cache, {key: each.finished for key, each in ran.results.items()})
     places = [cell.place for cell in graph.cells]
     label = {node.hash: node.label for node in graph.nodes.values()}
-    failures = [f"{label[hash_]}: {why}" for hash_, why in executed.failed.items()]
+    failures = [f"{label[hash_]}: {why}" for hash_, why in ran.failed.items()]
     failures += [
-        f"{label[hash_]}: skipped, it needs {label[cause]}"
-        for hash_, cause in executed.skipped.items()
+        f"{label[hash_]}: skipped, it needs {label[cause]}" for hash_, cause in ran.skipped.items()
     ]
     return Ended(
         study=study,
         tables=tuple(make_table(entry, places, records) for entry in study.tables),
         orders=check_orders(records),
         failures=tuple(failures),
-        notes=tuple(executed.notes),
-        ran=executed.ran,
-        cached=executed.cached,
+        notes=tuple(each.note for each in ran.results.values() if each.note),
+        ran=len(ran.results) - cached,
+        cached=cached,
         out=out,
     )
 
