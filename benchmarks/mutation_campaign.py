@@ -53,6 +53,7 @@ from nppr.compare import compare_runs  # noqa: F401
 from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.errors import NpprError, mark_controls
+from nppr.formats import NETWORKS
 from nppr.gate.gate import gate  # noqa: F401  loaded before forking
 from nppr.gate.policy import read_policy
 from nppr.models import load_classifier
@@ -63,7 +64,6 @@ from nppr.sources import SOURCES, option_defaults, parse_sources
 from nppr.study.plan import plan
 from nppr.study.study_file import read_study
 from nppr.system.records import read_record, write_record, write_tensors
-from nppr.system.specs import NETWORKS
 
 SECONDS = 20
 """Of the processor: a busy machine makes no fault."""

@@ -18,8 +18,8 @@ import nppr
 from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
 from nppr.models import in_fixed_form, load_classifier
-from nppr.run.prepare import prepare_run
 from nppr.run.resolve import Resolved
+from nppr.run.session import AssessmentRun
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 
@@ -60,7 +60,7 @@ def main() -> None:
                 search = replace(search, recipe=recipe, child_rate=0.1)
             began = time.perf_counter()
             resolved = Resolved(data, classifier)
-            setup = prepare_run(resolved, budget, Measure(seed=seed), search=search)
+            setup = AssessmentRun.open(resolved, budget, Measure(seed=seed), search=search)
             learned = setup.search(search).run()
             ready = in_fixed_form(setup.classifier, probe(data.evaluate))
             for each in learned:

@@ -24,15 +24,17 @@ from nppr.core.tally import FloatArray
 from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
 from nppr.models import SPEEDUPS, load_classifier, prepare
-from nppr.noise import Dependency, Family
+from nppr.noise import Family
+from nppr.noise.rungs import LADDER, Dependency
 from nppr.search import default_settings
 from nppr.search.search import FinishedStage, NoiseSearch
-from nppr.search.search_settings import WALKS, Stage
+from nppr.search.search_settings import Stage
 from nppr.sources import Clean
 from nppr.sources.learned import Learned
 from nppr.statistics import holm
 
 COMPONENTS = (3, 7, 12)
+RUNGS = tuple(rung for rung in LADDER if rung.is_fitted)
 POINT = 0.001
 Node = tuple[int, Dependency]
 
@@ -46,7 +48,7 @@ def fit_all(search: NoiseSearch, calls: int, family: Family) -> dict[Node, Finis
     """Fit every family, the smaller ones first."""
     done: dict[Node, FinishedStage] = {}
     base = search.settings.recipe
-    for node in product(COMPONENTS, WALKS):
+    for node in product(COMPONENTS, RUNGS):
         nearest = [
             other
             for other in done
@@ -72,9 +74,9 @@ def fit_all(search: NoiseSearch, calls: int, family: Family) -> dict[Node, Finis
 
 def report(rates: dict[Node, FloatArray]) -> None:
     """The table, and the pairs in the wrong order."""
-    print("NPPR on evaluate, %   " + "  ".join(f"{each.value:>11s}" for each in WALKS))
+    print("NPPR on evaluate, %   " + "  ".join(f"{each.value:>11s}" for each in RUNGS))
     for components in COMPONENTS:
-        row = (100 * float(rates[components, each].mean()) for each in WALKS)
+        row = (100 * float(rates[components, each].mean()) for each in RUNGS)
         print(
             f"  K = {components:<2d}              " + "  ".join(f"{value:11.1f}" for value in row)
         )

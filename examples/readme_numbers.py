@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from nppr.core.tally import Metric
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.report import Report, read_report
 from nppr.report.at_least_line import stated_bound
 from nppr.report.findings import attacked, interval_of

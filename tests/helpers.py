@@ -17,8 +17,9 @@ from nppr.core.tally import Evaluate, FrozenModel
 from nppr.data import Data, Split, TensorImages, from_arrays
 from nppr.models import ModelSpec
 from nppr.noise.distribution import Distribution
-from nppr.run.prepare import Setup, prepare_run
+from nppr.noise.rungs import LADDER
 from nppr.run.resolve import resolve
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
     FAMILY,
@@ -31,7 +32,7 @@ from nppr.search.search_record import (
     SearchRecord,
     StageRecord,
 )
-from nppr.search.search_settings import WALKS, SearchSettings, default_settings
+from nppr.search.search_settings import SearchSettings, default_settings
 from nppr.settings import Group, Measure, Run, Search, flags_of
 from nppr.sources import Source
 from nppr.sources.learned import Learned
@@ -46,13 +47,13 @@ def open_run(
     search: SearchSettings | None = None,
     feature_model: ModelSpec | None = None,
     **run: Any,
-) -> Setup:
+) -> AssessmentRun:
     """A run of a model on data as they are."""
     resolved = resolve(model, data, Measure(), feature_model=feature_model)
-    return prepare_run(resolved, budget, settings, search=search, run=Run(**run))
+    return AssessmentRun.open(resolved, budget, settings, search=search, run=Run(**run))
 
 
-FAMILIES = tuple(WALKS)
+FAMILIES = tuple(rung for rung in LADDER if rung.is_fitted)
 """The dependencies of families of mixtures: all but per-input."""
 
 

@@ -6,8 +6,10 @@ import html
 import importlib.util
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,6 +36,12 @@ def example(name: str) -> ModuleType:
 
 
 TASKS = ("top-2", "regression", "segmentation", "detection")
+
+
+@cache
+def task_example(name: str) -> Any:
+    """The model, data and settings of an example of a task; it is trained once."""
+    return example("tasks").EXAMPLES[name]()
 
 
 def is_right(name: str, outputs: Tensor, target: Tensor) -> bool:
@@ -96,7 +104,7 @@ def compare(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_agrees_with_a_loop_by_hand(name: str) -> None:
-    model, (x, y), settings = example("tasks").EXAMPLES[name]()
+    model, (x, y), settings = task_example(name)
     loaded = nppr.load_classifier(model).model
     assert isinstance(loaded, torch.nn.Module)
     low, high = settings.get("input_range", ([0.0], [1.0]))
@@ -127,7 +135,7 @@ def test_other_inputs_agree_with_a_loop_by_hand(name: str) -> None:
 @pytest.mark.slow
 def test_the_ladder_of_a_task_is_in_order() -> None:
     """The detector, whole as the example runs it, with fewer calls."""
-    model, data, settings = example("tasks").EXAMPLES["detection"]()
+    model, data, settings = task_example("detection")
     report = nppr.assess(
         model,
         data,

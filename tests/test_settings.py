@@ -11,9 +11,10 @@ from helpers import FAMILIES, two_class_data
 from nppr.cli import commands
 from nppr.cli.commands import AssessOptions, MeasureOptions, SpectrumOptions
 from nppr.core.budget import Budget
-from nppr.core.tally import DEFAULT_DRAWS
+from nppr.core.draw_count import DEFAULT_DRAWS, default_draws
 from nppr.errors import BudgetError, NpprError, SpecError
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
+from nppr.run.assess import assess, learn
 from nppr.run.resolve import require_budget
 from nppr.search.search_settings import SearchSettings, paper_settings, walk
 from nppr.settings import (
@@ -26,7 +27,6 @@ from nppr.settings import (
     Run,
     Search,
     build,
-    default_draws,
     settings_in,
 )
 
@@ -75,9 +75,19 @@ def test_numbers_are_read_from_text_and_from_lists() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Search(fit_calls=9), r"`fit_calls` belongs to search=Search\(calls=...\)"),  # type: ignore[call-arg]
-        (lambda: Search(confidence=0.9), r"belongs to measure=Measure\(confidence=...\)"),  # type: ignore[call-arg]
-        (lambda: Measure(out="a"), r"`out` belongs to run=Run\(out=...\)"),  # type: ignore[call-arg]
+        (lambda: Search(fit_calls=9), r"`fit_calls` belongs to search=nppr.Search\(calls=...\)"),  # type: ignore[call-arg]
+        (lambda: Search(confidence=0.9), r"belongs to measure=nppr.Measure\(confidence=...\)"),  # type: ignore[call-arg]
+        (lambda: Measure(out="a"), r"`out` belongs to run=nppr.Run\(out=...\)"),  # type: ignore[call-arg]
+        (lambda: Measure(calls=9), r"`calls` belongs to search=nppr.Search\(calls=...\)"),  # type: ignore[call-arg]
+        (lambda: Run(draws=9), r"`draws` belongs to measure=nppr.Measure\(draws=...\)"),  # type: ignore[call-arg]
+        (lambda: Run(weights="a"), r"model=nppr.load_classifier\(model, weights=...\)"),  # type: ignore[call-arg]
+        (lambda: Search(eps=0.1), r"`eps` belongs to budget=nppr.Budget.linf"),  # type: ignore[call-arg]
+        (lambda: assess(draws=9), r"`draws` belongs to measure=nppr.Measure\(draws=...\)"),  # type: ignore[call-arg]
+        (lambda: assess(fit_calls=9), r"`fit_calls` belongs to search=nppr.Search\(calls=...\)"),  # type: ignore[call-arg]
+        (lambda: assess(sorces="uniform"), "`argument of nppr.assess` must be one of"),  # type: ignore[call-arg]
+        (lambda: learn(resize=8), r"`resize` belongs to data=nppr.load_data\(data, resize=...\)"),  # type: ignore[call-arg]
+        (lambda: assess(measure={"draws": 9}), r"`measure` must be nppr.Measure\(...\), got dict"),  # type: ignore[arg-type]
+        (lambda: assess(effort="quick", measure=Measure(effort="normal")), "given once"),
         (lambda: Measure(drawz=3), "Did you mean 'draws'"),  # type: ignore[call-arg]
         (lambda: Measure(draws="many"), "`draws` must be a whole number, got 'many'"),  # type: ignore[arg-type]
         (lambda: build(AssessOptions, {"drawz": 3}), "Did you mean 'draws'"),

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from nppr.models import Classifier, load_classifier
     from nppr.models.formats.array_models import ArrayModel
     from nppr.noise.distribution import Distribution
-    from nppr.noise.family import Dependency, Family
+    from nppr.noise.family import Family
+    from nppr.noise.rungs import Dependency
     from nppr.report import Report, read_report, read_run
     from nppr.run.assess import assess, learn
     from nppr.search.learned_noise import LearnedNoise, load_learned
@@ -43,7 +44,8 @@ _HOMES = {
     "nppr.errors": ("ModelUnavailableError", "NpprError"),
     "nppr.measuring.measurement": ("measure",),
     "nppr.noise.distribution": ("Distribution",),
-    "nppr.noise.family": ("Dependency", "Family"),
+    "nppr.noise.family": ("Family",),
+    "nppr.noise.rungs": ("Dependency",),
     "nppr.report": ("Report", "read_report", "read_run"),
     "nppr.search.learned_noise": ("LearnedNoise", "load_learned"),
     "nppr.search.search_settings": ("SearchSettings", "default_settings", "paper_settings"),

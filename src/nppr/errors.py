@@ -30,6 +30,10 @@ class SpecError(InputError):
     """An unknown or malformed name, source, option or number."""
 
 
+class PluginError(InputError):
+    """An installed package that adds to nppr, and fails or takes a name that is taken."""
+
+
 class DataError(InputError):
     """Images or labels that cannot be assessed."""
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nppr.cli import run
+from nppr.export.documents import Document
 from nppr.export.exports import EXPORTS
 from report.page.made_runs import made_report
 
@@ -81,14 +82,15 @@ def test_the_command_knows_every_registered_export(
     (tmp_path / "report.json").write_text(made_report()[0].to_json())
     assert run(["export", str(tmp_path), "--to", kind]) == 0
     written = [Path(line) for line in capsys.readouterr().out.split()]
-    assert written == [tmp_path / "exports" / (kind + suffix) for suffix in EXPORTS[kind]]
+    assert written == [tmp_path / "exports" / (kind + suffix) for suffix in EXPORTS[kind].files]
     assert run(["export", "--help"]) == 0
     assert kind in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_a_new_export_needs_no_other_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "report.json").write_text(made_report()[0].to_json())
-    made = {**EXPORTS, "plain": {".txt": lambda filed: filed.report.classifier.name}}
+    made = EXPORTS.copy()
+    made.add("plain", Document({".txt": lambda filed: filed.report.classifier.name}))
     monkeypatch.setattr("nppr.export.exports.EXPORTS", made)
     assert run(["export", str(tmp_path), "--to", "plain"]) == 0
     assert (tmp_path / "exports" / "plain.txt").read_text() == "resnet20"

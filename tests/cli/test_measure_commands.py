@@ -220,7 +220,7 @@ def test_fit_prints_what_was_chosen_and_where_it_is(capsys: pytest.CaptureFixtur
 
 
 def test_draws_follow_from_the_number_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nppr.run.assess.default_draws", lambda inputs: inputs // 4)
+    monkeypatch.setattr("nppr.settings.default_draws", lambda inputs, _: inputs // 4)
     words = ["--sources", "uniform", "--inputs", "40", "--no-page", "--out", "few"]
     assert run(["assess", *words]) == 0
     assert {row.draws for row in rows_of("few") if row.metric is Metric.PR} == {10}

@@ -18,7 +18,7 @@ from nppr.compare import compare
 from nppr.core.budget import Budget
 from nppr.core.task import TIE_SCORE, Task
 from nppr.errors import InputError, TaskError
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 
 INPUTS = 200
 

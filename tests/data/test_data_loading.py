@@ -2,7 +2,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,11 +9,12 @@ import torch
 
 from data import layouts
 from nppr.data import data_loading, load_data, overlaps
-from nppr.data.data_formats import Format
+from nppr.data.data_formats import DataFormat
 from nppr.data.file_trees import Files
 from nppr.data.image_sets import PixelImages
 from nppr.data.splits import Labelled
 from nppr.errors import DataError, SpecError
+from nppr.formats import DATA_FORMATS
 
 
 def test_names_pairs_and_data_objects() -> None:
@@ -74,17 +74,14 @@ def test_importing_the_room_is_light() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_new_format_is_a_module_and_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_format_that_is_added_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def open_splits(files: Files) -> dict[str, Callable[[], Labelled]]:
         pixels = np.load(files.path)
         return {"all": lambda: Labelled(PixelImages(pixels), np.arange(len(pixels)) % 2)}
 
-    made = ModuleType("made_format")
-    made.FORMAT = Format("raw pixels", open_splits, suffixes=(".npy",))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "made_format", made)
-    monkeypatch.setattr(data_loading, "REGISTRY", (*data_loading.REGISTRY, "made_format"))
+    formats = DATA_FORMATS.copy()
+    formats.add("npy", DataFormat("raw pixels", open_splits, suffixes=(".npy",)))
+    monkeypatch.setattr(data_loading, "DATA_FORMATS", formats)
     np.save(tmp_path / "a.npy", layouts.pixels(10, side=4))
     assert len(load_data(tmp_path / "a.npy", resize=3).evaluate) == 3
     with pytest.raises(DataError, match=r"ends with .npz, .parquet, .npy, .zip or .tar.gz"):

@@ -11,7 +11,7 @@ import pytest
 from nppr.core.tally import Evaluate, Tally
 from nppr.doctor import check_ladder, grade
 from nppr.doctor.flags import SEARCH_BEHIND, SEEDS_APART, STARVED, STILL_FALLING
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.report.model import Flag, Rung
 from nppr.search.search_settings import SearchSettings, default_settings
 

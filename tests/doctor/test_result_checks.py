@@ -29,7 +29,8 @@ from nppr.doctor.flags import (
     SINGLE_ATTACK,
 )
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.report.model import Flag, Result
 from nppr.run.session import result_of
 from nppr.search.search_record import DistributionRecord

@@ -31,7 +31,8 @@ from nppr.gate.gate_tests import decide_source, state_verdict
 from nppr.gate.policy import Kind, Requirement
 from nppr.gate.sequential_draws import AT_ONCE, DrawnBlock, draw_until_decided
 from nppr.models import Classifier, PreparedClassifier, prepare
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.report.gate_record import Decision
 from nppr.report.model import Flag
 from nppr.search.search_settings import default_settings

@@ -13,7 +13,7 @@ from nppr.core.budget import Budget
 from nppr.core.tally import Metric
 from nppr.errors import SpecError
 from nppr.gate.policy import FORMS, Kind, make_policy, parse_requirement, read_policy
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.run.resolve import stated_budget
 from nppr.statistics.noise_sets import Contaminated
 

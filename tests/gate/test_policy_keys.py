@@ -21,8 +21,8 @@ from nppr.gate.policy import (
     make_policy,
     read_policy,
 )
-from nppr.noise.family import Dependency
-from nppr.run.prepare import Setup
+from nppr.noise.rungs import Dependency
+from nppr.run.session import AssessmentRun
 from nppr.statistics.sequential import Verdict
 
 INPUTS = 120
@@ -151,7 +151,7 @@ def made_by(folder: Path, name: str) -> torch.nn.Module:
     return made
 
 
-def resolved(route: str, folder: Path, **changed: Any) -> Setup:
+def resolved(route: str, folder: Path, **changed: Any) -> AssessmentRun:
     """What is tested with these keys."""
     keys: dict[str, Any] = {"model": "make", "data": "whole.npz", "eps": "0.1", "batch-size": 64}
     keys |= changed
@@ -182,7 +182,7 @@ def effect(route: str, folder: Path, key: str) -> str:
     return "ignored" if after == before else "changed"
 
 
-def facts(setup: Setup) -> str:
+def facts(setup: AssessmentRun) -> str:
     """All that determines what is tested, as text."""
     data = setup.data
     found = [

@@ -224,7 +224,8 @@ def test_quantised_inputs_are_8_bit() -> None:
     ready = prepare(Classifier(watch), torch.rand(4, 1, 4, 4), classes=2, micro_batch=64)
     clean = np.ones(len(DATA.evaluate), bool)
     seen.clear()
-    measure(Uniform(BUDGET), ready, DATA.evaluate, draws=4, quantise=True, clean_correct=clean)
+    ready = replace(ready, quantise=True)
+    measure(Uniform(BUDGET), ready, DATA.evaluate, draws=4, clean_correct=clean)
     levels = torch.cat(seen) * 255
     assert float((levels - levels.round()).abs().max()) < 1e-4
 
@@ -243,7 +244,8 @@ def test_attacks_see_what_is_measured_when_inputs_are_quantised() -> None:
 
     data = two_class_data(200)
     watched = Watched(source.budget, source.steps, source.step)
-    tally = measure(watched, Classifier(half_classifier()), data.evaluate, quantise=True)
+    known = prepare(Classifier(half_classifier()), probe(data.evaluate), classes=2)
+    tally = measure(watched, replace(known, quantise=True), data.evaluate)
     assert (tally.correct == 0).tolist() == seen
     exact = measure(source, Classifier(half_classifier()), data.evaluate)
     assert 0 < (tally.correct == 0).sum() <= (exact.correct == 0).sum() + 10

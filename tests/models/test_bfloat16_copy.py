@@ -79,7 +79,7 @@ def test_the_default_is_exact() -> None:
 
 
 @NEEDS_BFLOAT16
-@pytest.mark.parametrize("name", ["small", "resnet20"])
+@pytest.mark.parametrize("name", ["small", pytest.param("resnet20", marks=pytest.mark.slow)])
 def test_screened_counts_are_those_of_the_model(name: str) -> None:
     torch.manual_seed(0)
     data = images(4 if name == "small" else 10, 400, 16)

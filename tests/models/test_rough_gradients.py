@@ -26,7 +26,8 @@ from nppr.models import (
     with_rough_gradients,
 )
 from nppr.models.bfloat16_copy import Bfloat16Model
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import PGD
@@ -111,6 +112,7 @@ def test_small_networks_other_directions_and_old_processors_stay_exact(
     )  # a run begun elsewhere
 
 
+@pytest.mark.slow
 def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -> None:
     torch.manual_seed(0)
     data = images(64, (0.5, 0.25))
@@ -146,6 +148,7 @@ def test_a_search_takes_them_the_same_in_every_run(resnet: PreparedClassifier) -
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_repeats_its_gradients(resnet: PreparedClassifier, tmp_path: Path) -> None:
     data, settings = images(64, (0.5, 0.25)), SHORT
     asked = partial(open_run, resnet.original, data, BUDGET, search=settings, resume=True)

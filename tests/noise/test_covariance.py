@@ -18,7 +18,8 @@ from nppr.noise.covariance import (
     mix,
 )
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 
 NAMES = ["diag", "lowrank:1", "lowrank:3", "full"]
 D, K, MIN_STD = 4, 3, 0.05

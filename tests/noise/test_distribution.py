@@ -12,8 +12,9 @@ from helpers import FAMILIES
 from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule, Temperatures
+from nppr.noise.family import UPSAMPLERS, Family, Rule, Temperatures
 from nppr.noise.mixture import Context
+from nppr.noise.rungs import Dependency
 from nppr.sources import Uniform
 
 SHAPE, CLASSES, FEATURES = (3, 5, 6), 4, 6

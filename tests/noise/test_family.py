@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 
 from helpers import FAMILIES
 from nppr.errors import SpecError
-from nppr.noise.family import KEYS_KERNEL, TORCH_KERNEL, UPSAMPLERS, Dependency, Family
+from nppr.noise.family import KEYS_KERNEL, TORCH_KERNEL, UPSAMPLERS, Family
+from nppr.noise.rungs import Dependency
 
 INSIDE = {
     "independent": {"independent", "label", "input", "joint", "per-input"},

@@ -10,8 +10,9 @@ from torch.distributions import Normal
 
 from helpers import FAMILIES
 from nppr.noise.covariance import make_covariance
-from nppr.noise.family import Dependency, Family, Temperatures
+from nppr.noise.family import Family, Temperatures
 from nppr.noise.mixture import Context, Given, Mixture
+from nppr.noise.rungs import Dependency
 
 CLASSES, FEATURES, D = 5, 6, 3
 LABELS = torch.tensor([0, 3, 4, 3])

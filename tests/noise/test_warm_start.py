@@ -9,8 +9,9 @@ from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family, Rule
+from nppr.noise.family import Family, Rule
 from nppr.noise.mixture import Context, Given
+from nppr.noise.rungs import Dependency
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
 
 SHAPE, CLASSES, FEATURES, K = (1, 5, 6), 4, 6, 3

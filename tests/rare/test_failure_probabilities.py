@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from helpers import Linear, evaluate_part
 from nppr.core.budget import Budget
-from nppr.core.tally import RARE_ACCURACY, Evaluate, FloatArray, Progress, Tally
+from nppr.core.tally import Evaluate, FloatArray, Progress, Tally
 from nppr.data import Split
 from nppr.errors import RunFolderError, SpecError
 from nppr.measuring.measurement import measure
@@ -40,7 +40,7 @@ from nppr.rare.failure_probabilities import (
     RARE_ARRAYS,
     count_calls,
 )
-from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
+from nppr.settings import RARE_ACCURACY, RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
 from nppr.statistics.intervals import clopper_pearson_upper
@@ -250,9 +250,10 @@ def test_quantised_inputs_are_8_bit() -> None:
     part = evaluate_part(images, [0])
     source = Gaussian(Budget.linf(0.5), 1e-5)
     kept: dict[str, Any] = {"calls": 20_000}
-    assert estimate_rare_failures(source, ready(), part, [0], **kept, quantise=True).p[0] == 1.0
+    rounding = replace(ready(), quantise=True)
+    assert estimate_rare_failures(source, rounding, part, [0], **kept).p[0] == 1.0
     images -= 0.3 / 255
-    never = estimate_rare_failures(source, ready(), part, [0], **kept, quantise=True)
+    never = estimate_rare_failures(source, rounding, part, [0], **kept)
     # All margins are the same, so there are no levels: as much is known as from plain draws.
     assert never.status == (Status.OUT_OF_CALLS,)
     assert never.p[0] == pytest.approx(5 / never.calls[0], rel=0.3)

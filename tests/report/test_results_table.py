@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nppr.cli import console
-from nppr.core.tally import RARE_ACCURACY, Claim, Direction, Metric
+from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError
 from nppr.noise import Dependency
 from nppr.report import Report
@@ -30,6 +30,7 @@ from nppr.report.results_table import (
 )
 from nppr.report.tables import Cell, Column
 from nppr.run.progress import bars
+from nppr.settings import RARE_ACCURACY
 from report.page.made_runs import RARE, failed, made_report, won_by
 
 

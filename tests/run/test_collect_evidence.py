@@ -19,11 +19,13 @@ from nppr.data import Data, from_arrays
 from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
 from nppr.noise.mixture import Context, Given
+from nppr.noise.rungs import Dependency
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.run.collect_evidence import _describe_components, collect
-from nppr.run.session import Session
+from nppr.run.resolve import Resolved
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.settings import Measure
 from nppr.sources import PGD, AutoAttack, Brightness, Clean, Gaussian, Source, Stress, Uniform
@@ -91,8 +93,9 @@ class Case:
             classifier = replace(classifier, micro_batch=micro_batch)
         everything = [*sources, *(each.source for each in learned)]
         found = self.tallies(everything) if tallies is None else tallies
-        session = Session(Measure(seed=self.seed), self.data, classifier)
-        return collect(session, found, self.clean(), sources, learned, self.budget)
+        resolved = Resolved(self.data, classifier.original, prepared=classifier)
+        run = AssessmentRun.open(resolved, self.budget, Measure(seed=self.seed))
+        return collect(run, found, self.clean(), sources, learned)
 
 
 def made(

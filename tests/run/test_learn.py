@@ -13,7 +13,8 @@ from nppr.core.tally import Claim, Evaluate, Metric
 from nppr.data import Data, Split, from_arrays, load_data
 from nppr.doctor.flags import FITTED_ON
 from nppr.errors import BudgetError, DistributionError, NoFitDataError, RunFolderError
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.run.progress import Plan
 from nppr.search.fitting import FitProgress
 from nppr.search.search_settings import default_settings

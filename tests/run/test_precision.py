@@ -166,7 +166,7 @@ def stop(rng: np.random.Generator, mean: float, spread: float, precision: float)
 def test_the_interval_a_run_stops_with_holds_the_truth(mean: float, precision: float) -> None:
     """Bimodal inputs. The normal interval at the end of a run would miss near 100 %."""
     rng = np.random.default_rng(0)
-    stops = [stop(rng, mean, 0.2, precision) for _ in range(200)]
+    stops = [stop(rng, mean, 0.2, precision) for _ in range(100)]
     assert all(each.need.reached for each in stops)
     widths = [each.need.widths["a"].half_width for each in stops]
     assert max(widths) <= precision

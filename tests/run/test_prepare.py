@@ -12,7 +12,8 @@ from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.models import Classifier, load_classifier
 from nppr.models.prepare_classifier import FIT_MICRO_BATCH
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 

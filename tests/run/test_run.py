@@ -12,16 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import Broken, Stray, grouped, half_classifier, two_class_data
+from helpers import Broken, Stray, grouped, half_classifier, open_run, two_class_data
 from nppr.core.budget import Budget
 from nppr.core.tally import Metric
-from nppr.measuring.measurement import measure, probe
-from nppr.models import load_classifier, prepare
-from nppr.noise.family import Dependency, Family
+from nppr.measuring.measurement import measure
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.report import Report, read_run
 from nppr.run.assess import assess, learn
 from nppr.run.run import _measure_clean, _Measurements
-from nppr.run.session import Session
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure, Run
 from nppr.sources import Source, Uniform, parse_sources
@@ -34,10 +33,8 @@ BUDGET = Budget.linf(0.2)
 
 def measured(sources: Sequence[Source], **settings: Any) -> _Measurements:
     data = two_class_data(60)
-    known = load_classifier(half_classifier(), data=data)
-    classifier = prepare(known, probe(data.evaluate), classes=2, micro_batch=16)
-    session = Session(Measure(draws=4, **settings), data, classifier)
-    run, _ = _measure_clean(session, keep=False)
+    opened = open_run(half_classifier(), data, BUDGET, Measure(draws=4, **settings), batch_size=16)
+    run, _ = _measure_clean(opened, keep=False)
     for source in sources:
         run.add(source)
     return run

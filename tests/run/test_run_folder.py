@@ -13,7 +13,8 @@ import pytest
 
 from nppr.errors import RunFolderError, VanishedError
 from nppr.measuring.blocks import Blocks
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.run.assess import assess
 from nppr.run.run_folder import Division, RunFolder, read_specs
 from nppr.search.search_settings import default_settings

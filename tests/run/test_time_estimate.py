@@ -11,7 +11,8 @@ from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
 from nppr.models import load_classifier, prepare
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.run.time_estimate import PASSES_PER_CALL, count_passes
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure

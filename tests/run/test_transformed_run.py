@@ -12,7 +12,8 @@ import torch
 import nppr
 from helpers import grouped
 from nppr.errors import BudgetError, DistributionError, SpecError
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.report import read_run
 from nppr.report.figures import figures_of
 from nppr.report.page.render import page_of

@@ -20,8 +20,9 @@ from nppr.measuring.measurement import probe
 from nppr.models import Classifier, PreparedClassifier, load_classifier, prepare
 from nppr.noise.covariance import make_covariance
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
 from nppr.noise.mixture import Given
+from nppr.noise.rungs import Dependency
 from nppr.search.fitting import (
     LOSS_FUNCTIONS,
     FitProgress,

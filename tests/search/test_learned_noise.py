@@ -23,8 +23,9 @@ from nppr.errors import BudgetError, DistributionError, RunFolderError
 from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, load_classifier, prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import UPSAMPLERS, Dependency, Family, Rule
+from nppr.noise.family import UPSAMPLERS, Family, Rule
 from nppr.noise.mixture import Context
+from nppr.noise.rungs import Dependency
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import (
     LearnedNoise,

@@ -15,7 +15,8 @@ from nppr.errors import SpecError
 from nppr.measuring.measurement import probe
 from nppr.models import prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.fitting import Fitting, _score_gradients
 from nppr.search.search_settings import SCORES, Recipe, default_settings
 from nppr.search.selection import find_clean_inputs
@@ -87,6 +88,7 @@ def test_a_model_without_gradients_gets_a_ladder() -> None:
     assert any(row.source == "pgd" and row.error for row in report.results)
 
 
+@pytest.mark.slow
 def test_scores_do_as_well_as_gradients_in_a_box() -> None:
     found = {}
     for method in ("gradients", SCORES):
@@ -115,6 +117,7 @@ def test_what_scores_cannot_search_is_lowered() -> None:
         replace(default_settings(), method="guess")
 
 
+@pytest.mark.slow
 def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
     """A chessboard of weights: its worst noise has the full resolution, which no coarse grid has."""
     board = 2.0 * (torch.arange(8)[:, None] + torch.arange(8)).remainder(2) - 1

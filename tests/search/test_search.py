@@ -24,8 +24,9 @@ from nppr.errors import DataError, NoFitDataError, RunFolderError
 from nppr.measuring.measurement import probe
 from nppr.models import Classifier, PreparedClassifier, load_classifier, prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family, Rule
+from nppr.noise.family import Family, Rule
 from nppr.noise.mixture import Context
+from nppr.noise.rungs import Dependency
 from nppr.search.fitting import FitProgress
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import (

@@ -12,14 +12,14 @@ from pydantic import TypeAdapter
 
 from helpers import FAMILIES
 from nppr.errors import SpecError
-from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures
+from nppr.noise.family import TORCH_KERNEL, Family, Temperatures
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import (
     FEWEST_STEPS,
     FIRST_INPUTS,
     FURTHER_FLOOR,
     MOST_RESTARTS,
     STEPS_PER_RESTART,
-    WALKS,
     Recipe,
     SearchSettings,
     Stage,
@@ -202,7 +202,7 @@ def test_parents_are_the_rung_above_and_the_same_rung_of_the_floor_before(
     dependency: Dependency,
 ) -> None:
     stages = walk(default_settings(Family(dependency), floors=(0.0, 0.5, 0.75)))
-    rungs = len(WALKS[dependency])
+    rungs = len(dependency.path)
     for number, stage in enumerate(stages):
         above = {number - 1} if number % rungs else set()
         before = {number - rungs} if number >= rungs else set()
@@ -225,7 +225,7 @@ def test_shares_of_a_floor_add_up_to_its_calls(
     settings = default_settings(
         Family(dependency), floors=floors, calls=64 * steps + more, inputs=64
     )
-    stages, rungs = walk(settings), len(WALKS[dependency])
+    stages, rungs = walk(settings), len(dependency.path)
     for number in range(len(floors)):
         taken = [stage.steps for stage in stages[number * rungs : (number + 1) * rungs]]
         calls = settings.calls * (FURTHER_FLOOR if number else 1)
@@ -305,7 +305,7 @@ def test_children_have_a_rate_of_their_own() -> None:
 @pytest.mark.parametrize("dependency", FAMILIES)
 def test_with_floor_1_there_is_nothing_to_fit(dependency: Dependency) -> None:
     stages = walk(default_settings(Family(dependency), floors=(0.5, 1.0)))
-    rungs = len(WALKS[dependency])
+    rungs = len(dependency.path)
     assert [stage.steps > 0 for stage in stages] == [True] * rungs + [False] * rungs
 
 

@@ -17,7 +17,8 @@ from nppr.errors import DataError
 from nppr.measuring.measurement import probe
 from nppr.models import PreparedClassifier, frozen, load_classifier, prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_record import Diagnostics
 from nppr.search.selection import (
     Candidate,

@@ -182,7 +182,7 @@ def test_only_options_other_than_the_default_are_part_of_the_name() -> None:
 
 def test_a_class_with_a_kind_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new source is one class: it can be written, listed, and compared with."""
-    monkeypatch.setattr("nppr.sources.base.SOURCES", dict(SOURCES))
+    monkeypatch.setattr("nppr.sources.base.SOURCES", SOURCES.copy())
 
     @dataclass(frozen=True)
     class Half(Gaussian, kind="half"):

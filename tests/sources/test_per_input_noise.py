@@ -26,7 +26,8 @@ from nppr.measuring.blocks import FileStore
 from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, PreparedClassifier, frozen, prepare
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import Uniform

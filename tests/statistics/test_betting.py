@@ -243,10 +243,10 @@ def test_bets_of_a_round_know_earlier_rounds_only() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("population", ["bernoulli-0.99", "bimodal-0.9", "bimodal-0.5", "beta-5-1"])
 def test_a_sequence_covers_at_all_rounds_together(population: str) -> None:
-    """Looks at 8 rounds; an interval made for one look, taken as often, would miss more often."""
+    """Looks at 7 rounds; an interval made for one look, taken as often, would miss more often."""
     draw, truth = POPULATIONS[population]
     rng = np.random.default_rng(17)
-    repeats, ends = 200, [32 * 2**k for k in range(8)]
+    repeats, ends = 100, [32 * 2**k for k in range(7)]
     missed = 0
     for seed in range(repeats):
         rounds = np.split(draw(rng, ends[-1]), ends[:-1])

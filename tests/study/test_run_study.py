@@ -16,7 +16,7 @@ from nppr.errors import DataError, FitError, RunFolderError, SpecError
 from nppr.measuring.measurement import measure
 from nppr.models import load_classifier
 from nppr.models.zoo import shipped_weights
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.report.run_files import read_run
 from nppr.search.learned_noise import load_learned
 from nppr.search.search import FinishedStage, NoiseSearch

@@ -82,11 +82,11 @@ from nppr.system.process import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 torch.set_num_threads(1)
-for _ in range(5):
-    torch.ones(2**24)  # 64 MB: above any threshold the C library finds by itself
+for _ in range(10):
+    torch.ones(10 * 2**20)  # 40 MB: above any threshold the C library finds by itself
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(50):
-    torch.ones(2**24)
+for _ in range(10):
+    torch.ones(10 * 2**20)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 

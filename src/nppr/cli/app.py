@@ -12,13 +12,9 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from nppr.formats import require_data_spec, require_model_spec, require_weights_file
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
-from nppr.system.specs import (
-    RANDOM_WEIGHTS,
-    require_data_spec,
-    require_model_spec,
-    require_weights_file,
-)
+from nppr.system.specs import RANDOM_WEIGHTS
 from nppr.system.user_code import ProcessEnded, contain_exits
 
 TYPED = "COMMANDLINE"
@@ -66,7 +62,7 @@ class Command(TyperCommand):
 def _filled(text: str) -> str:
     """Return a help text with its late words."""
     words = import_module("nppr.cli.help_words").WORDS
-    return LATE_WORDS.sub(lambda found: str(words[found[1]]), text)
+    return LATE_WORDS.sub(lambda found: words[found[1]](), text)
 
 
 class _Group(TyperGroup):

@@ -387,9 +387,7 @@ class ExportOptions(Group):
     """
 
     run: Path = option(..., "A run folder, such as that of nppr assess.", flag="RUN")
-    to: str = option(
-        "safety-case", "The document: safety-case, technical-documentation or cyclonedx."
-    )
+    to: str = option("safety-case", "The document: {exports}.")
     gate: Path | None = option(
         None,
         "Output of nppr gate --json for the same classifier: the safety case argues for its"

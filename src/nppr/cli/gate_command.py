@@ -12,6 +12,7 @@ from nppr.cli.commands import CertifyOptions, GateOptions
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.result_checks import check_distributions
 from nppr.errors import SpecError, mark_controls
+from nppr.formats import names_code
 from nppr.gate.gate import gate as decide
 from nppr.gate.gate import make_record
 from nppr.gate.gate_tests import decide_source
@@ -20,15 +21,14 @@ from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
 from nppr.report.numbers import percent
 from nppr.report.run_files import REPORT, read_report
-from nppr.run.prepare import prepare_run
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
 from nppr.statistics.sequential import Verdict
 from nppr.system.records import write_whole
-from nppr.system.specs import names_code
 
 CODES = {"holds": 0, "violated": 1, "undecided": 3}
 """Exit codes of `nppr certify` and `nppr gate`, by verdict."""
@@ -96,14 +96,14 @@ def certify(options: CertifyOptions) -> None:
     else:
         budget = resolved.required_budget()
         (source,) = parse_sources(options.source, budget)
-    setup = prepare_run(resolved, budget, settings, run=options.run)
+    setup = AssessmentRun.open(resolved, budget, settings, run=options.run)
     loaded = setup.data
     flags += examine_ready(setup.classifier, loaded, seed=settings.seed)
     with progress_bars(quiet=quiet) as progress:
         decision, calls = decide_source(
             source, setup.classifier, loaded.evaluate, options.at_least,
             confidence=settings.confidence, claim=ABOUT[options.about], calls=options.calls,
-            seed=settings.seed, quantise=settings.quantise,
+            seed=settings.seed,
             class_names=loaded.class_names if options.per_class else (),
             flags=flags, noise_set=noise_set, progress=progress,
         )  # fmt: skip

@@ -23,6 +23,7 @@ from nppr.cli.commands import (
 )
 from nppr.core.radius import parse_radius
 from nppr.errors import SpecError
+from nppr.formats import names_code
 from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
@@ -40,7 +41,7 @@ from nppr.sources.gaussian_offset import CALLS
 from nppr.sources.gaussian_offset import bracket as offset_sources
 from nppr.statistics.noise_sets import RATIO, split_spec
 from nppr.system.records import shorten_error
-from nppr.system.specs import RANDOM_WEIGHTS, names_code
+from nppr.system.specs import RANDOM_WEIGHTS
 
 NOT_IN_NAME = {
     "run", "quiet", "page", "figures", "as_json",

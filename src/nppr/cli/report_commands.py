@@ -10,7 +10,7 @@ from nppr.cli.measure_commands import named_folder
 from nppr.compare import FORMATS as COMPARE_FORMATS
 from nppr.compare import compare as compare_runs
 from nppr.compare import console_tables, summary, write_comparison
-from nppr.export.exports import EXPORTS, write_exports
+from nppr.export.exports import write_exports
 from nppr.report import FORMATS, read_run, table_of, write_rendered
 from nppr.settings import figure_formats, require_one_of
 from nppr.system.records import write_whole
@@ -42,7 +42,6 @@ def report(options: ReportOptions) -> None:
 
 def export(options: ExportOptions) -> None:
     """Run `nppr export`."""
-    require_one_of("to", options.to, EXPORTS)
     for path in write_exports(options.run, options.to, options.out, options.gate):
         console.print_line(str(path))
 

@@ -12,6 +12,7 @@ from nppr.cli import console
 from nppr.cli.app import ExitCode
 from nppr.cli.commands import StudyOptions
 from nppr.errors import SpecError
+from nppr.formats import names_code
 from nppr.run.progress import bars
 from nppr.study.graph import Graph, Node
 from nppr.study.plan import MOST_NODES, plan, require_code_allowed
@@ -19,7 +20,6 @@ from nppr.study.run_study import Ended, require_present, run_study
 from nppr.study.study_file import read_study
 from nppr.study.table_layout import require_tables
 from nppr.system.scheduler import JobProgress
-from nppr.system.specs import names_code
 
 
 def study(options: StudyOptions) -> None:

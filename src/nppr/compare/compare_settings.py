@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from nppr.core.tally import Metric
-from nppr.noise.family import Dependency
 from nppr.report.findings import Key, headlines
 from nppr.report.model import MERGED, ReportRecord, Result
 from nppr.report.run_files import RunFiles
@@ -155,7 +154,7 @@ def _search_of(group: Group, row: Result) -> Settings:
 
 def _learned(report: ReportRecord, row: Result) -> DistributionRecord | None:
     """The learned noise behind a row; of `per-input` the lowest one, at which its search starts."""
-    if row.dependency is not Dependency.PER_INPUT:
+    if row.dependency is None or row.dependency.is_fitted:
         return report.distribution(row.noise)
     starts = [each for each in report.distributions if each.fit_seed is None]
     return next((each for each in reversed(starts) if each.family.floor == row.floor), None)
@@ -168,7 +167,7 @@ def _noise_search(group: Group, row: Result) -> Settings:
         return {}
     report, budget, search = group[0].report, learned[0].budget, learned[0].search
     conditions, settings = search.conditions, asdict(search.settings)
-    if row.dependency is not Dependency.PER_INPUT:
+    if row.dependency is None or row.dependency.is_fitted:
         del settings["per_input_calls"]  # the rung below
     own = conditions.fingerprint in (None, report.classifier.fingerprint)
     same = (budget.norm, budget.radius) == (report.budget.norm, report.budget.radius)

@@ -26,15 +26,6 @@ ByteArray = NDArray[np.uint8]
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-DEFAULT_DRAWS = 100
-"""Draws per input unless something else is asked for."""
-
-RARE_ACCURACY = (
-    "an estimate from 5,500 calls, the fewest per input, has a relative standard deviation of about"
-    " 30 % at 1e-3 and 55 % at 1e-6"
-)
-"""Of splitting, measured on linear classifiers: 28 to 35 % and 48 to 61 %."""
-
 
 class SplitKind:
     """What a split of the data is for. The three splits never share an input."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from nppr.data.data_formats import Format, SplitReaders
+from nppr.data.data_formats import DataFormat, SplitReaders
 from nppr.data.file_trees import (
     Files,
     FolderFiles,
@@ -148,11 +148,11 @@ def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
     return _label(images, labels, class_names)
 
 
-FORMAT = Format(
+FORMAT = DataFormat(
     title="parquet files with images",
     open_splits=open_parquet,
     find=lambda files: [""] if _parquets(files) else [],
-    fallback=True,
+    is_fallback=True,
     suffixes=(".parquet",),
 )
 
@@ -256,3 +256,6 @@ def _label(images: ArrowImages, labels: list[Any], class_names: tuple[str, ...] 
             f" {images.origin}."
         )
     return Labelled(images, np.array(labels, dtype=np.int64), class_names)
+
+
+HUB = DataFormat(title="a data set of the Hugging Face hub", open_name=open_hub)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nppr.core.tally import IntArray
-from nppr.data.data_formats import Format, SplitReaders, find_folders
+from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
 from nppr.data.file_trees import Files, one_line, reading
 from nppr.data.image_sets import PixelImages
 from nppr.data.splits import Labelled
@@ -121,7 +121,7 @@ def _field(found: dict[str, Any], key: str, kind: Any, where: str) -> Any:
     return found[key]
 
 
-FORMAT = Format(
+FORMAT = DataFormat(
     title="CIFAR-10 or CIFAR-100 (python version)",
     open_splits=_open,
     find=lambda files: find_folders(files, lambda *found: _layout(*found) is not None),

@@ -1,4 +1,4 @@
-"""What a format of stored data consists of; `data_loading` has the registry of all of them."""
+"""What a format of stored data consists of; `nppr.formats` lists all formats."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ SplitReaders = Mapping[str, Callable[[], Labelled]]
 
 
 @dataclass(frozen=True)
-class Format:
+class DataFormat:
     """How the data sets of one format are found and opened.
 
-    title        what a message calls the format
-    open_splits  the splits of the data set in a tree of files
-    find         the folders of a tree that hold a data set of this format, as prefixes of names
-    fallback     whether the format is tried only where no other was found
+    title        what messages call the format
+    open_splits  opens the splits of the data set in a tree of files
+    find         finds the folders of a tree that hold such a data set, as prefixes of names
+    is_fallback  whether the format is tried only if no other is found
     suffixes     ends of the names of single files, opened as a tree whose `path` is the file
     members      names of the files to take from a `.tar.gz`, which is read in one pass
+    open_arrays  opens the splits of a single file as arrays of any shape, whose range the user states
+    open_name    opens the splits of a data set that has a name behind a prefix, and no path
     """
 
     title: str
-    open_splits: Callable[[Files], SplitReaders]
+    open_splits: Callable[[Files], SplitReaders] = lambda _: {}
     find: Callable[[Files], Sequence[str]] = lambda _: ()
-    fallback: bool = False
+    is_fallback: bool = False
     suffixes: tuple[str, ...] = ()
     members: frozenset[str] = frozenset()
+    open_arrays: Callable[[Files], SplitReaders] | None = None
+    open_name: Callable[[str], SplitReaders] | None = None
 
 
 def find_folders(files: Files, holds_data: Callable[[str, Set[str]], bool]) -> list[str]:
-    """The folders of which `holds_data(folder, names of the files in it)` is true."""
+    """Return the folders for which `holds_data(folder, names of its files)` is true."""
     folders: dict[str, set[str]] = {}
     for name in files.names:
         head, slash, tail = name.rpartition("/")

@@ -1,8 +1,7 @@
-"""From what the caller gives to a `Data` object, and the registry of formats of stored data."""
+"""From what the caller gives to a `Data` object."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,25 +14,14 @@ from torch.utils.data import DataLoader, Dataset
 
 from nppr.core.task import Task
 from nppr.data.array_data import from_arrays, load_digits
-from nppr.data.data_formats import Format, SplitReaders
+from nppr.data.data_formats import DataFormat, SplitReaders
 from nppr.data.data_set import Data
 from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_line
 from nppr.data.image_sets import PixelImages, laid_out, resize_data
 from nppr.data.layout import Layout, RangeSpec
 from nppr.data.splits import Labelled, assemble, choose_splits
 from nppr.errors import DataError, SpecError, require_at_most
-from nppr.system.specs import DATA_NAMES, HUB_PREFIX, require_data_spec
-
-REGISTRY = (
-    "nppr.data.cifar_files",
-    "nppr.data.tiny_imagenet",
-    "nppr.data.idx_files",
-    "nppr.data.npz_files",
-    "nppr.data.arrow_tables",
-    "nppr.data.image_folder",
-)
-"""Modules with a `FORMAT`; a new format is a new module and a line here. They are imported when a file
-or folder is loaded, which keeps the start fast. Of several fallbacks that match, the first is taken."""
+from nppr.formats import DATA_FORMATS, DEMO_DATA, prefix_of, require_data_spec
 
 DataSpec = (
     str
@@ -79,15 +67,13 @@ def load_data(
             "`task` must be given with a pair (inputs, targets), or to nppr.from_arrays, got"
             f" {type(spec).__name__}."
         )
-    if input_range is not None and not (arrays or str(spec).lower().endswith(".npz")):
-        raise SpecError(
-            "`range` must be given with arrays, in memory or in a .npz, whose numbers it is the range"
-            f" of, got {type(spec).__name__ if not isinstance(spec, str) else spec}."
-        )
+    stored = isinstance(spec, str | Path) and spec != DEMO_DATA
+    if input_range is not None and not (arrays or stored):
+        raise _refused_range(spec if isinstance(spec, str) else type(spec).__name__)
     if input_range is not None and resize is not None:
         raise SpecError("`resize` must be left out with a range: it is for images in [0, 1].")
     require_at_most("resize", resize, MOST_PIXELS)
-    if isinstance(spec, str | Path) and spec not in DATA_NAMES:
+    if isinstance(spec, str | Path) and stored:
         data = _load_stored(spec, split, resize, input_range)
     elif split is None:
         data = _load_object(spec, resize, input_range, task)
@@ -123,21 +109,14 @@ def _load_object(
 def _load_stored(
     spec: str | Path, split: str | None, resize: int | None, input_range: RangeSpec | None
 ) -> Data:
-    """Data of the hub, or of a file or folder."""
+    """Load data that have a prefix, or of a file or folder."""
     require_data_spec(spec)
-    if isinstance(spec, str) and spec.startswith(HUB_PREFIX):
-        from nppr.data.arrow_tables import open_hub
-
-        name, splits = spec, open_hub(spec.removeprefix(HUB_PREFIX))
+    if (prefix := prefix_of(str(spec), DATA_FORMATS)) is not None:
+        name, splits = str(spec), _open_name(prefix, str(spec), input_range)
     else:
         path = Path(os.path.expanduser(spec))  # `Path.expanduser` raises for unknown users
         path = path.absolute() if path.name == "" else path
-        if input_range is None:
-            name, splits = path.name, _open_path(path)
-        else:
-            from nppr.data.npz_files import open_arrays
-
-            name, splits = path.name, open_arrays(FolderFiles(path, ("",)))
+        name, splits = path.name, _open_path(path) if input_range is None else _open_arrays(path)
     chosen = choose_splits(splits, split)
     read = {own: splits[own]() for own in chosen}
     layout = None
@@ -146,6 +125,32 @@ def _load_stored(
     data = replace(assemble(name, read, resize), layout=layout)
     _check_shapes(data)
     return data
+
+
+def _open_name(prefix: str, spec: str, input_range: RangeSpec | None) -> SplitReaders:
+    """Open data that have no path, such as those of a hub."""
+    form: DataFormat = DATA_FORMATS[prefix]
+    if form.open_name is None:
+        raise DataError(f"`data` must be a file or folder of {form.title}, got {spec!r}.")
+    if input_range is not None:
+        raise _refused_range(spec)
+    return form.open_name(spec.removeprefix(prefix))
+
+
+def _open_arrays(path: Path) -> SplitReaders:
+    """Open a file whose arrays have any shape and a range that the user states."""
+    for form in _formats():
+        if form.open_arrays is not None and path.name.lower().endswith(form.suffixes):
+            return form.open_arrays(FolderFiles(path, ("",)))
+    raise _refused_range(str(path))
+
+
+def _refused_range(got: str) -> SpecError:
+    suffixes = [each for form in _formats() if form.open_arrays for each in form.suffixes]
+    return SpecError(
+        f"`range` must be given with arrays, in memory or in a {' or '.join(suffixes)}, whose numbers"
+        f" it is the range of, got {got}."
+    )
 
 
 def _laid_out(
@@ -187,7 +192,7 @@ def _open_path(path: Path) -> SplitReaders:
 
 def _open_tree(files: Files) -> SplitReaders:
     formats = _formats()
-    layouts = [each for each in formats if not each.fallback]
+    layouts = [each for each in formats if not each.is_fallback]
     found = [(each, folder) for each in layouts for folder in each.find(files)]
     if len(found) > 1:
         places = ", ".join(files.where(folder) for _, folder in found)
@@ -200,8 +205,9 @@ def _open_tree(files: Files) -> SplitReaders:
     raise DataError(f"`data` must be one of: {titles}; got {names} in {files.path}.")
 
 
-def _formats() -> tuple[Format, ...]:
-    return tuple(importlib.import_module(module).FORMAT for module in REGISTRY)
+def _formats() -> list[DataFormat]:
+    """Return the formats that can be used; a package that fails is left out with a warning."""
+    return list(DATA_FORMATS.values())
 
 
 def _wrapper(names: tuple[str, ...]) -> str:

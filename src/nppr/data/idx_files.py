@@ -16,7 +16,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from nppr.data.data_formats import Format, SplitReaders, find_folders
+from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
 from nppr.data.file_trees import GZIP_MAGIC, Files, reading
 from nppr.data.image_sets import PixelImages, channels_first
 from nppr.data.splits import Labelled
@@ -82,7 +82,7 @@ def _read_array(files: Files, name: str, dimensions: int, limit: Limit) -> NDArr
         return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 
 
-FORMAT = Format(
+FORMAT = DataFormat(
     title="MNIST-style idx files",
     open_splits=_open,
     find=lambda files: find_folders(files, lambda _, names: any(map(NAME.fullmatch, names))),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from nppr.data.data_formats import Format, SplitReaders
+from nppr.data.data_formats import DataFormat, SplitReaders
 from nppr.data.file_trees import Files
 from nppr.data.image_sets import FileImages, is_image
 from nppr.data.splits import HELD_OUT, ONLY_SPLIT, TRAIN, Labelled
@@ -67,9 +67,9 @@ def _check_folders(files: Files, listings: dict[str, Listing]) -> None:
             )
 
 
-FORMAT = Format(
+FORMAT = DataFormat(
     title="a folder of images per class",
     open_splits=_open,
     find=lambda files: [""] if any(map(is_image, files.names)) else [],
-    fallback=True,
+    is_fallback=True,
 )

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from nppr.data.data_formats import Format, SplitReaders
+from nppr.data.data_formats import DataFormat, SplitReaders
 from nppr.data.file_trees import Files, ZipFiles, one_line, reading
 from nppr.data.image_sets import PixelImages, channels_first
 from nppr.data.splits import ONLY_SPLIT, Labelled
@@ -130,4 +130,9 @@ def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
             yield file, _Header(shape, columns_first, kind, start.tell())
 
 
-FORMAT = Format(title="a .npz with x and y", open_splits=_open, suffixes=(".npz",))
+FORMAT = DataFormat(
+    title="a .npz with x and y",
+    open_splits=_open,
+    suffixes=(".npz",),
+    open_arrays=open_arrays,
+)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nppr.data.data_formats import Format, SplitReaders, find_folders
+from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
 from nppr.data.file_trees import Files, reading
 from nppr.data.image_sets import FileImages, is_image
 from nppr.data.splits import Labelled
@@ -89,7 +89,7 @@ def _lines(files: Files, name: str) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-FORMAT = Format(
+FORMAT = DataFormat(
     title="Tiny ImageNet",
     open_splits=_open,
     find=lambda files: find_folders(files, lambda _, names: "wnids.txt" in names),

@@ -35,7 +35,6 @@ from nppr.doctor.flags import (
     STILL_FALLING,
     flag,
 )
-from nppr.noise.family import Dependency
 from nppr.report.model import CLEAN, MERGED, Flag, Result, Rung
 from nppr.report.numbers import percent
 from nppr.search.search_record import DistributionRecord
@@ -168,7 +167,7 @@ def _check_attacks(
     """
     measured = [source for source in sources if source.name in tallies]
     for source in measured:
-        learned = source.metric is Metric.NPPR and source.dependency is not Dependency.PER_INPUT
+        learned = source.metric is Metric.NPPR and source.carries_over
         masked = source.metric in (Metric.PR, Metric.AR) and source.guidance is Guidance.NOTHING
         if source.budget is not None and source.budget.transform is not None:
             masked = (
@@ -203,10 +202,7 @@ def _check_number_of_attacks(
         each
         for each in sources
         if each.name in tallies
-        and (
-            (each.metric is Metric.AR and each.sees is Dependency.PER_INPUT)
-            or each.dependency is Dependency.PER_INPUT
-        )
+        and ((each.metric is Metric.AR and not each.sees.is_fitted) or not each.carries_over)
     ]
     if len(searches) == 1 and searches[0].metric is Metric.AR and not searches[0].is_thorough:
         yield flag(SINGLE_ATTACK, source=searches[0].name)

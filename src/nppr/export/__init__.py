@@ -1,1 +1,1 @@
-"""What is handed to others: safety cases, model cards, technical documentation."""
+"""Documents for assessors: safety cases, model cards, technical documentation."""

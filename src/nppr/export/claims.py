@@ -1,10 +1,10 @@
 """The numbers of a report as claims to file: evidence, or findings if flags make them unreliable.
 
-A flag may take comfort away, never an unfavourable number that is valid: what may be too high is still
-at most its upper bound, with a remark that it may be lower still.
+A flag can make a favourable number unreliable. It never removes an unfavourable number that is valid:
+a number that may be too high stays an upper bound, with a remark that the truth may be lower still.
 
-A claim names its place in report.json (RFC 6901) and the SHA-256 of what is there, so that an assessor
-can look it up and check that it is unchanged.
+A claim names its place in report.json (RFC 6901) and the SHA-256 of the entry there. An assessor can
+look the entry up and check that it is unchanged.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ LIMITING = {
     "warning": (Direction.ESTIMATE, Direction.LOWER_BOUND),
     "serious": tuple(Direction),
 }
-"""Severities that can keep numbers from being evidence, with the directions that a flag of an earlier
-version limits, which does not state them: a warning never limits an upper bound.
+"""Severities that can keep numbers from being evidence, with the directions they limit. The directions
+are for flags of earlier versions, which do not state them. A warning never limits an upper bound.
 """
 
 WEAK_ATTACK = ("gradient-masking", "attack-too-weak")
-"""Flags that name the source which exposed a weak attack: what they distort is AR."""
+"""Flags that name the source which exposed a weak attack. They concern AR, not that source."""
 
 
 class FiledGate(NamedTuple):
-    """What a gate decided of the same classifier, with the SHA-256 of its file."""
+    """The record of a gate on the same classifier, with the SHA-256 of its file."""
 
     record: GateRecord
     sha256: str
@@ -47,9 +47,9 @@ class FiledGate(NamedTuple):
 
 
 class FiledReport(NamedTuple):
-    """A report with what its file holds: the SHA-256 of its bytes, and its content as it is there.
+    """A report with the SHA-256 of its file and the JSON content of that file.
 
-    `gate` is what `nppr gate` decided of the same classifier, if that is filed too.
+    `gate` is the record of `nppr gate` on the same classifier, if there is one.
     """
 
     report: ReportRecord
@@ -63,7 +63,7 @@ class FiledReport(NamedTuple):
         return self.report.environment.date or "unknown"
 
     def hash_at(self, pointer: str) -> str:
-        """The SHA-256 of an entry as JSON with sorted keys and no spaces."""
+        """Return the SHA-256 of an entry as JSON with sorted keys and no spaces."""
         entry = self.content
         for key in pointer.strip("/").split("/"):
             entry = entry[int(key)] if isinstance(entry, list) else entry[key]
@@ -72,7 +72,7 @@ class FiledReport(NamedTuple):
 
 
 def read_filed(path: Path, gate: Path | None = None) -> FiledReport:
-    """A `report.json` and its hash, with the JSON of a gate on the same classifier."""
+    """Read a `report.json` with its hash, and the JSON of a gate on the same classifier."""
     report, content = read_report(path), path.read_bytes()
     filed = FiledReport(report, hashlib.sha256(content).hexdigest(), json.loads(content))
     return filed if gate is None else filed._replace(gate=_read_gate(gate, report))
@@ -96,8 +96,8 @@ def _read_gate(path: Path, report: ReportRecord) -> FiledGate:
 class NumberClaim:
     """One number with its interval and scope.
 
-    `because` are the flags that make it a finding, `remarks` those for which it may be lower still.
-    `low` is None where the number is an upper bound, `high` where it is a lower bound: that end of the
+    `because` lists the flags that make it a finding, `remarks` the flags for which it may be lower
+    still. `low` is None for an upper bound and `high` for a lower bound, because that end of the
     interval does not apply to the worst noise.
     """
 
@@ -125,13 +125,13 @@ class NumberClaim:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Its numbers and their scope as plain values."""
+        """The numbers and their scope as plain values."""
         left_out = ("sentence", "because", "remarks")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
     @property
     def text(self) -> str:
-        """Its sentence, with what its flags mean for it."""
+        """The sentence, with the consequences of its flags."""
         if self.because:
             return f"Not evidence ({', '.join(self.because)}): {self.sentence}"
         if self.remarks:
@@ -140,24 +140,24 @@ class NumberClaim:
 
     @property
     def is_evidence(self) -> bool:
-        """Whether it may be relied on."""
+        """Whether no flag makes the number unreliable."""
         return not self.because
 
 
 def claims_of(filed: FiledReport) -> list[NumberClaim]:
-    """The numbers of the table and of all slices, in their order."""
+    """Return the numbers of the table and of all slices, in their order."""
     numbers = Numbers(filed.report)
     rows: list[Result] = []
     for row in table_rows(filed.report):
-        # Of a bound what holds for the population first: the table shows this test set.
+        # For a bound, the population comes first; the table shows this test set.
         wider = population_bound(filed.report, row) if row.metric is Metric.BOUND else None
         rows += [each for each in (wider, row) if each is not None and each.value is not None]
-    found = [_of_row(filed, numbers, row) for row in rows]
-    return [*found, *(_of_slice(filed, at) for at in range(len(filed.report.slices)))]
+    found = [_claim_row(filed, numbers, row) for row in rows]
+    return [*found, *(_claim_slice(filed, at) for at in range(len(filed.report.slices)))]
 
 
 def missing_of(report: ReportRecord) -> list[str]:
-    """Numbers that were asked for and are missing, each with the reason."""
+    """Return the numbers that were requested and are missing, each with the reason."""
     failed = [row for row in report.results if row.value is None]
     return [f"{row.metric} of {row.name}: {row.error or 'not measured'}" for row in failed]
 
@@ -169,12 +169,12 @@ def doubting_flags(
     direction: Direction,
     unknown: str = "note",
 ) -> list[Flag]:
-    """The flags that take comfort from a number: it may be too high, or not mean what it states.
+    """Return the flags for which a number may be too high or may not mean what it states.
 
-    A serious flag on the run concerns all numbers, a warning on it those that a search found and those
-    of a direction that it limits, and either on a source the numbers of that source; flags that expose
-    a weak attack concern AR. A flag without a severity, of an earlier version, has the one that is
-    stated for the `unknown`.
+    A serious flag on the run concerns all numbers. A warning on the run concerns numbers that a search
+    found, and numbers of a direction that it limits. A flag on a source concerns the numbers of that
+    source, but flags that expose a weak attack concern AR. Flags of an earlier version have no severity
+    and get that of `unknown`.
     """
 
     def doubts(flag: Flag) -> bool:
@@ -194,7 +194,7 @@ def doubting_flags(
 def _split_flags(
     report: ReportRecord, names: tuple[str | None, ...], metric: Metric, direction: Direction
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The flags because of which a number is not evidence, and those that are remarks on it."""
+    """Return the flags that keep a number from being evidence, and those that are remarks on it."""
     unknown = "warning" if report.grade.letter in "CD" else "note"
     doubting = doubting_flags(report.flags, names, metric, direction, unknown)
 
@@ -203,13 +203,13 @@ def _split_flags(
         return direction in limits
 
     because = tuple(dict.fromkeys(flag.id for flag in doubting if forbids(flag)))
-    if direction is not Direction.UPPER_BOUND:  # a lower bound is one whatever a search did
+    if direction is not Direction.UPPER_BOUND:  # a lower bound holds whatever a search did
         return because, ()
     others = dict.fromkeys(flag.id for flag in doubting)
     return because, tuple(each for each in others if each not in because)
 
 
-def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
+def _claim_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
     report = filed.report
     used, direction = interval_of(report, row), row.direction or Direction.ESTIMATE
     assert row.value is not None
@@ -241,7 +241,7 @@ def _of_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
     )
 
 
-def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
+def _claim_slice(filed: FiledReport, at: int) -> NumberClaim:
     report = filed.report
     row, pointer = report.slices[at], f"/slices/{at}"
     whole = report.headline(row.source, row.metric)
@@ -272,7 +272,7 @@ def _of_slice(filed: FiledReport, at: int) -> NumberClaim:
 
 
 def _set_words(report: ReportRecord, row: Result) -> str:
-    """The perturbations of a result and its budget; accuracy and corruptions have none."""
+    """Return the perturbations of a result and its budget; accuracy and corruptions have none."""
     if row.metric is Metric.ACCURACY:
         return "none: the inputs as they are"
     budget = "no budget" if row.metric is Metric.CORRUPTION else f"budget {report.budget}"
@@ -280,7 +280,7 @@ def _set_words(report: ReportRecord, row: Result) -> str:
 
 
 def slice_claim(row: SliceResult) -> str:
-    """What may be claimed of a slice."""
+    """Return what may be claimed of a slice."""
     if row.direction is Direction.UPPER_BOUND:
         said = f"at most {percent(row.high, 'at-most')} % ({percent(row.value)} % observed)"
     else:
@@ -292,7 +292,7 @@ def slice_claim(row: SliceResult) -> str:
 
 
 def slice_sentence(report: ReportRecord, row: SliceResult) -> str:
-    """The sentence on a slice, with its scope."""
+    """Return the sentence on a slice, with its scope."""
     budget = "" if row.metric in (Metric.ACCURACY, Metric.CORRUPTION) else f", {report.budget}"
     return (
         f"On {row.column} {row.name}, the {row.metric} of {row.source} is {slice_claim(row)}:"

@@ -1,7 +1,8 @@
 """A CycloneDX 1.6 document with the model card of the classifier: its numbers with their intervals.
 
-The format has room for a metric's type, value, slice and interval. What else it takes to quote a number
-(direction, claim, set, seed, place) is in properties of the model card, by the number of the metric.
+The format has fields for the type, value, slice and interval of a metric. The other facts needed to
+quote a number (direction, claim, set, seed, place) are properties of the model card, by the number of
+the metric.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import json
 from typing import Any
 
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of
+from nppr.export.documents import EXPORTS, Document
 from nppr.report.model import ReportRecord
 
 SPEC_VERSION = "1.6"
 
 _METRIC = ("metric", "source", "slice", "value", "low", "high")
-"""Facts that a metric of the format has room for."""
+"""Facts that have a field in a metric of the format."""
 
 
 def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
-    """The document."""
+    """Return the document."""
     report, claims = filed.report, claims_of(filed)
     task = report.data.task_kind or (None if report.data.task else "classification")
     evidence = [each for each in claims if each.is_evidence]
@@ -34,10 +36,12 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
             **({"task": task} if task else {}),
             "datasets": [{"type": "dataset", "name": report.data.name}],
         },
-        "quantitativeAnalysis": {"performanceMetrics": [_metric(each) for each in evidence]},
+        "quantitativeAnalysis": {
+            "performanceMetrics": [_describe_metric(each) for each in evidence]
+        },
         "considerations": {"technicalLimitations": limits},
         "properties": [
-            *_properties(
+            *_list_properties(
                 "run",
                 seed=report.seed,
                 date=filed.date,
@@ -50,7 +54,7 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
             *(
                 fact
                 for number, each in enumerate(evidence)
-                for fact in _facts(report, f"metric:{number}", each)
+                for fact in _list_facts(report, f"metric:{number}", each)
             ),
         ],
     }
@@ -75,11 +79,11 @@ def cyclonedx_card(filed: FiledReport) -> dict[str, Any]:
 
 
 def cyclonedx_json(filed: FiledReport) -> str:
-    """The document as JSON."""
+    """Return the document as JSON."""
     return json.dumps(cyclonedx_card(filed), indent=2, ensure_ascii=False) + "\n"
 
 
-def _metric(each: NumberClaim) -> dict[str, Any]:
+def _describe_metric(each: NumberClaim) -> dict[str, Any]:
     ends = {"lowerBound": each.low, "upperBound": each.high}
     return {
         "type": f"{each.metric.value} of {each.source} ({each.direction.value})",
@@ -89,10 +93,13 @@ def _metric(each: NumberClaim) -> dict[str, Any]:
     }
 
 
-def _facts(report: ReportRecord, name: str, each: NumberClaim) -> list[dict[str, str]]:
+def _list_facts(report: ReportRecord, name: str, each: NumberClaim) -> list[dict[str, str]]:
     own = {fact: value for fact, value in each.facts.items() if fact not in _METRIC}
-    return _properties(name, **own, seed=report.seed)
+    return _list_properties(name, **own, seed=report.seed)
 
 
-def _properties(name: str, **facts: object) -> list[dict[str, str]]:
+def _list_properties(name: str, **facts: object) -> list[dict[str, str]]:
     return [{"name": f"nppr:{name}:{fact}", "value": str(value)} for fact, value in facts.items()]
+
+
+EXPORTS.add("cyclonedx", Document({".cdx.json": cyclonedx_json}))

@@ -1,9 +1,9 @@
 """A fragment of a safety argument in goal structuring notation, after AMLAS stage 5 (verification).
 
-G5.1, S5.1, G5.2, G5.3 and J5.1 are those of the argument pattern for ML verification; the requirements
-are those of a gate's policy. Goals are what is claimed, a strategy how a goal is divided, context what
-it is stated for, and every solution is one number of report.json, or one verdict of the gate, with its
-hash. Upper bounds never support robustness: they are stated as its limits.
+The nodes G5.1, S5.1, G5.2, G5.3 and J5.1 come from the argument pattern for ML verification, the
+requirements from the policy of a gate. A goal is a claim, a strategy divides a goal, and context states
+what a claim applies to. Every solution is one number of report.json or one verdict of the gate, with
+its hash. Upper bounds never support robustness; they are stated as its limits.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from nppr.core.tally import Direction
 from nppr.export.claims import FiledGate, FiledReport, NumberClaim, claims_of, missing_of
+from nppr.export.documents import EXPORTS, Document
 from nppr.report.model import ReportRecord
 from nppr.report.results_table import subject_of
 from nppr.statistics.sequential import Verdict
@@ -58,41 +59,41 @@ _SHAPES = {
     "finding": ("{{", "}}"),
 }
 _LONGEST = 480
-"""Letters of a label, so that a number and its confidence are not cut off."""
+"""Characters of a label: enough to show a number with its confidence."""
 
 
 def safety_case(filed: FiledReport) -> dict[str, Any]:
-    """The fragment."""
+    """Return the fragment."""
     report, claims, gate = filed.report, claims_of(filed), filed.gate
     name, grade = report.classifier.name, f"grade {report.grade.letter}: {report.grade.reason}"
     doubts = [each for each in claims if not each.is_evidence]
     context = [
-        _node("C1", "context", f"{subject_of(report)}; measured on {filed.date} (UTC)"),
-        _node("C2", "context", grade),
-        *(_leaf(report, f"F{at}", each) for at, each in enumerate(doubts, 1)),
+        _make_node("C1", "context", f"{subject_of(report)}; measured on {filed.date} (UTC)"),
+        _make_node("C2", "context", grade),
+        *(_make_leaf(report, f"F{at}", each) for at, each in enumerate(doubts, 1)),
         *(
-            _node(f"M{at}", "finding", f"not measured: {words}")
+            _make_node(f"M{at}", "finding", f"not measured: {words}")
             for at, words in enumerate(missing_of(report), 1)
         ),
     ]
     goal = _NO_POLICY.format(name)
     if gate:
         goal = _VERDICTS[gate.record.verdict].format(name, gate.record.policy)
-    tested = _requirements(gate) if gate else []
+    tested = _list_requirements(gate) if gate else []
     split = gate.record.split if gate else ""
     nodes = [
-        _node("G5.1", "goal", goal, ["S5.1", "G5.2"], [each["id"] for each in context]),
-        _node(
+        _make_node("G5.1", "goal", goal, ["S5.1", "G5.2"], [each["id"] for each in context]),
+        _make_node(
             "S5.1",
             "strategy",
             "Argument over the verification activities",
             [*(["G5.3"] if tested else []), "G1"],
             ["J5.1"],
         ),
-        _node("J5.1", "justification", f"{_METHODS} {split}".strip()),
-        {**_node("G5.2", "goal", _INDEPENDENCE), "undeveloped": True},
+        _make_node("J5.1", "justification", f"{_METHODS} {split}".strip()),
+        {**_make_node("G5.2", "goal", _INDEPENDENCE), "undeveloped": True},
         *tested,
-        *_measurements(report, claims, grade),
+        *_list_measurements(report, claims, grade),
         *context,
     ]
     return {
@@ -108,38 +109,43 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
     }
 
 
-def _measurements(
+def _list_measurements(
     report: ReportRecord, claims: Sequence[NumberClaim], grade: str
 ) -> list[dict[str, Any]]:
-    """The numbers that may be relied on, by direction."""
+    """Return the nodes of the numbers that no flag makes unreliable, by direction."""
     measured = (
         f"The robustness of {report.classifier.name} to perturbations of the budget {report.budget} has"
         " been measured as follows"
     )
     if not any(each.is_evidence for each in claims):
         measured = f"Not supported: {measured}. No number may be relied on, {grade}"
-    strategy = _node(
+    strategy = _make_node(
         "S1",
         "strategy",
         "Argument over estimates, lower bounds and limits; each number holds at its own confidence,"
         " not all of them together",
     )
-    nodes = [_node("G1", "goal", measured, ["S1"]), strategy]
+    nodes = [_make_node("G1", "goal", measured, ["S1"]), strategy]
     for number, (direction, words) in enumerate(_GOALS.items(), 2):
         own = [each for each in claims if each.is_evidence and each.direction is direction]
         if own:
-            leaves = [_leaf(report, f"Sn{number}.{at}", each) for at, each in enumerate(own, 1)]
+            leaves = [
+                _make_leaf(report, f"Sn{number}.{at}", each) for at, each in enumerate(own, 1)
+            ]
             strategy["supported_by"].append(f"G{number}")
-            nodes += [_node(f"G{number}", "goal", words, [each["id"] for each in leaves]), *leaves]
+            nodes += [
+                _make_node(f"G{number}", "goal", words, [each["id"] for each in leaves]),
+                *leaves,
+            ]
     return nodes
 
 
-def _requirements(gate: FiledGate) -> list[dict[str, Any]]:
-    """The requirements of the policy: a solution for each that holds, a finding for the others."""
+def _list_requirements(gate: FiledGate) -> list[dict[str, Any]]:
+    """Return the requirements of the policy: a solution for each that holds, else a finding."""
     record = gate.record
     leaves = [
         {
-            **_node(
+            **_make_node(
                 f"R{at}",
                 "solution" if each.verdict is Verdict.HOLDS else "finding",
                 f"{each.requirement}: {each.status}. {each.sentence}",
@@ -163,16 +169,16 @@ def _requirements(gate: FiledGate) -> list[dict[str, Any]]:
         [each["id"] for each in leaves if (each["kind"] == "solution") is wanted]
         for wanted in (True, False)
     )
-    return [_node("G5.3", "goal", words, held, others), *leaves]
+    return [_make_node("G5.3", "goal", words, held, others), *leaves]
 
 
 def safety_case_json(filed: FiledReport) -> str:
-    """The fragment as JSON."""
+    """Return the fragment as JSON."""
     return json.dumps(safety_case(filed), indent=2, ensure_ascii=False) + "\n"
 
 
 def safety_case_mermaid(filed: FiledReport) -> str:
-    """The fragment as a Mermaid diagram."""
+    """Return the fragment as a Mermaid diagram."""
     nodes = safety_case(filed)["nodes"]
     lines = ["flowchart TD"]
     for node in nodes:
@@ -187,7 +193,7 @@ def safety_case_mermaid(filed: FiledReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _node(
+def _make_node(
     name: str,
     kind: str,
     text: str,
@@ -198,12 +204,12 @@ def _node(
     return {**node, "in_context_of": list(in_context_of)} if in_context_of else node
 
 
-def _leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:
-    """A number: a solution, or a finding if flags make it unreliable."""
+def _make_leaf(report: ReportRecord, name: str, each: NumberClaim) -> dict[str, Any]:
+    """Return the node of a number: a solution, or a finding if flags make it unreliable."""
     kind = "solution" if each.is_evidence else "finding"
     flags = {"flags": list(each.because), "remarks": list(each.remarks)}
     evidence = {"file": "report.json", **each.facts, "seed": report.seed, **flags}
-    return {**_node(name, kind, each.text), "evidence": evidence}
+    return {**_make_node(name, kind, each.text), "evidence": evidence}
 
 
 def _id(name: str) -> str:
@@ -211,8 +217,14 @@ def _id(name: str) -> str:
 
 
 def _label(node: dict[str, Any]) -> str:
-    """Short text without what has a meaning in Mermaid or HTML."""
+    """Return the text of a node, shortened, without characters that Mermaid or HTML interpret."""
     text = " ".join(f"{node['id']}: {node['text']}".split())
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
     marks = {"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
     return "".join(marks.get(letter, letter) for letter in text)
+
+
+EXPORTS.add(
+    "safety-case",
+    Document({".json": safety_case_json, ".mmd": safety_case_mermaid}, takes_gate=True),
+)

@@ -1,7 +1,7 @@
 """A Markdown section of technical documentation: every number beside the methods that it belongs to.
 
-Clauses are named by their subjects. Where the number of a clause matters, look it up in the edition
-that applies to you.
+Clauses are named by their subjects. If you need the number of a clause, look it up in the edition that
+applies to you.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from nppr.core.tally import Direction, Metric
 from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of, slice_claim
+from nppr.export.documents import EXPORTS, Document
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.numbers import LOSSES, percent
@@ -31,17 +32,17 @@ _SCOPE = (
     "This section reports robustness to perturbations of the input for the technical documentation of"
     " Annex IV of Regulation (EU) 2024/1689 (validation and testing procedures, metrics used to measure"
     " accuracy and robustness) and for Article 15 (accuracy, robustness and cybersecurity). It states"
-    " measurements; whether they suffice is for the provider to judge."
+    " measurements. The provider decides whether they suffice."
 )
 _READING = (
-    "Fractions in %. Each row holds at its own confidence, not all rows together. An upper bound comes"
-    " from a search: at the stated confidence the worst case is at most its upper end, and may be much"
-    " lower. It states a limit of robustness and does not support a claim of it."
+    "Fractions in %. Each row holds at its own confidence; the rows do not hold together. An upper"
+    " bound comes from a search: at the stated confidence the worst case is at most its upper end, and"
+    " may be much lower. It is a limit of robustness and does not support a claim of robustness."
 )
 
 
 def technical_documentation(filed: FiledReport) -> str:
-    """The section."""
+    """Return the section."""
     report, claims = filed.report, claims_of(filed)
     evidence = [each for each in claims if each.is_evidence]
     findings = [each for each in claims if not each.is_evidence]
@@ -49,7 +50,7 @@ def technical_documentation(filed: FiledReport) -> str:
         "## Accuracy and robustness",
         _SCOPE,
         "### What was tested",
-        _bullets(_subject(filed)),
+        _bullets(_list_subject(filed)),
         "### Evidence",
         _STANDARDS,
         _READING,
@@ -57,7 +58,7 @@ def technical_documentation(filed: FiledReport) -> str:
         if evidence
         else "None: flags make all numbers of this run unreliable.",
         "### Findings",
-        "Numbers that flags make unreliable, what was not measured, and all flags of the run.",
+        "Numbers that flags make unreliable, numbers that were not measured, and all flags of the run.",
         *([_table(report, findings)] if findings else []),
         _bullets([*(f"not measured: {each}" for each in missing_of(report)), *_flags(report)])
         or "None.",
@@ -65,7 +66,7 @@ def technical_documentation(filed: FiledReport) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def _subject(filed: FiledReport) -> list[str]:
+def _list_subject(filed: FiledReport) -> list[str]:
     report = filed.report
     classifier, worst = report.classifier, worst_slices(report)
     return [
@@ -109,7 +110,7 @@ def _bullets(lines: Sequence[str]) -> str:
 
 
 def _of(name: str, heading: str) -> tuple[Column, _Made]:
-    """A column of a fact that is printed as it is."""
+    """Return the column of a fact that is printed as it is."""
     return Column(name, heading), lambda _, each: Cell.of(str(getattr(each, name)))
 
 
@@ -121,7 +122,7 @@ def _count(name: str, heading: str) -> tuple[Column, _Made]:
 
 
 def _end(name: str, heading: str) -> tuple[Column, _Made]:
-    """A fraction; what holds at least is rounded down and what holds at most up."""
+    """Return the column of a fraction; lower ends are rounded down and upper ends up."""
 
     def cell(_: ReportRecord, each: NumberClaim) -> Cell:
         bound = each.direction is Direction.LOWER_BOUND
@@ -160,3 +161,6 @@ _COLUMNS: tuple[tuple[Column, _Made], ...] = (
     _of("interval_pointer", "its interval"),
     _of("interval_sha256", "SHA-256 of the interval"),
 )
+
+
+EXPORTS.add("technical-documentation", Document({".md": technical_documentation}))

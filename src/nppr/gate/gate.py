@@ -26,16 +26,16 @@ from nppr.gate.gate_questions import PairedQuestion, WorstQuestion
 from nppr.gate.gate_tests import GateTest, decide_tests, plan_test, require_decidable
 from nppr.gate.policy import ABOUT, TESTED, Kind, Policy, Requirement
 from nppr.models import ModelSpec
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.report import Report, read_run
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import CLEAN, ReportRecord
 from nppr.run.ladder import per_input_noise
-from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import resolve
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import GRADE_LETTERS, Run
@@ -84,7 +84,7 @@ def gate(
     decided, calls = decide_tests(
         ordered, setup.classifier, setup.data.evaluate,
         confidence=policy.measure.confidence, calls=policy.calls, seed=policy.measure.seed,
-        quantise=policy.measure.quantise, progress=progress,
+        progress=progress,
     )  # fmt: skip
     found = {decision.requirement: decision for decision in decided}
     decisions = [
@@ -95,7 +95,7 @@ def gate(
 
 
 def make_record(
-    setup: Setup,
+    setup: AssessmentRun,
     name: str,
     confidence: float,
     decisions: Sequence[Decision],
@@ -120,7 +120,7 @@ def make_record(
 
 def resolve_policy(
     policy: Policy, model: ModelSpec | None = None, data: DataSpec | None = None
-) -> Setup:
+) -> AssessmentRun:
     """Prepare the data and the classifier of a policy, or those given in their place."""
     resolved = resolve(
         policy.model.model if model is None else model,
@@ -128,7 +128,7 @@ def resolve_policy(
         policy.measure, policy.budget, network=policy.model, reading=policy.data,
     )  # fmt: skip
     measure = policy.measure.of_inputs(len(resolved.data.evaluate))
-    return prepare_run(resolved, resolved.required_budget(), measure, run=policy.execution)
+    return AssessmentRun.open(resolved, resolved.required_budget(), measure, run=policy.execution)
 
 
 class _Known(NamedTuple):
@@ -140,7 +140,7 @@ class _Known(NamedTuple):
 
 def _find_known(
     policy: Policy,
-    setup: Setup,
+    setup: AssessmentRun,
     folder: Path,
     progress: ShowProgress | None,
 ) -> _Known:
@@ -168,7 +168,7 @@ def _find_known(
 
 def _measure(
     policy: Policy,
-    setup: Setup,
+    setup: AssessmentRun,
     folder: Path,
     progress: ShowProgress | None,
 ) -> Report:
@@ -182,13 +182,14 @@ def _measure(
     if setup.budget.transform is None:
         sources.append(CW(setup.budget))
     search = _search_settings(policy, len(setup.data.fit))
-    made = prepare_run(
+    made = AssessmentRun.open(
         setup.resolved, setup.budget, setup.settings, sources=sources, search=search,
         run=Run(out=folder, overwrite=True),
     )  # fmt: skip
+    made.progress = progress
     with made:
-        finder = made.search(search, progress) if search else None
-        return complete_run(made, sources, (), finder, progress, anyway=True)
+        finder = made.search(search) if search else None
+        return complete_run(made, sources, (), finder, anyway=True)
 
 
 def _search_settings(policy: Policy, inputs: int) -> SearchSettings | None:
@@ -210,7 +211,7 @@ def _search_settings(policy: Policy, inputs: int) -> SearchSettings | None:
     return search
 
 
-def _compare_records(report: ReportRecord, setup: Setup) -> dict[str, bool]:
+def _compare_records(report: ReportRecord, setup: AssessmentRun) -> dict[str, bool]:
     return {
         "data": report.data.fingerprint == setup.record.data.fingerprint,
         "budget": report.budget == setup.record.budget,
@@ -229,7 +230,11 @@ def _require_same(folder: Path, what: str, same: Mapping[str, bool]) -> None:
 
 
 def _plan(
-    policy: Policy, setup: Setup, asked: Requirement, error: float, known: _Known | None = None
+    policy: Policy,
+    setup: AssessmentRun,
+    asked: Requirement,
+    error: float,
+    known: _Known | None = None,
 ) -> GateTest:
     """Return the test of a requirement, each end of whose interval has this error."""
     claim = Claim.POPULATION if asked.always_population else ABOUT[policy.about]
@@ -254,7 +259,7 @@ def _plan(
     return plan_test(asked, source, error, claim, seed=policy.measure.seed)
 
 
-def _find_source(setup: Setup, asked: Requirement, known: _Known | None) -> Source | None:
+def _find_source(setup: AssessmentRun, asked: Requirement, known: _Known | None) -> Source | None:
     """Return the source of a requirement; None if its noise was not learned."""
     if asked.metric is Metric.ACCURACY:
         return Clean()
@@ -265,7 +270,7 @@ def _find_source(setup: Setup, asked: Requirement, known: _Known | None) -> Sour
 
 
 def _compare(
-    setup: Setup, asked: Requirement, source: Source, error: float, draws: int
+    setup: AssessmentRun, asked: Requirement, source: Source, error: float, draws: int
 ) -> PairedQuestion:
     """Return the question on a baseline, which must be a run on the same inputs and budget."""
     files = read_run(asked.name)

@@ -130,7 +130,6 @@ def decide_tests(
     confidence: float,
     calls: int,
     seed: int = 0,
-    quantise: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[list[Decision], int]:
     """Draw for all tests, once for those about the same draws; return decisions and calls used.
@@ -155,7 +154,6 @@ def decide_tests(
                 calls=calls,
                 draws=draws,
                 seed=seed,
-                quantise=quantise,
                 progress=progress,
             )
         except InputError:
@@ -181,7 +179,6 @@ def decide_source(
     claim: Claim = Claim.POPULATION,
     calls: int = 100_000,
     seed: int = 0,
-    quantise: bool = False,
     class_names: Sequence[str] = (),
     flags: Sequence[Flag] = (),
     noise_set: NoiseSet | None = None,
@@ -208,7 +205,7 @@ def decide_source(
         test.add_doubts(flags)
     (decision, *slices), used = decide_tests(
         tests, classifier, split,
-        confidence=confidence, calls=calls, seed=seed, quantise=quantise, progress=progress,
+        confidence=confidence, calls=calls, seed=seed, progress=progress,
     )  # fmt: skip
     return decision.model_copy(update={"slices": tuple(slices)}), used
 

@@ -21,7 +21,8 @@ from pydantic import model_validator
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError, unknown
-from nppr.noise.family import FLOOR_NOISE, Dependency
+from nppr.noise.family import FLOOR_NOISE
+from nppr.noise.rungs import Dependency
 from nppr.run.resolve import stated_budget
 from nppr.settings import (
     GRADE_LETTERS,

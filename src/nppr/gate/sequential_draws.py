@@ -78,7 +78,6 @@ def draw_until_decided(
     calls: int,
     draws: int = 1,
     seed: int = 0,
-    quantise: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Drawing:
     """Draw until every question is decided, `calls` images are classified, or inputs run out.
@@ -92,7 +91,7 @@ def draw_until_decided(
     used, drawn, correct = 0, 0, 0
     why = "every input was used once" if each_once else "no input is clean-correct"
     advice = MORE_INPUTS if each_once else ""
-    for block in _blocks(source, classifier, split, about, draws, seed, quantise):
+    for block in _blocks(source, classifier, split, about, draws, seed):
         used += block.calls
         drawn += len(block.positions) * block.draws
         correct += int(block.correct.sum())
@@ -117,7 +116,6 @@ def _blocks(
     about: Claim,
     draws: int,
     seed: int,
-    quantise: bool,
 ) -> Iterator[DrawnBlock]:
     """Yield draws in blocks, from the seeded order of the inputs or with replacement."""
 
@@ -125,9 +123,7 @@ def _blocks(
         """Measure a source on the inputs at these positions."""
         chosen = replace(split, indices=split.indices[positions], labels=split.labels[positions])
         ones = np.ones(len(positions), bool)
-        return measure(
-            each, classifier, chosen, draws=draws, seed=seed, clean_correct=ones, quantise=quantise
-        )
+        return measure(each, classifier, chosen, draws=draws, seed=seed, clean_correct=ones)
 
     def find_clean_correct(positions: IntArray) -> tuple[IntArray, int]:
         """Return the positions of clean-correct inputs, and the calls it took to find them."""

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from nppr.core.budget import perturbed
+from nppr.core.draw_count import DEFAULT_DRAWS
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import (
-    DEFAULT_DRAWS,
     Audit,
     BoolArray,
     FloatArray,
@@ -71,7 +71,6 @@ def measure(
     draws: int = DEFAULT_DRAWS,
     seed: int = 0,
     clean_correct: BoolArray | None = None,
-    quantise: bool = False,
     progress: ProgressCallback | None = None,
     store: Store | None = None,
     keep: dict[int, Tensor] | None = None,
@@ -93,14 +92,14 @@ def measure(
         classifier = prepare(classifier, probe(split), classes=known)
     if clean_correct is None:
         nothing = np.zeros(len(split), bool)
-        clean = measure(Clean(), classifier, split, clean_correct=nothing, quantise=quantise)
+        clean = measure(Clean(), classifier, split, clean_correct=nothing)
         clean_correct = clean.correct == 1
     draws = source.fixed_draws or draws
-    job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, quantise, keep)
+    job = _Job(source, classifier, split, probe(split)[0].numel(), draws, seed, keep)
     share = 0.0
     if classifier.screening is not None and source.may_be_screened:
         share = audit_share(int(clean_correct.sum()), draws)
-    with classifier.frozen(quantise=quantise, audit=share) as models:
+    with classifier.frozen(audit=share) as models:
         blocks, micro_batch = _run(job, models, progress, store, skip)
     return Tally(
         kind=split.kind,
@@ -135,7 +134,6 @@ class _Job:
     pixels: int
     draws: int
     seed: int
-    quantise: bool
     keep: dict[int, Tensor] | None = None
 
     def with_micro_batch(self, size: int) -> _Job:
@@ -316,7 +314,7 @@ def _judge(
     budget = job.source.budget
     shape = budget.domain(tuple(x.shape[1:])) if budget else tuple(x.shape[1:])
     _check_perturbations(job.source, delta, (len(x), draws.size, *shape))
-    moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.quantise).flatten(0, 1)
+    moved = perturbed(x.unsqueeze(1), delta, budget, quantise=job.classifier.quantise).flatten(0, 1)
     with torch.inference_mode():
         every = y.repeat_interleave(draws.size)
         logits, audit = _logits(job, models, moved, every, draws)

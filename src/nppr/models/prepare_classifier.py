@@ -88,6 +88,8 @@ class PreparedClassifier:
     """Without screening."""
     screening: ScreeningCopy | None = None
     """A copy in 16-bit floats that takes clear decisions instead of `fast`."""
+    quantise: bool = False
+    """Perturbed inputs are rounded to 8 bits before it sees them."""
 
     @property
     def engine(self) -> str:
@@ -95,11 +97,11 @@ class PreparedClassifier:
         return EAGER if self.screening is None else BFLOAT16
 
     @contextlib.contextmanager
-    def frozen(self, *, quantise: bool = False, audit: float = 0.0) -> Iterator[FrozenPair]:
+    def frozen(self, *, audit: float = 0.0) -> Iterator[FrozenPair]:
         """Yield both variants in eval mode, with screening if a share of its decisions is audited."""
         with (
-            frozen(self.original, quantise=quantise) as original,
-            frozen(self.fast, quantise=quantise) as fast,
+            frozen(self.original, quantise=self.quantise) as original,
+            frozen(self.fast, quantise=self.quantise) as fast,
         ):
             screen = Screen(self.screening, fast, audit) if self.screening and audit else None
             yield FrozenPair(fast, original, screen)

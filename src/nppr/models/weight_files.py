@@ -18,10 +18,11 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from nppr.errors import WeightsError
+from nppr.formats import require_weights_file
 from nppr.models.classifier import reason_of
 from nppr.system.bounded import OversizeError, program_limit, read_unpacked_size
 from nppr.system.records import read_tensors
-from nppr.system.specs import MOST_CLASSES, require_weights_file
+from nppr.system.specs import MOST_CLASSES
 
 CONTAINERS = ("state_dict", "model_state", "model_state_dict", "model")
 PREFIXES = ("module.", "model.", "backbone.")

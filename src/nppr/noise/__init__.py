@@ -4,6 +4,7 @@ Only what needs no PyTorch is exported here; `nppr.noise.distribution` and the o
 their own names.
 """
 
-from nppr.noise.family import Dependency, Family, Rule, Temperatures
+from nppr.noise.family import Family, Rule, Temperatures
+from nppr.noise.rungs import Dependency
 
 __all__ = ["Dependency", "Family", "Rule", "Temperatures"]

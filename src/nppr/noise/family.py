@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from nppr.core.nouns import NOISE, Nouns
 from nppr.errors import SpecError, require_at_most, unknown
 from nppr.noise.covariance import check_covariance
+from nppr.noise.rungs import Dependency
 
 FLOOR_NOISE = "uniform"
 """The source that the floor mixes in, whose stream it draws from: with rho = 1 both are the same."""
@@ -27,111 +27,6 @@ KEYS_KERNEL = -0.5
 
 TORCH_KERNEL = -0.75
 """Kernel parameter of `torch.nn.functional.interpolate`, which the authors' code calls."""
-
-
-class Dependency(StrEnum):
-    """What the weights and components of the mixture may depend on: the four structures of the paper.
-
-    dependency    weights see                components see
-    independent   nothing                    nothing
-    label         label embedding            nothing
-    input         features                   features
-    joint         label embedding, features  features
-
-    So independent lies inside label and input, and both lie inside joint. In the paper's preset the
-    weights of joint see the label only. `per-input` is not a family of mixtures but the worst law of
-    every input on its own, which contains all of them.
-    """
-
-    INDEPENDENT = "independent"
-    LABEL = "label"
-    INPUT = "input"
-    JOINT = "joint"
-    PER_INPUT = "per-input"
-
-    @property
-    def sees_label(self) -> bool:
-        """Whether the noise may depend on the true label."""
-        return self in (Dependency.LABEL, Dependency.JOINT, Dependency.PER_INPUT)
-
-    @property
-    def sees_input(self) -> bool:
-        """Whether the noise may depend on the classifier's features of the input."""
-        return self in (Dependency.INPUT, Dependency.JOINT, Dependency.PER_INPUT)
-
-    def contains(self, other: Dependency) -> bool:
-        """Whether every distribution of the other dependency is one of this.
-
-        >>> Dependency.JOINT.contains(Dependency.LABEL), Dependency.INPUT.contains(Dependency.LABEL)
-        (True, False)
-        """
-        sees = self.sees_label >= other.sees_label and self.sees_input >= other.sees_input
-        return sees and (self is Dependency.PER_INPUT or other is not Dependency.PER_INPUT)
-
-    @property
-    def depth(self) -> int:
-        """The place on the ladder, counted from the top: whatever contains another is below it."""
-        return list(Dependency).index(self)
-
-    def describe(self, nouns: Nouns = NOISE) -> str:
-        """Return what the noise depends on, as a clause."""
-        return f"{nouns.subject} {_WORDS[self][0]}"
-
-    def threat_of(self, nouns: Nouns = NOISE) -> str:
-        """Return what such noise stands for in practice, by the nouns of a budget."""
-        return _WORDS[self][1][nouns.kind]
-
-
-_RULE = "by a rule that carries over to new inputs"
-_WORDS: dict[Dependency, tuple[str, dict[str, str]]] = {
-    Dependency.INDEPENDENT: (
-        "depends on nothing",
-        {
-            "noise": "noise that knows nothing of the input: sensor noise, transmission",
-            "law": "conditions that know nothing of the input: mounting, optics, lighting of the site",
-        },
-    ),
-    Dependency.LABEL: (
-        "may depend on the true label",
-        {
-            "noise": "noise that happens to suit the class: effects that come with what is shown",
-            "law": (
-                "conditions that come with the class: some things are seen mostly at night, or from one"
-                " side"
-            ),
-        },
-    ),
-    Dependency.INPUT: (
-        "may depend on the input",
-        {
-            "noise": f"noise that follows the input {_RULE}: systematic effects of the scene",
-            "law": f"conditions that follow the scene {_RULE}",
-        },
-    ),
-    Dependency.JOINT: (
-        "may depend on the input and its true label",
-        {
-            "noise": (
-                f"noise that follows the input and its class {_RULE}: systematic effects of scene or"
-                " class"
-            ),
-            "law": f"conditions that follow scene and class {_RULE}",
-        },
-    ),
-    Dependency.PER_INPUT: (
-        "may be the worst for every input on its own",
-        {
-            "noise": (
-                "the worst noise for each input on its own: nearly an attack where no randomness is"
-                " required"
-            ),
-            "law": (
-                "the worst conditions for each input: nearly an attack where no randomness is required"
-            ),
-        },
-    ),
-}
-"""The words for every rung: what the noise may depend on, and which threat that is."""
 
 
 class Rule(StrEnum):
@@ -192,9 +87,9 @@ class Family:
     def __post_init__(self) -> None:
         if self.dependency not in list(Dependency):
             raise unknown("dependency", str(self.dependency), list(Dependency))
-        if self.dependency == Dependency.PER_INPUT:
-            raise SpecError("`dependency` of a family of mixtures must not be per-input.")
         object.__setattr__(self, "dependency", Dependency(self.dependency))
+        if not self.dependency.is_fitted:
+            raise SpecError(f"`dependency` of a family of mixtures must not be {self.dependency}.")
         for name in ("components", "latent_dim", "grid", "hidden_dim", "label_dim"):
             value = getattr(self, name)
             if name not in ("latent_dim", "grid") or value is not None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Family, Rule
+from nppr.noise.family import Family, Rule
 
 PER_COMPONENT = ("logits", "means", "raw")
 HEADS = ("label_weights", "input_weights", "input_means", "input_raw")
@@ -52,8 +52,7 @@ def only_component(distribution: Distribution) -> int | None:
     """The one component that a sharpened distribution ever uses, or None."""
     if distribution.rule is Rule.CHOSEN and len(distribution.chosen.unique()) == 1:
         return int(distribution.chosen[0])
-    independent = distribution.family.dependency is Dependency.INDEPENDENT
-    if distribution.rule is Rule.LARGEST and independent:
+    if distribution.rule is Rule.LARGEST and not distribution.family.dependency.knows:
         return int(distribution.mixture.logits.argmax())
     return None
 
@@ -78,9 +77,8 @@ def route_by_features(distribution: Distribution, features: Tensor, labels: Tens
 def _require_inside(parent: Distribution, family: Family) -> None:
     own = parent.family
     alike = own.with_(dependency=family.dependency, components=family.components) == family
-    inside = family.dependency.contains(own.dependency) and family.components >= own.components
-    if family.label_only and own.dependency is Dependency.INPUT:
-        inside = inside and family.dependency is Dependency.INPUT  # joint weights see no features
+    larger = family.dependency.contains(own.dependency, label_only=family.label_only)
+    inside = larger and family.components >= own.components
     if family.random_start:  # what a head adds is not zero at the start
         inside = inside and family.dependency is own.dependency
     if not (alike and inside):
@@ -104,7 +102,7 @@ def _split(parent: Distribution, components: int) -> Tensor:
     """For every component of the child, the component of the parent it copies."""
     weights = _log_weights(parent).exp().tolist()
     kept = list(range(parent.family.components))  # every context may use another one
-    if parent.family.dependency is Dependency.INDEPENDENT or only_component(parent) is not None:
+    if not parent.family.dependency.knows or only_component(parent) is not None:
         kept = [k for k in kept if weights[k] >= NEGLIGIBLE / parent.family.components]
     copies = dict.fromkeys(kept, 1)
     while sum(copies.values()) < components:

@@ -113,7 +113,6 @@ def estimate_rare_failures(
     seed: int = 0,
     confidence: float = 0.95,
     floor: float = math.exp(LOG_FLOOR),
-    quantise: bool = False,
     progress: ProgressCallback | None = None,
 ) -> Rare:
     """The failure probabilities of the inputs at `positions` of a split, with at most `calls` calls.
@@ -124,7 +123,7 @@ def estimate_rare_failures(
     """
     places = np.asarray(positions, dtype=np.int64)
     _check(split, places, replicates, confidence, floor)
-    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+    with classifier.frozen() as models, torch.inference_mode():
         x, y = (each.to(classifier.device) for each in split.batch(places[:1]))
         before = models.fast.calls
         latent = make_latent(source, models.fast, x, y)

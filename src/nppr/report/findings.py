@@ -13,7 +13,7 @@ import numpy as np
 
 from nppr.core.tally import Claim, Direction, FloatArray, Metric
 from nppr.errors import RunFolderError
-from nppr.noise.family import FLOOR_NOISE, Dependency
+from nppr.noise.family import FLOOR_NOISE
 from nppr.report.model import MERGED, ReportRecord, Result, SliceResult
 from nppr.report.per_input import PerInput
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
@@ -194,7 +194,7 @@ def by_width(row: Result) -> tuple[float, ...]:
     """
     if row.metric is not Metric.NPPR:
         return ()
-    last = row.fit_seed is not None, row.dependency is Dependency.PER_INPUT
+    last = row.fit_seed is not None, row.dependency is not None and not row.dependency.is_fitted
     depth = row.dependency.depth if row.dependency else 0
     return (*last, row.floor or 0.0, -depth, not row.with_references)
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nppr.core.tally import Metric
-from nppr.noise.family import Dependency
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import as_lowest, attacked, by_width, headline_of, is_fixed, table_rows
 from nppr.report.model import ReportRecord, Result, Rung
@@ -24,7 +23,7 @@ _ENDS = {
     Metric.PR: "{nouns.fixed_noise}, the lowest of those observed",
     Metric.AR: "an attack: the worst {nouns.change} found for each input",
 }
-"""The words for both ends; those for the rungs between are `Dependency.threat`."""
+"""The words for both ends; those for the rungs between are those of `noise/rungs.py`."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def search_table(report: ReportRecord) -> Table:
 
     def calls(at: int) -> Cell:
         rung = report.ladder[at]
-        per = "/input" if rung.dependency is Dependency.PER_INPUT else ""
+        per = "" if rung.dependency.is_fitted else "/input"
         return Cell.made_of(rung.calls, numbers.at("count", "ladder", at, "calls"), per)
 
     def strongest(at: int) -> Cell:

@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nppr.core.tally import Audit, Claim, Direction, Metric
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import Measure
@@ -313,7 +313,7 @@ class Rung(Record):
     @property
     def restarts_are_tries(self) -> bool:
         """Whether the restarts only chose where the second half of the calls went."""
-        return self.dependency is not Dependency.PER_INPUT and len(self.seeds) < 2
+        return self.dependency.is_fitted and len(self.seeds) < 2
 
     @property
     def spread(self) -> float | None:

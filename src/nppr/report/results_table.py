@@ -10,7 +10,7 @@ from markupsafe import Markup
 from rich.console import Console
 
 from nppr.core.radius import parse_radius
-from nppr.core.tally import RARE_ACCURACY, Direction, Metric
+from nppr.core.tally import Direction, Metric
 from nppr.report.at_least_line import at_least_line, stated_bound
 from nppr.report.findings import (
     CLEAN_CORRECT,
@@ -34,6 +34,7 @@ from nppr.report.model import SPLITTING, ReportRecord, Result
 from nppr.report.numbers import Numbers, claim_text, percent, rounded_out
 from nppr.report.slices_table import worst_words
 from nppr.report.tables import Cell, Column, Table
+from nppr.settings import RARE_ACCURACY
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
 _EMPTY = Cell(None, "")

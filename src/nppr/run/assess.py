@@ -12,23 +12,23 @@ from nppr.core.task import Task
 from nppr.data import ClassOrder, DataSpec, RangeSpec
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.models import ModelSpec
-from nppr.noise.family import Dependency
 from nppr.report import Report
 from nppr.run.precision import DRAWN
-from nppr.run.prepare import Setup, prepare_run
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
 from nppr.run.resolve import Resolved, require_budget, resolve
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import SCORES, SearchSettings
-from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search
+from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search, refuse_misplaced
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
 from nppr.sources.learned import learned_name
 from nppr.system.specs import EAGER
 
 
+@refuse_misplaced
 def assess(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",
@@ -132,14 +132,15 @@ def assess_resolved(
         )
     planned = settled_search if searched else None
     measured = [*chosen, *(each.source for each in distributions)]
-    setup = prepare_run(
+    setup = AssessmentRun.open(
         resolved, budget, settings, sources=chosen, search=planned, distributions=given, run=run
     )
     with setup, _shown_progress(progress) as show:
-        finder = setup.search(planned, show, rivals) if planned else None
+        setup.progress = show
+        finder = setup.search(planned, rivals) if planned else None
         if show is not None:
             show(_plan(setup, measured, finder, time.perf_counter() - begun))
-        return complete_run(setup, chosen, distributions, finder, show, anyway=run.anyway)
+        return complete_run(setup, chosen, distributions, finder, anyway=run.anyway)
 
 
 @contextmanager
@@ -198,6 +199,7 @@ def _search_settings(
     return require_group(Search, "search", search).resolve(fit_inputs, effort)
 
 
+@refuse_misplaced
 def learn(
     model: ModelSpec = "digits-cnn",
     data: DataSpec = "digits",
@@ -237,12 +239,13 @@ def learn_resolved(
 ) -> list[LearnedNoise]:
     """Learn the worst admissible noise of a classifier and data that are loaded."""
     settled = _search_settings(search, len(resolved.data.fit), settings.effort)
-    setup = prepare_run(
+    setup = AssessmentRun.open(
         resolved, resolved.required_budget(), settings, search=settled,
         run=require_group(Run, "run", run),
     )  # fmt: skip
     with setup, _shown_progress(progress) as show:
-        found = setup.search(settled, show).run()
+        setup.progress = show
+        found = setup.search(settled).run()
         if setup.folder:
             setup.folder.save_learned(found)
     return found
@@ -289,8 +292,7 @@ def choose_sources(
 
 def _require_rivals(given: Sequence[LearnedNoise]) -> None:
     """Raise `DistributionError` where a search by scores can use none of the given noise."""
-    usable = (Dependency.INDEPENDENT, Dependency.LABEL)
-    if not any(each.source.distribution.family.dependency in usable for each in given):
+    if all(each.source.distribution.family.dependency.sees_input for each in given):
         found = ", ".join(each.source.name for each in given)
         raise DistributionError(
             "`distribution` must hold noise that sees no features for a search by scores, got"
@@ -299,7 +301,7 @@ def _require_rivals(given: Sequence[LearnedNoise]) -> None:
 
 
 def _plan(
-    setup: Setup, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
+    setup: AssessmentRun, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
 ) -> Plan:
     """What is about to run, `elapsed` seconds after the call began."""
     search = finder.settings if finder else None

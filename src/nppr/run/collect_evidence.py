@@ -25,7 +25,7 @@ from nppr.models import FrozenPair, frozen
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.mixture import Given
 from nppr.report.evidence import LEVELS, Draws, Evidence, Profile, Strip, Worst
-from nppr.run.session import Session
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
 from nppr.sources.learned import Learned
@@ -34,20 +34,18 @@ logger = logging.getLogger(__name__)
 
 
 def collect(
-    session: Session,
+    session: AssessmentRun,
     tallies: Mapping[str, Tally[Evaluate]],
     clean: Tally[Evaluate],
     sources: Sequence[Source],
     learned: Sequence[LearnedNoise],
-    budget: Budget,
 ) -> Evidence:
     """Draw again what a page shows.
 
     `tallies` are those of `sources` and of the learned noise, by name; `clean` is that of the clean
-    inputs; `budget` gives the radius for sources that have none. Repeated searches are left out, and
-    so is a source that fails.
+    inputs. Repeated searches are left out, and so is a source that fails.
     """
-    correct = np.flatnonzero(clean.correct == 1)
+    correct, budget = np.flatnonzero(clean.correct == 1), session.budget
     if not len(correct):
         return Evidence()
     quoted = [each for each in learned if each.source.fit_seed is None]
@@ -121,7 +119,11 @@ def _chosen(
 
 
 def _worst(
-    session: Session, source: Source, tally: Tally[Evaluate], correct: IntArray, budget: Budget
+    session: AssessmentRun,
+    source: Source,
+    tally: Tally[Evaluate],
+    correct: IntArray,
+    budget: Budget,
 ) -> Worst:
     """The inputs with the fewest correct draws, each with a draw that fails if one is found."""
     radius = (source.budget or budget).radius
@@ -129,7 +131,7 @@ def _worst(
     capacity = min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
     size = min(capacity, tally.draws)
     parts: list[tuple[Tensor, ...]] = []
-    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+    with session.classifier.frozen() as models:
         for some in [chosen] if source.inputs_at_once else _chunks(session, chosen, size):
             x, y = _inputs(session, some)
             delta = source.perturb(
@@ -138,7 +140,7 @@ def _worst(
             if source.budget is not None:
                 source.budget.require(delta, source.name)
             moved = perturbed(
-                x.unsqueeze(1), delta, source.budget, quantise=session.settings.quantise
+                x.unsqueeze(1), delta, source.budget, quantise=session.classifier.quantise
             )
             with torch.inference_mode():
                 batches = moved.flatten(0, 1).split(session.classifier.micro_batch)
@@ -178,11 +180,11 @@ STRIP_POINTS = 65
 SCANNED = "parameters all over the box"
 
 
-def _profile(session: Session, budget: Budget, chosen: IntArray) -> Profile:
+def _profile(session: AssessmentRun, budget: Budget, chosen: IntArray) -> Profile:
     """How many of these inputs are correct in each bin of each parameter, the others uniform."""
     parameters = len(budget.transform.box) if budget.transform else 0
     correct = torch.zeros(parameters, BINS, dtype=torch.int64)
-    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+    with session.classifier.frozen() as models:
         for some in _chunks(session, chosen, 1):
             x, y = _inputs(session, some)
             for which in range(parameters):
@@ -193,21 +195,21 @@ def _profile(session: Session, budget: Budget, chosen: IntArray) -> Profile:
                 u[:, :, which] = 2 * (bins + inside) / BINS - 1
                 for place in range(BINS):
                     moved = perturbed(x, budget.radius * u[:, place], budget,
-                                      quantise=session.settings.quantise)  # fmt: skip
+                                      quantise=session.classifier.quantise)  # fmt: skip
                     with torch.inference_mode():
                         logits, labels = models.fast.logits_and_labels(models.fast.logits(moved), y)
                     correct[which, place] += int((logits.argmax(1) == labels).sum())
     return Profile(FLOOR_NOISE, correct, torch.full_like(correct, len(chosen)))
 
 
-def _strip(session: Session, budget: Budget, chosen: IntArray) -> Strip:
+def _strip(session: AssessmentRun, budget: Budget, chosen: IntArray) -> Strip:
     """These inputs at the parameters of the largest, the median and the smallest margin."""
     x, y = _inputs(session, chosen)
     parameters = len(budget.transform.box) if budget.transform else 0
     points = budget.radius * spread_points(STRIP_POINTS, parameters).to(x)
-    with session.classifier.frozen(quantise=session.settings.quantise) as models:
+    with session.classifier.frozen() as models:
         moved = [
-            perturbed(x, point.view(1, -1, 1, 1), budget, quantise=session.settings.quantise)
+            perturbed(x, point.view(1, -1, 1, 1), budget, quantise=session.classifier.quantise)
             for point in points
         ]
         with torch.inference_mode():
@@ -233,7 +235,7 @@ def _strip(session: Session, budget: Budget, chosen: IntArray) -> Strip:
 
 
 def _answers(
-    session: Session, models: FrozenPair, logits: Tensor, y: Tensor, labels: Tensor
+    session: AssessmentRun, models: FrozenPair, logits: Tensor, y: Tensor, labels: Tensor
 ) -> Tensor:
     """The classes that the images of each input were taken for, `(B, S)`, from logits of B S images.
 
@@ -248,7 +250,7 @@ def _answers(
     return torch.where(correct, labels[:, None], session.data.classes)
 
 
-def _levels(session: Session, inputs: Tensor) -> Tensor:
+def _levels(session: AssessmentRun, inputs: Tensor) -> Tensor:
     """Inputs in [0, 1] as whole numbers: 8-bit for images, finer for what is drawn or read."""
     if session.data.is_image:
         return _bytes(inputs)
@@ -269,7 +271,7 @@ MOST_NUMBERS = 2_750_000
 """Numbers in the draws kept of one source, 5.5 MB: larger images are kept of fewer inputs."""
 
 
-def _draws(session: Session, source: Learned, correct: IntArray) -> Draws:
+def _draws(session: AssessmentRun, source: Learned, correct: IntArray) -> Draws:
     """Draws of one learned source for some inputs, and the mixture it has for them."""
     split = session.data.evaluate
     pixels = math.prod(source.distribution.shape)
@@ -280,7 +282,7 @@ def _draws(session: Session, source: Learned, correct: IntArray) -> Draws:
     chosen = correct[_spread(labels, indices, session.settings.seed, min(MANY_INPUTS, room))]
     _, first = np.unique(split.labels[chosen[:FEW_INPUTS]], return_index=True)
     with (
-        session.classifier.frozen(quantise=session.settings.quantise) as models,
+        session.classifier.frozen() as models,
         torch.inference_mode(),
     ):
         many = _drawn(session, source, models, chosen, MANY_DRAWS)
@@ -311,7 +313,7 @@ def _spread(labels: IntArray, indices: IntArray, seed: int, most: int) -> IntArr
 
 
 def _drawn(
-    session: Session, source: Learned, models: FrozenPair, positions: IntArray, draws: int
+    session: AssessmentRun, source: Learned, models: FrozenPair, positions: IntArray, draws: int
 ) -> Tensor:
     """Perturbations as shares of the radius, small, `(n, draws, C, h, w)` float16."""
     rows = []
@@ -328,7 +330,7 @@ def _drawn(
 
 
 def _given(
-    session: Session, source: Learned, models: FrozenPair, positions: IntArray
+    session: AssessmentRun, source: Learned, models: FrozenPair, positions: IntArray
 ) -> tuple[Tensor, Given]:
     """The weights `(n, K)` before sharpening, and the mixture for these inputs."""
     x, y = _inputs(session, positions)
@@ -342,14 +344,14 @@ def _given(
     return given.log_weights.exp().expand(len(x), -1).float(), given
 
 
-def _inputs(session: Session, positions: IntArray) -> tuple[Tensor, Tensor]:
+def _inputs(session: AssessmentRun, positions: IntArray) -> tuple[Tensor, Tensor]:
     """Images `(B, C, H, W)` and labels `(B,)` on the device."""
     x, y = session.data.evaluate.batch(positions)
     return x.to(session.classifier.device), y.to(session.classifier.device)
 
 
 def _block(
-    session: Session, positions: IntArray, number: int, size: int, capacity: int
+    session: AssessmentRun, positions: IntArray, number: int, size: int, capacity: int
 ) -> DrawBlock:
     """A block of the draws of these inputs, as they were measured."""
     split, place = session.data.evaluate, session.classifier.device
@@ -357,7 +359,7 @@ def _block(
     return DrawBlock(session.settings.seed, split.kind.name, indices, number, size, place, capacity)
 
 
-def _chunks(session: Session, positions: IntArray, draws: int) -> Iterator[IntArray]:
+def _chunks(session: AssessmentRun, positions: IntArray, draws: int) -> Iterator[IntArray]:
     """The positions in portions whose draws make a micro-batch."""
     size = max(1, session.classifier.micro_batch // draws)
     for start in range(0, len(positions), size):

@@ -9,9 +9,8 @@ import numpy as np
 
 from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
 from nppr.measuring.measurement import measure
-from nppr.noise.family import Dependency
 from nppr.report.model import Rung
-from nppr.run.session import Session
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
@@ -34,7 +33,7 @@ def per_input_noise(settings: SearchSettings, learned: Sequence[LearnedNoise]) -
 
 
 def describe_rungs(
-    session: Session,
+    run: AssessmentRun,
     learned: Sequence[LearnedNoise],
     own: Sequence[PerInput],
     others: Sequence[Source],
@@ -69,13 +68,13 @@ def describe_rungs(
                 update={
                     **({} if each.record.given else quality),
                     "seeds": tuple(seeds),
-                    "smaller_radius": _at_smaller_radius(session, source, clean_correct),
+                    "smaller_radius": _at_smaller_radius(run, source, clean_correct),
                 }
             )
         )
     for noise in own:
         if noise.name in tallies:
-            checked = _checked(session, noise, tallies[noise.name], clean_correct)
+            checked = _checked(run, noise, tallies[noise.name], clean_correct)
             found = _rung(noise, tallies, others, noise.calls)
             rungs.append(found.model_copy(update=checked))
     return rungs
@@ -98,7 +97,7 @@ def _rung(
         and each.budget == source.budget
         and not source.floor
         and source.dependency.contains(each.sees)
-        and (box or each.metric is Metric.PR or each.sees is not Dependency.PER_INPUT)
+        and (box or each.metric is Metric.PR or each.sees.is_fitted)
     }
     strongest = min(inside, key=lambda name: inside[name], default=None)
     return Rung(
@@ -116,22 +115,24 @@ def _value(tally: Tally[Evaluate]) -> float:
     return float(tally.headline_rates.mean())
 
 
-def _at_smaller_radius(session: Session, source: Learned, clean_correct: BoolArray) -> float | None:
+def _at_smaller_radius(
+    run: AssessmentRun, source: Learned, clean_correct: BoolArray
+) -> float | None:
     """The value of the same pattern at (1 - rho) r without the Uniform part."""
     if not 0 < source.floor < 1 or source.budget.transform is not None:
         return None  # parameters are few: a smaller box is no substitute for their randomness
     smaller = source.budget.at((1 - source.floor) * source.budget.radius)
     same = replace(source, budget=smaller, distribution=source.distribution.with_floor(0.0))
-    draws = min(session.settings.draws or 1, SAME_PATTERN_DRAWS)
-    return _value(_measured(session, same, len(clean_correct), draws, session.settings.seed))
+    draws = min(run.settings.draws or 1, SAME_PATTERN_DRAWS)
+    return _value(_measured(run, same, len(clean_correct), draws, run.settings.seed))
 
 
 def _checked(
-    session: Session, noise: PerInput, tally: Tally[Evaluate], clean_correct: BoolArray
+    run: AssessmentRun, noise: PerInput, tally: Tally[Evaluate], clean_correct: BoolArray
 ) -> dict[str, object]:
     """The rung again on some inputs: with half of the calls, and with another seed."""
     inputs = int(np.searchsorted(np.cumsum(clean_correct), CHECKED_INPUTS) + 1)
-    draws, seed = min(session.settings.draws or 1, SAME_PATTERN_DRAWS), session.settings.seed
+    draws, seed = min(run.settings.draws or 1, SAME_PATTERN_DRAWS), run.settings.seed
     some = slice(0, min(inputs, len(clean_correct)))
     if not clean_correct[some].any():
         return {}
@@ -139,20 +140,23 @@ def _checked(
     left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
     fewer = replace(noise, calls=noise.calls - left)
     return {
-        "half": _value(_measured(session, fewer, some.stop, draws, seed)),
+        "half": _value(_measured(run, fewer, some.stop, draws, seed)),
         "full": full,
-        "restarts": (full, _value(_measured(session, noise, some.stop, draws, seed + 1))),
+        "restarts": (full, _value(_measured(run, noise, some.stop, draws, seed + 1))),
         "select_inputs": int(clean_correct[some].sum()),
     }
 
 
 def _measured(
-    session: Session, source: Source, inputs: int, draws: int, seed: int
+    run: AssessmentRun, source: Source, inputs: int, draws: int, seed: int
 ) -> Tally[Evaluate]:
-    split = session.data.evaluate
+    split = run.data.evaluate
     some = replace(split, indices=split.indices[:inputs], labels=split.labels[:inputs])
-    with session.timed("ladder"):
+    with run.timed("ladder"):
         return measure(
-            source, session.classifier, some, draws=draws, seed=seed,
-            quantise=session.settings.quantise,
-        )  # fmt: skip
+            source,
+            run.classifier,
+            some,
+            draws=draws,
+            seed=seed,
+        )

@@ -29,7 +29,7 @@ from nppr.core.tally import Evaluate, IntArray, Metric, Tally
 from nppr.errors import RunStopped
 from nppr.measuring.blocks import Blocks, Store
 from nppr.report.model import DataRecord, PrecisionRecord, Width
-from nppr.run.session import Session
+from nppr.run.session import AssessmentRun
 from nppr.sources import Clean, Source
 from nppr.statistics.betting import CAP, betting_sequence
 from nppr.statistics.intervals import Interval
@@ -179,39 +179,39 @@ class Growth:
     rounds.
     """
 
-    def __init__(self, session: Session) -> None:
-        self.session, self.whole = session, session.data.evaluate
-        assert session.settings.precision is not None
-        self.precision = session.settings.precision
+    def __init__(self, run: AssessmentRun) -> None:
+        self.run, self.whole = run, run.data.evaluate
+        assert run.settings.precision is not None
+        self.precision = run.settings.precision
         self.need: Need | None = None
         self._stores: dict[str, GrowingStore] = {}
-        folder = session.folder
+        folder = run.folder
         noted = folder.noted(ROUNDS) if folder else None
         self._starts_anew = noted is None  # blocks of rounds that nobody knows are of no use
-        draws = whole_blocks(session.settings.draws or 1)
+        draws = whole_blocks(run.settings.draws or 1)
         first = Round(min(len(self.whole), FIRST_INPUTS), draws)
         self.rounds = [Round(*each) for each in noted] if noted else [first]
-        session.store = self.store
+        run.store = self.store
         self._begin_round()
 
     def _begin_round(self) -> None:
-        """Note the round, and give the session its inputs and draws."""
-        session, at = self.session, self.rounds[-1]
-        if session.folder:
-            session.folder.note(ROUNDS, [list(each) for each in self.rounds])
-        seed = session.settings.seed
+        """Note the round, and give the run its inputs and draws."""
+        run, at = self.run, self.rounds[-1]
+        if run.folder:
+            run.folder.note(ROUNDS, [list(each) for each in self.rounds])
+        seed = run.settings.seed
         subsets = [self.whole.limit(each.inputs, seed, "inputs") for each in self.rounds]
         split = subsets[-1]
         came_in = np.sum([~np.isin(split.indices, each.indices) for each in subsets], axis=0)
-        confidence = session.settings.confidence
+        confidence = run.settings.confidence
         self.look = Look(tuple(self.rounds), came_in, self.precision, confidence, seed)
-        session.stopped = self.look.interval
-        session.data = replace(session.data, evaluate=split)
-        session.settings = session.settings.with_(draws=at.draws)
+        run.stopped = self.look.interval
+        run.data = replace(run.data, evaluate=split)
+        run.settings = run.settings.with_(draws=at.draws)
 
     def store(self, name: str) -> Store:
         """Where a source keeps its blocks: among those of all inputs there are."""
-        folder, chosen = self.session.folder, self.session.data.evaluate.indices
+        folder, chosen = self.run.folder, self.run.data.evaluate.indices
         order = np.argsort(self.whole.indices)
         rows = order[np.searchsorted(self.whole.indices, chosen, sorter=order)]
         held = self._stores[name].held if name in self._stores else None
@@ -234,7 +234,7 @@ class Growth:
 
     def describe(self, data: DataRecord) -> DataRecord:
         """The data of the report, with the inputs that were measured."""
-        split = self.session.data.evaluate
+        split = self.run.data.evaluate
         sizes = data.inputs.model_copy(update={"evaluate": len(split)})
         return data.model_copy(update={"inputs": sizes, "fingerprint": split.fingerprint()})
 
@@ -265,22 +265,19 @@ class Growth:
             f" {self.need.inputs * (draws + 1):,} calls per source"
         )
 
-
-def grow(session: Session, sources: Sequence[Source]) -> Growth:
-    """Leave the session with as many inputs and draws as its precision takes."""
-    drawn = [each for each in sources if each.metric in DRAWN and each.fixed_draws is None]
-    growth = Growth(session)
-    continues = True
-    while continues:
-        everything = np.ones(len(session.data.evaluate), bool)
-        correct = session.measure(Clean(), everything).correct == 1
-        tallies = {}
-        for source in drawn:
-            try:
-                tallies[source.name] = session.measure(source, correct)
-            except RunStopped:
-                raise
-            except Exception:  # its row states why when all are measured
-                logger.debug("source %s failed", source.name, exc_info=True)
-        continues = growth.continues(tallies)
-    return growth
+    def grow(self, sources: Sequence[Source]) -> None:
+        """Leave the run with as many inputs and draws as its precision takes."""
+        drawn = [each for each in sources if each.metric in DRAWN and each.fixed_draws is None]
+        continues = True
+        while continues:
+            everything = np.ones(len(self.run.data.evaluate), bool)
+            correct = self.run.measure(Clean(), everything).correct == 1
+            tallies = {}
+            for source in drawn:
+                try:
+                    tallies[source.name] = self.run.measure(source, correct)
+                except RunStopped:
+                    raise
+                except Exception:  # its row states why when all are measured
+                    logger.debug("source %s failed", source.name, exc_info=True)
+            continues = self.continues(tallies)

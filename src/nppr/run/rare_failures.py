@@ -29,7 +29,7 @@ from nppr.rare import (
     write_rare,
 )
 from nppr.report.model import SPLITTING, RareRecord, Result
-from nppr.run.session import Session, result_of
+from nppr.run.session import AssessmentRun, result_of
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Source
 from nppr.statistics.noise_sets import Contaminated
@@ -69,7 +69,7 @@ class Followed:
 
 
 def follow_rare_failures(
-    session: Session, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+    session: AssessmentRun, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> tuple[dict[str, Followed], list[Result]]:
     """What splitting finds for every source whose numbers it can move, and its rows."""
     found: dict[str, Followed] = {}
@@ -138,7 +138,7 @@ def _rows(
 class _Splitter:
     """The calls that are left, and for how many sources."""
 
-    session: Session
+    session: AssessmentRun
     calls: int
     sources: int
 
@@ -192,7 +192,6 @@ class _Splitter:
             seed=session.settings.seed,
             confidence=session.settings.confidence,
             floor=RARE_FLOOR,
-            quantise=session.settings.quantise,
             progress=report,
         )
         if path is not None:

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nppr.core.budget import Budget
 from nppr.core.tally import BoolArray, Claim, Evaluate, Metric, Tally
 from nppr.data import Split, short_digests
 from nppr.doctor import (
@@ -37,8 +36,9 @@ from nppr.doctor.flags import (
 )
 from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
-from nppr.measuring.measurement import ProgressCallback, measure, probe
-from nppr.models import in_fixed_form, within_memory
+from nppr.formats import names_code
+from nppr.measuring.measurement import measure
+from nppr.models import within_memory
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import (
@@ -54,9 +54,8 @@ from nppr.run.collect_evidence import collect
 from nppr.run.joint_bounds import with_supersets
 from nppr.run.ladder import describe_rungs, per_input_noise
 from nppr.run.lowest_rows import lowest_rows
-from nppr.run.precision import Growth, grow
-from nppr.run.prepare import Setup
-from nppr.run.session import Session, result_of
+from nppr.run.precision import Growth
+from nppr.run.session import AssessmentRun, result_of
 from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
@@ -69,101 +68,81 @@ from nppr.statistics.estimates import (
     estimate_probabilistic,
     merge_attacks,
 )
-from nppr.system.specs import names_code
 
 if TYPE_CHECKING:
     from nppr.run.rare_failures import Followed
 
 logger = logging.getLogger(__name__)
 
-FIRST = 256
-"""Inputs whose clean answers show whether a classifier guesses, if a search comes before the others."""
-
 
 def complete_run(
-    setup: Setup,
+    run: AssessmentRun,
     sources: Sequence[Source],
     learned: Sequence[LearnedNoise] = (),
     search: NoiseSearch | None = None,
-    progress: ProgressCallback | None = None,
     *,
     examine: bool = True,
     anyway: bool = False,
 ) -> Report:
     """Measure all sources; one that fails gets a row that states why, and the others go on.
 
-    Learned noise that is given, and what `search` finds, comes last. Without `examine` the classifier
+    The order is: clean inputs, everything that is fitted, every source; learned noise comes last. With
+    a wanted precision, inputs and draws grow before sources are read. Without `examine` the classifier
     is not checked beforehand and nothing is collected for a page, as for the nodes of a study. A
     classifier that guesses is measured only `anyway`.
     """
-    session = Session(setup.settings, setup.data, setup.classifier, setup.folder, progress)
     # First: unreadable data must not cost a finished run.
-    with within_memory(setup.classifier.original.name):
-        flags = _examine(setup, search) if examine else []
-    judged = examine and not anyway and not setup.finished
-    failed: list[Result] = []
-    growth = None
-    search_settings = search.settings if search else None
-    if setup.settings.precision is not None:
-        if judged:  # the search must not come first
-            _require_better_than_guessing(setup, _measure_some_clean(setup), flags)
-        found, failed = _run_search(session, search)
-        learned, search = [*learned, *found], None
-        drawn = [*sources, *(each.source for each in learned)]
-        if search_settings is not None:
-            drawn += per_input_noise(search_settings, learned)
-        winners = {each.winner for each in learned}
-        drawn += [noise for noise in references(setup.budget) if noise.name in winners]
-        growth = grow(session, drawn)
+    with within_memory(run.classifier.original.name):
+        flags = _examine(run, search) if examine else []
+        growth = Growth(run) if run.settings.precision is not None else None
+        keep = _sees_features(run, learned, search)
+        measured, features = _measure_clean(run, keep=keep and growth is None)
+    if examine and not anyway and not run.finished:
+        _require_better_than_guessing(run, measured.clean, flags)
     ordered = share_error(sources)
-    if setup.settings.only_merged:
+    if run.settings.only_merged:
         ordered.sort(key=lambda source: source.cost)
-    with within_memory(setup.classifier.original.name):
-        run, features = _measure_clean(session, keep=_sees_features(setup, learned, search))
-    if judged:
-        _require_better_than_guessing(setup, run.clean, flags)
-    ready = [session.fitted(source) for source in ordered]
+    ready = [run.fitted(source) for source in ordered]
+    found, failed = _run_search(run, search)
+    given = [*learned, *(found if search is not None and search.given else ())]
+    learned = [*learned, *found]
+    own = per_input_noise(search.settings, learned) if search is not None else []
+    if growth is not None:
+        winners = {each.winner for each in learned}
+        others = [noise for noise in references(run.budget) if noise.name in winners]
+        growth.grow([*ready, *(each.source for each in learned), *own, *others])
+        measured, features = _measure_clean(run, keep=keep)
     for source in ready:
-        run.add(source)
-    found, more = _run_search(session, search)
-    run.results += [*failed, *more]
-    for each in [*learned, *found]:
+        measured.add(source)
+    measured.results += failed
+    for each in learned:
         seen = each if each.source.feature_model else each.with_known(features)
-        run.add_learned(seen, setup.record.classifier.fingerprint)
-    if search_settings is not None:
-        run.own = per_input_noise(search_settings, run.learned)
-        for noise in run.own:
-            run.add(noise)
-    found_before = [*learned, *(found if search is not None and search.given else ())]
-    reused = _reused(found_before, session.data.evaluate)
+        measured.add_learned(seen, run.record.classifier.fingerprint)
+    measured.own = per_input_noise(search.settings, measured.learned) if search is not None else []
+    for noise in measured.own:
+        measured.add(noise)
+    reused = _reused(given, run.data.evaluate)
     for name, count in reused.items():
         flags.append(flag(FITTED_ON, f"{count:,} of the evaluated inputs", name))
-    run.results = [
+    measured.results = [
         row.model_copy(update={"claim": Claim.TEST_SET})
         if (row.tally in reused or row.reference in reused) and row.claim is Claim.POPULATION
         else row
-        for row in run.results
+        for row in measured.results
     ]
-    return _finish(setup, run, ordered, ready, flags, growth, show=examine)
-
-
-def _measure_some_clean(setup: Setup) -> Tally[Evaluate]:
-    """The clean answers for the first inputs."""
-    split = setup.data.evaluate
-    some = replace(split, indices=split.indices[:FIRST], labels=split.labels[:FIRST])
-    return measure(Clean(), setup.classifier, some, clean_correct=np.ones(len(some), bool))
+    return _finish(measured, ordered, ready, flags, growth, show=examine)
 
 
 def _require_better_than_guessing(
-    setup: Setup, clean: Tally[Evaluate], flags: Sequence[Flag]
+    run: AssessmentRun, clean: Tally[Evaluate], flags: Sequence[Flag]
 ) -> None:
     """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
-    classes = setup.data.classes
+    classes = run.data.classes
     if len(clean.correct) < FEWEST_INPUTS or not is_guessing(clean, classes):
         return  # a few inputs show little; flags say so
-    found = accuracy_beside_chance(estimate_accuracy(clean, setup.settings.confidence), classes)
+    found = accuracy_beside_chance(estimate_accuracy(clean, run.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]
-    known = setup.record.classifier
+    known = run.record.classifier
     if known.weights is None and names_code(known.name):
         causes.append("No weights were given")
     raise ClassifierError(
@@ -173,19 +152,19 @@ def _require_better_than_guessing(
     )
 
 
-def _examine(setup: Setup, search: NoiseSearch | None) -> list[Flag]:
+def _examine(run: AssessmentRun, search: NoiseSearch | None) -> list[Flag]:
     """What is known of data and classifier before anything is measured."""
-    reference, seed = setup.classifier.original, setup.settings.seed
-    flags = [*overlap_flags(setup.data), *check_model(reference, setup.data, seed=seed)]
+    reference, seed = run.classifier.original, run.settings.seed
+    flags = [*overlap_flags(run.data), *check_model(reference, run.data, seed=seed)]
     if search is not None and search.settings.recipe.scores:
         flags.append(flag(BY_SCORES, source=NPPR))
-    elif search is not None and setup.lacks_features(setup.record.settings.search):
+    elif search is not None and run.lacks_features(run.record.settings.search):
         flags.append(flag(NO_FEATURES, source=NPPR))
     return flags
 
 
 def _run_search(
-    session: Session, search: NoiseSearch | None
+    session: AssessmentRun, search: NoiseSearch | None
 ) -> tuple[list[LearnedNoise], list[Result]]:
     """What a search finds, kept in the run's folder, or the row that states why it failed."""
     if search is None:
@@ -212,7 +191,7 @@ def _reused(learned: Sequence[LearnedNoise], split: Split[Evaluate]) -> dict[str
 
 
 def _sees_features(
-    setup: Setup, learned: Sequence[LearnedNoise], search: NoiseSearch | None
+    run: AssessmentRun, learned: Sequence[LearnedNoise], search: NoiseSearch | None
 ) -> bool:
     """Whether learned noise will see features of this classifier, which has some."""
     sees = any(
@@ -220,11 +199,11 @@ def _sees_features(
     )
     if search is not None and search.feature_model is None:
         sees = sees or search.settings.family.dependency.sees_input
-    return sees and setup.record.classifier.features is not None
+    return sees and run.record.classifier.features is not None
 
 
 def _measure_clean(
-    session: Session, *, keep: bool
+    session: AssessmentRun, *, keep: bool
 ) -> tuple[_Measurements, dict[int, Tensor] | None]:
     """The measurement of the clean inputs, and their features where learned noise needs them."""
     split = session.data.evaluate
@@ -233,9 +212,7 @@ def _measure_clean(
     source = Clean()
     clean = session.measure(source, everything, keep=features)
     if features is not None and len(features) < len(everything):  # it was resumed
-        quantise = session.settings.quantise
-        measure(source, session.classifier, split, clean_correct=everything, quantise=quantise,
-                keep=features)  # fmt: skip
+        measure(source, session.classifier, split, clean_correct=everything, keep=features)
     rows = session.read(source, clean, clean)
     return _Measurements(session, clean, clean.correct == 1, rows), features
 
@@ -244,7 +221,7 @@ def _measure_clean(
 class _Measurements:
     """All tallies and rows so far; `inside` are the sources measured that stay in the budget."""
 
-    session: Session
+    session: AssessmentRun
     clean: Tally[Evaluate]
     clean_correct: BoolArray
     results: list[Result]
@@ -323,7 +300,6 @@ class _Measurements:
 
 
 def _finish(
-    setup: Setup,
     run: _Measurements,
     given: Sequence[Source],
     ready: Sequence[Source],
@@ -333,7 +309,7 @@ def _finish(
     show: bool,
 ) -> Report:
     """What is read off all measurements together, and the report, kept in the run's folder."""
-    session, record = run.session, setup.record
+    session, record = run.session, run.session.record
     if growth:
         record = record.model_copy(update={"data": growth.describe(record.data)})
     noises: list[Source] = [*(each.source for each in run.learned), *run.own]
@@ -372,7 +348,7 @@ def _finish(
         schema_version=SCHEMA_VERSION,
         **dict(record),
         results=tuple(run.results),
-        other_radii=tuple(_at_other_radii(session, [*given, *noises], run.clean, setup.budget)),
+        other_radii=tuple(_at_other_radii(session, [*given, *noises], run.clean)),
         distributions=tuple(learned),
         ladder=tuple(ladder),
         flags=tuple(flags),
@@ -397,15 +373,15 @@ def _finish(
             form=classifier.speedups,
             engine=classifier.engine,
             rough_gradients=None
-            if setup.searching is None
-            else setup.searching.fast.bfloat16_copy is not None,
+            if session.searching is None
+            else session.searching.fast.bfloat16_copy is not None,
         ),
     )
     per_input = per_input_of(run.tallies, settings.confidence)
     if show:
         sliced = slice_results(report, session.data, run.tallies)
         report = report.model_copy(update={"slices": sliced})
-    evidence = _collect_evidence(run, ready, setup.budget) if show else None
+    evidence = _collect_evidence(run, ready) if show else None
     if session.folder:
         session.folder.write(report, per_input, evidence)
     return report.with_inputs(per_input, evidence)
@@ -425,7 +401,7 @@ def _describe_audits(
 
 
 def _at_other_radii(
-    session: Session, sources: Sequence[Source], clean: Tally[Evaluate], budget: Budget
+    session: AssessmentRun, sources: Sequence[Source], clean: Tally[Evaluate]
 ) -> list[Result]:
     """The results of all sources that have a budget, at the other radii of the settings.
 
@@ -433,7 +409,7 @@ def _at_other_radii(
     """
     rows: list[Result] = []
     for text in session.settings.radii:
-        other = budget.at(text)
+        other = session.budget.at(text)
         for source in sources:
             if source.budget is None:
                 continue
@@ -468,9 +444,7 @@ def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
     return found
 
 
-def _collect_evidence(
-    run: _Measurements, sources: Sequence[Source], budget: Budget
-) -> Evidence | None:
+def _collect_evidence(run: _Measurements, sources: Sequence[Source]) -> Evidence | None:
     """What a page shows beside numbers; a failure here never costs the run.
 
     It is drawn by the form of the classifier that searches use, whatever the clock prefers, and with
@@ -478,10 +452,9 @@ def _collect_evidence(
     """
     session = run.session
     try:
-        classifier = in_fixed_form(session.classifier, probe(session.data.evaluate), exact=True)
-        fixed = replace(session, classifier=classifier)
+        fixed = replace(session, classifier=session.fixed)
         learned = [each.with_known(None) for each in run.learned]
-        return collect(fixed, run.tallies, run.clean, sources, learned, budget)
+        return collect(fixed, run.tallies, run.clean, sources, learned)
     except Exception:
         logger.warning("the page will show numbers only")
         logger.debug("nothing is collected", exc_info=True)

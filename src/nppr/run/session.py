@@ -1,4 +1,4 @@
-"""What a run measures with: a classifier, inputs, where blocks are kept, and how long it took."""
+"""One assessment: a classifier on its data, measured with one source after the other."""
 
 from __future__ import annotations
 
@@ -7,23 +7,42 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from nppr.core.budget import Budget
 from nppr.core.tally import BoolArray, Estimate, Evaluate, Metric, Tally
 from nppr.data import Data
 from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
-from nppr.errors import GradientError, NoFitDataError
+from nppr.errors import ClassifierError, GradientError, NoFitDataError
 from nppr.measuring.blocks import Store
-from nppr.measuring.measurement import ProgressCallback, measure
-from nppr.models import PreparedClassifier
+from nppr.measuring.measurement import measure, probe
+from nppr.models import (
+    Classifier,
+    PreparedClassifier,
+    in_fixed_form,
+    is_out_of_memory,
+    prepare,
+    with_rough_gradients,
+)
+from nppr.noise.rungs import Known
 from nppr.report.model import Result
-from nppr.run.run_folder import RunFolder
-from nppr.settings import Measure
-from nppr.sources import Source
+from nppr.run.progress import ShowProgress
+from nppr.run.resolve import Resolved
+from nppr.run.run_folder import Division, RunFolder
+from nppr.run.run_record import RunRecord, describe_run, require_suitable
+from nppr.search.learned_noise import LearnedNoise
+from nppr.search.search import NoiseSearch
+from nppr.search.search_settings import AUTO, SCORES, SearchSettings
+from nppr.settings import Measure, Run
+from nppr.sources import Source, references
 from nppr.statistics.estimates import SEQUENCE
 from nppr.statistics.intervals import Interval
+from nppr.system.specs import EAGER
 
 logger = logging.getLogger(__name__)
 
@@ -31,22 +50,183 @@ SKIPPED = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
 """Errors after which a source is skipped, not failed."""
 
 
-@dataclass
-class Session:
-    """Measures one source after the other on the same inputs.
+@dataclass(eq=False)
+class AssessmentRun:
+    """A classifier, data and a run folder, ready for work; measures sources on the same inputs.
 
     A run with a wanted precision grows `data` and `settings.draws` on the way, keeps blocks by a
-    `store` of its own, and has intervals that hold whenever it is `stopped`.
+    `store` of its own, and has intervals that hold whenever it is `stopped`. As a context it releases
+    the folder in the end.
     """
 
     settings: Measure
     data: Data
+    budget: Budget
     classifier: PreparedClassifier
+    record: RunRecord
+    feature_model: Classifier | None = None
+    searching: PreparedClassifier | None = None
+    """The classifier as the search runs it, if the run has one."""
     folder: RunFolder | None = None
-    progress: ProgressCallback | None = None
+    finished: bool = False
+    """The folder holds this run already, complete: results are read from it."""
+    progress: ShowProgress | None = None
     store: Callable[[str], Store] | None = None
     stopped: Callable[[Tally[Evaluate], int], Interval] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls,
+        resolved: Resolved,
+        budget: Budget,
+        settings: Measure,
+        *,
+        sources: Sequence[Source] = (),
+        search: SearchSettings | None = None,
+        distributions: Sequence[LearnedNoise] = (),
+        run: Run | None = None,
+    ) -> AssessmentRun:
+        """Make everything ready for these sources and this search; with `run.out`, take its folder.
+
+        A folder that holds this run complete is resumed: its numbers are read, not computed again.
+        A classifier that is prepared already runs as it is.
+        """
+        run = run or Run()
+        data, out = resolved.data, run.out
+        require_suitable(data, budget, settings, sources)
+        finished = out is not None and not run.overwrite and RunFolder.is_finished(out)
+        resume = run.resume or finished
+        division = RunFolder.division(out) if resume and out is not None else Division()
+        threads = division.threads or torch.get_num_threads()
+        if threads != torch.get_num_threads():  # it would round a fit otherwise
+            torch.set_num_threads(threads)
+        if run.batch_size is not None:
+            division = replace(division, micro_batch=run.batch_size)
+        ready = resolved.prepared or _prepare_as_before(
+            partial(
+                prepare, resolved.classifier, probe(data.evaluate), classes=data.classes,
+                device=run.device,
+            ),
+            division,
+            settings.engine,
+        )  # fmt: skip
+        ready = replace(ready, quantise=settings.quantise)
+        searching = None
+        if search is not None:
+            exact = search.method == SCORES or ready.engine == EAGER
+            rough = (False if exact else None) if division.rough is None else division.rough
+            examples = probe(data.evaluate)
+            searching = with_rough_gradients(in_fixed_form(ready, examples), examples, rough)
+        record = describe_run(
+            resolved, ready, budget, settings, sources=sources, search=search,
+            distributions=distributions,
+        )  # fmt: skip
+        folder = None
+        if out is not None:
+            identity = {**record.model_dump(mode="json"), "device": ready.device.type}
+            used = Division(
+                ready.micro_batch,
+                ready.speedups,
+                torch.get_num_threads(),
+                ready.engine,
+                rough=searching is not None and searching.fast.bfloat16_copy is not None,
+            )
+            folder = RunFolder.open(out, identity, used, resume=resume, overwrite=run.overwrite)
+        return cls(
+            settings,
+            data,
+            budget,
+            ready,
+            record,
+            resolved.feature_model,
+            searching,
+            folder,
+            finished,
+        )
+
+    def __enter__(self) -> AssessmentRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            self.folder.close()
+
+    @property
+    def resolved(self) -> Resolved:
+        """The same classifier and data, for another run."""
+        return Resolved(
+            self.data, self.classifier.original, self.feature_model, self.budget, self.classifier
+        )
+
+    @cached_property
+    def fixed(self) -> PreparedClassifier:
+        """The classifier as a search runs it, with exact answers, whatever the clock prefers."""
+        if self.searching is None:
+            return in_fixed_form(self.classifier, probe(self.data.evaluate), exact=True)
+        if self.searching.screening is not None:
+            return in_fixed_form(self.searching, probe(self.data.evaluate), exact=True)
+        return replace(self.searching, fast=self.searching.fast.with_bfloat16_copy(None))
+
+    def search(
+        self,
+        settings: SearchSettings,
+        given: Sequence[LearnedNoise] = (),
+    ) -> NoiseSearch:
+        """The search for the worst noise of this classifier, beside noise that is given.
+
+        It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
+        Noise that cannot see features, because the model shows none, may see the label only.
+        """
+        if self.lacks_features(settings):
+            settings = settings.without(Known.FEATURES)
+        if self.data.classes == 1:
+            settings = settings.without(Known.LABEL)
+        box = self.budget.transform is not None
+        if box:
+            settings = settings.in_box()
+        by_itself = settings.method == AUTO and settings.walks and not self.gives_gradients
+        if settings.method == SCORES or by_itself:
+            settings = settings.by_scores(box=box)
+        return NoiseSearch(
+            settings=settings,
+            classifier=self.searching or self.fixed,
+            data=self.data,
+            budget=self.budget,
+            described=self.record.classifier,
+            seed=self.settings.seed,
+            feature_model=self.feature_model,
+            folder=self.folder.path / "fit" if self.folder else None,
+            identity=self.folder.identity if self.folder else "",
+            before_write=self.folder.list_files if self.folder else None,
+            progress=self.progress,
+            given=given,
+            references=references(self.budget),
+        )
+
+    @cached_property
+    def gives_gradients(self) -> bool:
+        """Whether classifier and budget give gradients in a perturbation."""
+        x, y = (each.to(self.classifier.device) for each in self.data.evaluate.batch(np.arange(1)))
+        delta = x.new_zeros(len(x), *self.budget.domain(self.data.shape))
+        try:
+            with self.classifier.frozen() as models:
+                model = models.fast
+                self.budget.gradient(
+                    model, lambda z: model.logits_and_labels(z, y)[0].sum(1), x, delta
+                )
+        except (GradientError, ClassifierError, RuntimeError) as error:
+            if is_out_of_memory(error):
+                raise
+            return False
+        return True
+
+    def lacks_features(self, settings: SearchSettings | None) -> bool:
+        """Whether the model shows no features, and the noise asked for may see something else too."""
+        if settings is None or self.record.classifier.features is not None:
+            return False
+        asked = settings.family.dependency
+        return asked.sees_input and bool(asked.without(Known.FEATURES).knows)
 
     def measure(
         self,
@@ -68,7 +248,6 @@ class Session:
                 draws=self.settings.draws or 1,
                 seed=self.settings.seed,
                 clean_correct=clean_correct,
-                quantise=self.settings.quantise,
                 progress=(lambda at: progress(replace(at, source=name))) if progress else None,
                 store=store(name) if store else None,
                 keep=keep,
@@ -145,3 +324,19 @@ def _source_fields(source: Source) -> dict[str, Any]:
         "floor": source.floor,
         "fit_seed": source.fit_seed,
     }
+
+
+def _prepare_as_before(
+    prepared: Callable[..., PreparedClassifier], division: Division, engine: str
+) -> PreparedClassifier:
+    """The classifier in the form, micro-batch and engine of the division, else the fastest form.
+
+    An engine of the division that does not run here is replaced by the exact one.
+    """
+    repeated = partial(prepared, micro_batch=division.micro_batch, speedups=division.form)
+    if division.engine is None:
+        return repeated(engine=engine)
+    try:
+        return repeated(engine=division.engine)
+    except ClassifierError:
+        return repeated(engine=EAGER)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nppr.core.draw_count import FEWEST_DRAWS
 from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.data import Data
 from nppr.models import PreparedClassifier
-from nppr.noise.family import Dependency
 from nppr.run.ladder import CHECKED_INPUTS, SAME_PATTERN_DRAWS
 from nppr.search.search import MOST_DRAWS, SELECT_DRAWS, SELECT_INPUTS, fit_inputs
 from nppr.search.search_settings import SearchSettings, Stage, walk
-from nppr.settings import PRECISION_DRAWS, Measure
+from nppr.settings import Measure
 from nppr.sources import Source
 
 PASSES_PER_CALL = 3.0
@@ -69,7 +69,7 @@ def count_passes(
     data: Data, settings: Measure, sources: Sequence[Source], search: SearchSettings | None
 ) -> Work:
     """The passes of a run; with a wanted precision, those of its first round."""
-    inputs, draws = len(data.evaluate), settings.draws or PRECISION_DRAWS
+    inputs, draws = len(data.evaluate), settings.draws or FEWEST_DRAWS
     radii = 1 + len(settings.radii)
     plain, guided = float(inputs + (settings.rare_calls or 0)), _examined(inputs)
     plain += min(inputs, SHOWN) * min(draws, DRAWS_PER_BLOCK) * min(3, len(sources))
@@ -89,7 +89,7 @@ def count_passes(
     stages = walk(search, data.classes, data.shape)
     few = min(draws, SAME_PATTERN_DRAWS)
     plain += inputs * few * sum(0 < stage.family.floor < 1 for stage in stages)
-    if Dependency.PER_INPUT in search.rungs:
+    if search.per_input_calls:
         searched = inputs * radii + 2 * min(inputs, CHECKED_INPUTS)
         guided += len(search.floors) * searched * search.per_input_calls * PASSES_PER_CALL
     fits = search.seeds * search.total_calls * per_call

@@ -81,7 +81,6 @@ class Fitting:
     recipe: Recipe
     steps: int
     seed: int
-    quantise: bool = False
     pixels: int = 1
     """Numbers in an image, where a perturbation has fewer."""
 
@@ -213,10 +212,7 @@ def fit(
 ) -> FitState:
     """Take the steps that are left; `save` is called after each, and at once when it ends early."""
     state.distribution.to(fitting.classifier.device).train()
-    with (
-        hold_back_interrupts() as interrupt,
-        fitting.classifier.frozen(quantise=fitting.quantise) as models,
-    ):
+    with hold_back_interrupts() as interrupt, fitting.classifier.frozen() as models:
         while state.number < fitting.steps:
             try:
                 fitting = _take_step(fitting, state, models.fast)

@@ -20,7 +20,6 @@ from nppr.core.tally import IntArray
 from nppr.errors import DistributionError, NpprError
 from nppr.models import Classifier
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency
 from nppr.search.search_record import (
     FORMAT,
     BudgetRecord,
@@ -137,10 +136,8 @@ def load_learned(
             record.fit_seed,
         )
         learned.append(LearnedNoise(source, record, seen))
-    rungs = list(Dependency)  # files are in the order of their names, a ladder is not
-    return sorted(
-        learned, key=lambda each: (each.source.floor, rungs.index(each.record.dependency))
-    )
+    # Files are in the order of their names, a ladder is not.
+    return sorted(learned, key=lambda each: (each.source.floor, each.record.dependency.depth))
 
 
 def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, IntArray]:

@@ -85,7 +85,6 @@ def scan_box(
     floor: float,
     most_calls: int,
     seed: int,
-    quantise: bool = False,
 ) -> BoxScan:
     """Classify some inputs at points all over the box, in at most `most_calls` forward passes.
 
@@ -98,7 +97,7 @@ def scan_box(
     some = inputs.limit(max(1, min(INPUTS, most_calls // count)), seed)
     device = classifier.device
     rows: list[Tensor] = []
-    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+    with classifier.frozen() as models, torch.inference_mode():
         everything = np.arange(len(some))
         size = classifier.micro_batch
         for positions in np.split(everything, everything[size::size]):
@@ -111,7 +110,9 @@ def scan_box(
                     draws = DrawBlock(seed, "fit/scan", indices, number, 1, device, 1)
                     uniform = budget.uniform(draws, FLOOR_NOISE, shape)[:, 0]
                     delta = (1 - floor) * delta + floor * uniform
-                logits = models.fast.logits(perturbed(x, delta, budget, quantise=quantise))
+                logits = models.fast.logits(
+                    perturbed(x, delta, budget, quantise=classifier.quantise)
+                )
                 logits, labels = models.fast.logits_and_labels(logits, y)
                 correct = (logits.argmax(1) == labels).double()
                 found.append(correct - TIE * margin(logits, labels).double().clamp(-1e3, 1e3))

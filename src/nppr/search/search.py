@@ -29,7 +29,7 @@ from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
 from nppr.models import Classifier, PreparedClassifier
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency, Rule
+from nppr.noise.family import Rule
 from nppr.noise.warm_start import grow, only_component, route_by_features, route_by_label
 from nppr.search.fitting import (
     FitProgress,
@@ -124,7 +124,6 @@ class NoiseSearch:
     budget: Budget
     seed: int = 0
     feature_model: Classifier | None = None
-    quantise: bool = False
     folder: Path | None = None
     identity: str = ""
     before_write: Callable[..., None] | None = None
@@ -170,7 +169,6 @@ class NoiseSearch:
                 self.classifier,
                 features=self.settings.family.dependency.sees_input,
                 feature_model=self.feature_model,
-                quantise=self.quantise,
             )
             some = select.limit(min(len(select), SELECT_INPUTS), self.seed, "select-inputs")
             chosen = find(split=some)
@@ -286,7 +284,6 @@ class NoiseSearch:
                 floor=floor,
                 most_calls=self.settings.calls,
                 seed=self.seed,
-                quantise=self.quantise,
             )
             judge.calls += self.scans[floor].calls
         law = self.scans[floor].place(made.to(self.classifier.device))
@@ -307,7 +304,6 @@ class NoiseSearch:
             recipe=stage.recipe,
             steps=steps,
             seed=seed,
-            quantise=self.quantise,
             pixels=math.prod(self.data.shape),
         )
         return fit(fitting, state, progress=self.progress, save=file.save if file else None)
@@ -384,15 +380,14 @@ class NoiseSearch:
         """Enough inputs and draws to see a difference of two percentage points."""
         _, select = self.find_inputs()
         draws = min(MOST_DRAWS, -(-SELECT_DRAWS // len(select)))
-        return Judge(self.classifier, select, self.budget, draws, self.seed, quantise=self.quantise)
+        return Judge(self.classifier, select, self.budget, draws, self.seed)
 
     def learned(
         self, finished: Sequence[FinishedStage], fit_seed: int | None = None
     ) -> LearnedNoise:
         """What the last stage selected, as a source with its record."""
         last, budget = finished[-1], self.budget
-        dependency = Dependency(last.record.rung)
-        source = Learned(budget, last.selected, self.feature_model, dependency, fit_seed)
+        source = Learned(budget, last.selected, self.feature_model, last.record.rung, fit_seed)
         record = LearnedNoiseRecord(
             name=source.name,
             fit_seed=fit_seed,
@@ -425,7 +420,7 @@ class NoiseSearch:
                 fit_inputs=len(self.data.fit),
                 select_inputs=len(self.data.select),
                 seed=self.seed,
-                quantise=self.quantise,
+                quantise=self.classifier.quantise,
                 fingerprint=self.described.fingerprint if self.described else None,
             ),
         )
@@ -539,7 +534,7 @@ def _record(
 
 def _basis(parent: FinishedStage) -> Distribution:
     """What a child copies: the fitted mixture, or the one component of noise that sees nothing."""
-    if parent.fitted.family.dependency is not Dependency.INDEPENDENT:
+    if parent.fitted.family.dependency.knows:
         return parent.fitted
     same = parent.selected.upsampler.latent_dim == parent.fitted.upsampler.latent_dim
     if only_component(parent.selected) is not None and same:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from nppr.core.nouns import Nouns, choose_nouns
-from nppr.noise.family import Dependency, Family, Rule
+from nppr.noise.family import Family, Rule
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import SearchSettings
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nppr.errors import SpecError, require_at_most, unknown
-from nppr.noise.family import TORCH_KERNEL, Dependency, Family, Temperatures, require_count
+from nppr.noise.family import TORCH_KERNEL, Family, Temperatures, require_count
+from nppr.noise.rungs import Dependency, Known
 
 PRESETS = ("nppr", "paper")
 PAPER_COMPONENTS = 7
@@ -20,14 +21,6 @@ PAPER_LATENT_DIM = 128
 PAPER_HIDDEN_DIM = 256
 PAPER_MIN_STD = 1e-4
 LOSSES = ("margin", "cross-entropy")
-
-WALKS: dict[Dependency, tuple[Dependency, ...]] = {
-    Dependency.INDEPENDENT: (Dependency.INDEPENDENT,),
-    Dependency.LABEL: (Dependency.INDEPENDENT, Dependency.LABEL),
-    Dependency.INPUT: (Dependency.INDEPENDENT, Dependency.INPUT),
-    Dependency.JOINT: (Dependency.INDEPENDENT, Dependency.LABEL, Dependency.JOINT),
-}
-"""The stages up to each dependency, each inside the next."""
 
 FURTHER_FLOOR = 1 / 2
 """Calls of a further floor over those of the first: it starts from what was found there."""
@@ -193,9 +186,8 @@ class SearchSettings:
         The noise may see the label at most, for what sees features has too many parameters, and lies on
         a coarse grid unless it is in a box. A call is then a forward pass.
         """
-        seen = {Dependency.INPUT: Dependency.INDEPENDENT, Dependency.JOINT: Dependency.LABEL}
         family = self.family.with_(
-            dependency=seen.get(self.family.dependency, self.family.dependency),
+            dependency=self.family.dependency.without(Known.FEATURES),
             upsampler="none"
             if box
             else ("bicubic" if self.family.upsampler == "none" else self.family.upsampler),
@@ -208,14 +200,10 @@ class SearchSettings:
         least = recipe.inputs * recipe.draws
         return replace(self, family=family, recipe=recipe, child_rate=rate, calls=max(calls, least))
 
-    def of_classes(self, classes: int) -> SearchSettings:
-        """The same for data of this many classes: with one, no noise depends on the label."""
-        if classes > 1:
-            return self
-        seen = {Dependency.LABEL: Dependency.INDEPENDENT, Dependency.JOINT: Dependency.INPUT}
-        family = self.family
+    def without(self, known: Known) -> SearchSettings:
+        """Return the same for noise that must not know this."""
         return replace(
-            self, family=family.with_(dependency=seen.get(family.dependency, family.dependency))
+            self, family=self.family.with_(dependency=self.family.dependency.without(known))
         )
 
     def in_box(self) -> SearchSettings:
@@ -242,13 +230,13 @@ class SearchSettings:
     @property
     def rungs(self) -> tuple[Dependency, ...]:
         """What the noise may depend on, from one row of the ladder to the next."""
-        learned = WALKS[self.family.dependency] if self.walks else (self.family.dependency,)
+        learned = self.family.dependency.path if self.walks else (self.family.dependency,)
         return (*learned, Dependency.PER_INPUT) if self.per_input_calls else learned
 
     @property
     def needed_calls(self) -> int:
         """Calls with which every stage of the first floor has enough steps."""
-        stages = len(WALKS[self.family.dependency]) if self.walks else 1
+        stages = len(self.family.dependency.path) if self.walks else 1
         return stages * FEWEST_STEPS * self.step_calls
 
     @property
@@ -305,7 +293,7 @@ def paper_settings(
         kernel=TORCH_KERNEL, label_only=True, scaled=False, wide_heads=True, random_start=True
     )
     rates = {"rate": 5e-4, "head_rate": 5e-4, "warm_up": 0.0, "last_rate": 1.0}
-    if family.dependency is Dependency.INDEPENDENT and family.upsampler != "trainable":
+    if not family.dependency.knows and family.upsampler != "trainable":
         rates = {"rate": 2e-2, "head_rate": 2e-2, "warm_up": 0.4, "last_rate": 1e-4, "cycle": True}
     heat = Temperatures(weights=3.0, means=3.0, stds=1.5, shared=1.5)
     own = {"inputs": 64, "draws": 32, "heat": heat, "clip": None, "bound": None, "momentum": None}
@@ -355,7 +343,7 @@ def walk(
 
     With `per_class`, noise that sees the label has a component for each of the classes.
     """
-    family, order = settings.family, WALKS[settings.family.dependency]
+    family, order = settings.family, settings.family.dependency.path
     if settings.per_class and settings.walks:
         patterns = max(1, min(classes, MOST_PATTERNS // math.prod(shape)))
         family = family.with_(label_dim=max(family.label_dim, patterns))
@@ -393,7 +381,7 @@ def walk(
 def first_of_walk(stage: Stage) -> Stage:
     """A stage from which others start: it is tried more than once, and in more, smaller steps."""
     inputs = stage.recipe.inputs
-    if stage.family.dependency is Dependency.INDEPENDENT:
+    if not stage.family.dependency.knows:
         inputs = min(FIRST_INPUTS, inputs)
     return replace(
         stage,

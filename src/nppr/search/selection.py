@@ -100,7 +100,6 @@ def find_clean_inputs(
     *,
     features: bool,
     feature_model: Classifier | None = None,
-    quantise: bool = False,
     keep_images: bool = False,
 ) -> CleanInputs[S]:
     """Run every input once: which are clean-correct, and what their features are."""
@@ -108,7 +107,7 @@ def find_clean_inputs(
     batches = np.split(everything, everything[size::size])
     images: list[Tensor] = []
     found: list[tuple[Tensor, Tensor]] = []
-    with classifier.frozen(quantise=quantise) as models, torch.inference_mode():
+    with classifier.frozen() as models, torch.inference_mode():
         for positions in batches:
             x, y = split.batch(positions)
             if keep_images:
@@ -172,7 +171,6 @@ class Judge:
     budget: Budget
     draws: int
     seed: int
-    quantise: bool = False
     calls: int = 0
 
     def rates(self, source: Source) -> FloatArray:
@@ -184,7 +182,6 @@ class Judge:
             draws=self.draws,
             seed=self.seed,
             clean_correct=np.ones(len(self.inputs), bool),
-            quantise=self.quantise,
         )
         self.calls += tally.calls
         return tally.rates

@@ -24,8 +24,9 @@ import numpy as np
 
 from nppr.core.tally import Estimate, Evaluate, Metric, Progress, Tally
 from nppr.errors import SpecError, unknown
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.statistics.noise_sets import NoiseSet
+from nppr.system.registry import Registry
 
 if TYPE_CHECKING:
     import torch
@@ -39,14 +40,21 @@ if TYPE_CHECKING:
 
 Option = bool | int | float | str
 
-SOURCES: dict[str, type[Source]] = {}
-"""All sources by the name they have on a command line, in the order of `all`."""
-
 NPPR = "nppr"
 """Not a source but a search for one: the noise it learns is measured like any other source."""
 
 ALL = "all"
 RESERVED = ("clean", "merged", "fit", NPPR, ALL)
+
+SOURCES: Registry[type[Source]] = Registry(
+    "source",
+    "nppr.sources",
+    "nppr.sources.base:Source",
+    classes=True,
+    claims=lambda kind: kind.presets,
+    reserved=RESERVED,
+)
+"""All sources by the name they have on a command line, in the order of `all`."""
 
 
 T = TypeVar("T")
@@ -134,7 +142,7 @@ class Source(ABC):
         super().__init_subclass__(**rest)
         if kind:
             cls.kind = kind
-            SOURCES[kind] = cls
+            SOURCES.add(kind, cls)
 
     @abstractmethod
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:
@@ -207,6 +215,11 @@ class Source(ABC):
         return ()
 
     @property
+    def carries_over(self) -> bool:
+        """Whether it is one law for all inputs, and not searched for on each that is measured."""
+        return self.dependency is None or self.dependency.is_fitted
+
+    @property
     def may_be_screened(self) -> bool:
         """Whether only the mean over many draws is read, which a few wrong decisions hardly move."""
         counted = self.metric in (Metric.PR, Metric.NPPR) and self.fixed_draws is None
@@ -249,25 +262,30 @@ def option_defaults(kind: type[Source]) -> dict[str, Option]:
 
 def references(budget: Budget) -> tuple[Source, ...]:
     """The noises that learned noise is compared with while it is chosen."""
-    kinds = [SOURCES[name] for name in sources_in(budget) if SOURCES[name].is_reference]
+    kinds = [kind for kind in SOURCES.own().values() if kind.is_reference and fits(kind, budget)]
     return tuple(kind(budget) for kind in kinds)  # type: ignore[call-arg]
+
+
+def fits(kind: type[Source], budget: Budget | None) -> bool:
+    """Whether a source can be given this budget, or one of added noise if there is none."""
+    return kind.adds if budget is None or budget.transform is None else kind.transforms
 
 
 def sources_in(budget: Budget | None = None) -> list[str]:
     """The names of all sources that a budget can be given to; those of added noise without one."""
-    box = budget is not None and budget.transform is not None
-    return [name for name, kind in SOURCES.items() if (kind.transforms if box else kind.adds)]
+    return [name for name, kind in SOURCES.items() if fits(kind, budget)]
 
 
 def default_sources(budget: Budget | None = None) -> str:
-    """What is measured when no sources are asked for."""
-    return ",".join([NPPR, *(name for name in sources_in(budget) if SOURCES[name].default)])
+    """Return what is measured if no sources are asked for; installed packages do not change it."""
+    known = SOURCES.own().items()
+    return ",".join([NPPR, *(name for name, kind in known if kind.default and fits(kind, budget))])
 
 
 def split_search(text: str, budget: Budget | None = None) -> tuple[bool, str]:
     """Whether a list of sources names `nppr`, and the list of the others, with `all` written out."""
     parts = [part.strip() for part in text.replace(" ", "").split(",")]
-    everything = [NPPR, *sources_in(budget)]
+    everything = [NPPR, *sources_in(budget)] if ALL in parts else []
     parts = [each for part in parts for each in (everything if part == ALL else [part])]
     wanted = [part for part in parts if part.split(":")[0] == NPPR]
     if len(wanted) > 1:
@@ -306,13 +324,15 @@ def check_unique(sources: Sequence[Source]) -> None:
 
 
 def _parse_source(text: str, budget: Budget) -> Source:
-    presets = {name: spec for kind in SOURCES.values() for name, spec in kind.presets.items()}
     first, *more = text.split(":")
+    if first in SOURCES:
+        _ = SOURCES[first]  # if its package fails, that is the error, and no other fails before it
+    presets = {name: spec for kind in SOURCES.values() for name, spec in kind.presets.items()}
     name, *settings = ":".join([presets.get(first, first), *more]).split(":")
     if name not in SOURCES:
         raise unknown("source", name, [*SOURCES, *presets, NPPR, ALL])
     kind = SOURCES[name]
-    if name not in sources_in(budget):
+    if not fits(kind, budget):
         needed = "added noise: --norm and --eps" if kind.adds else "a transformation: --transform"
         raise SpecError(
             f"`sources` must fit the budget, got {name!r}, which needs {needed}."

@@ -23,7 +23,7 @@ from nppr.core.losses import log_loss
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.sources.base import Source
 from nppr.statistics.noise_sets import STATED_SETS, STATED_SETS_IN_BOX
 

@@ -16,7 +16,7 @@ from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.models import Classifier, frozen
 from nppr.noise.distribution import Distribution
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.sources.base import NPPR, Guidance, LastFound, Source
 
 

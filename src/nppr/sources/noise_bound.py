@@ -14,7 +14,6 @@ from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError, require_at_most, unknown
-from nppr.noise.family import Dependency
 from nppr.sources.base import Source, references
 from nppr.statistics.noise_sets import DEFAULT_SIZES, RATIO, growing_sets, parse_sets
 
@@ -74,7 +73,7 @@ class Bound(Source, kind="bound"):
     @property
     def sees_nothing(self) -> bool:
         """Whether the reference noise is the same law for all inputs, so that they can share it."""
-        return (self.noise.dependency or self.noise.sees) is Dependency.INDEPENDENT
+        return not (self.noise.dependency or self.noise.sees).knows
 
     def at(self, budget: Budget) -> Bound:
         return replace(self, budget=budget, given=self.given and self.given.at(budget))

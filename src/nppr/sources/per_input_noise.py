@@ -20,7 +20,8 @@ from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel, Metric
 from nppr.core.transformations import spread_points
 from nppr.noise.distribution import NOISE
-from nppr.noise.family import FLOOR_NOISE, Dependency
+from nppr.noise.family import FLOOR_NOISE
+from nppr.noise.rungs import Dependency
 from nppr.sources.base import NPPR, Guidance, LastFound, Source
 from nppr.sources.learned import Learned, learned_name
 

@@ -19,7 +19,7 @@ from nppr.core.losses import margin
 from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import Fit, FrozenModel, IntArray, Metric, Progress
 from nppr.errors import NoFitDataError, SpecError, require_at_most
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.sources.base import Guidance, Source
 
 if TYPE_CHECKING:

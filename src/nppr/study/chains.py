@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nppr.core.budget import Budget
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import LADDER, Dependency
 from nppr.search.search_settings import (
-    WALKS,
     SearchSettings,
     Stage,
     default_settings,
@@ -26,7 +26,7 @@ PAPER_EPOCHS = 50
 class Member:
     """A family of a chain, in which all but these is the same.
 
-    `per-input` is not fitted: it starts from what is fitted for joint noise.
+    Noise that is searched for on every input on its own starts from what is fitted for the rung above.
     """
 
     floor: float
@@ -36,8 +36,7 @@ class Member:
     @property
     def fitted(self) -> Member:
         """The member whose fit this one is measured with."""
-        own = self.dependency is not Dependency.PER_INPUT
-        return self if own else replace(self, dependency=Dependency.JOINT)
+        return replace(self, dependency=self.dependency.fitted)
 
 
 def inside(small: Member, large: Member) -> bool:
@@ -68,8 +67,7 @@ def closed(wanted: Iterable[Member]) -> list[Member]:
         for other in Dependency
         if each.floor == 0 and each.dependency.contains(other)
     }
-    order = list(Dependency)
-    return sorted(found, key=lambda x: (x.floor, x.components, order.index(x.dependency)))
+    return sorted(found, key=lambda x: (x.floor, x.components, x.dependency.depth))
 
 
 def nearest(member: Member, members: Iterable[Member]) -> list[Member]:
@@ -131,8 +129,8 @@ class Chain:
         settings = self._settings(member, inputs)
         if self.fit.is_paper:
             return settings, walk(settings)[0]
-        share = len(WALKS[Dependency.JOINT])
-        steps = settings.calls // share // settings.step_calls
+        stages = len(LADDER[-1].fitted.path)
+        steps = settings.calls // stages // settings.step_calls
         name = f"{member.dependency.value}-{member.components}"
         stage = Stage(
             name=name if not member.floor else f"{name}-floor-{member.floor:g}",

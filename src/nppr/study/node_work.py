@@ -23,9 +23,9 @@ from nppr.measuring.measurement import measure
 from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
-from nppr.run.prepare import prepare_run
 from nppr.run.resolve import Resolved
 from nppr.run.run import complete_run
+from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import IN_MEMORY, CleanInputs
@@ -130,7 +130,8 @@ def _train(task: TrainTask, folder: Path) -> list[Path]:
 def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path]:
     """Fit one family, choose among what was found and its parents; resumes from its last state."""
     data = load_source(task.data)
-    classifier = _prepared(task.classifier, task.data, task.device, cache)
+    ready = _prepared(task.classifier, task.data, task.device, cache)
+    classifier = replace(ready, quantise=task.quantise)
     search = NoiseSearch(
         settings=task.search,
         classifier=classifier,
@@ -138,7 +139,6 @@ def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path
         budget=task.budget,
         seed=task.seed,
         feature_model=_feature_model(task, cache),
-        quantise=task.quantise,
         folder=folder / "fit",
         identity=node.hash,
         inputs=(
@@ -213,10 +213,9 @@ def _clean_pass(
     seen: dict[int, Tensor] | None = {} if wants_features else None
     tally = measure(
         Clean(),
-        _prepared(source, data, device, cache),
+        replace(_prepared(source, data, device, cache), quantise=quantise),
         part,
         clean_correct=np.ones(len(part), bool),
-        quantise=quantise,
         keep=seen,
     )
     features = torch.empty(len(part), 0)
@@ -236,7 +235,7 @@ def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> l
         sources = [PerInput(each.source, task.per_input_calls) for each in learned]
         learned = []
     ready = _prepared(task.classifier, task.data, task.device, cache)
-    setup = prepare_run(
+    setup = AssessmentRun.open(
         Resolved(load_source(task.data), ready.original, prepared=ready),
         task.budget,
         task.settings,

@@ -15,7 +15,7 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.statistics import exceeds_approximately, holm
 from nppr.study.study_records import StudyRecord
 
@@ -156,11 +156,12 @@ def _nested(families: Families) -> Iterator[tuple[str, Family, Family]]:
     counts = sorted({components for _, components in families})
     for components, less, more in product(counts, Dependency, Dependency):
         small, large = (less, components), (more, components)
-        nested = {small, large} <= families.keys() and less is not more and more.contains(less)
-        if nested and not (less is Dependency.INPUT and _is_paper(families[large])):
+        if less is more or not {small, large} <= families.keys():
+            continue
+        if more.contains(less, label_only=_is_paper(families[large])):
             yield "dependency", small, large
     for dependency in Dependency:
-        if dependency is Dependency.PER_INPUT:  # whatever the components it starts from
+        if not dependency.is_fitted:  # whatever the components it starts from
             continue
         own = [each for each in counts if (dependency, each) in families]
         for few, many in pairwise(own):

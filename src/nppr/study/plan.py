@@ -9,8 +9,9 @@ from typing import Any
 
 from nppr.core.budget import Budget
 from nppr.errors import NpprError, SpecError
+from nppr.formats import names_code
 from nppr.models import usable_device
-from nppr.noise.family import Dependency
+from nppr.noise.rungs import Dependency
 from nppr.run.resolve import train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
@@ -28,7 +29,6 @@ from nppr.study.resources import (
     speed_of,
 )
 from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study
-from nppr.system.specs import names_code
 from nppr.train import image_shape
 
 MOST_NODES = 10_000
@@ -339,7 +339,7 @@ class _Planner:
             chain, member = learned
             fitted = self.fitted[chain, member.fitted]
             features = self._features(chain, member.fitted, name)
-            if member is not member.fitted:
+            if not member.dependency.is_fitted:
                 own = chain.fit.per_input_calls
                 known |= {"per-input": own}
                 more = float(model.inputs["evaluate"] * own * PASSES_PER_CALL)

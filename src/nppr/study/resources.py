@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nppr.data import Data
 from nppr.errors import ClassifierError, DataError, NpprError
+from nppr.formats import is_path, names_code
 from nppr.measuring.measurement import probe
 from nppr.models import SPEEDUPS, Classifier, PreparedClassifier, fit_micro_batch, prepare
 from nppr.models.formats.python_models import files_beside
@@ -23,7 +24,7 @@ from nppr.run.resolve import resolve_data, resolve_models
 from nppr.settings import NetworkSettings
 from nppr.study.study_file import ClassifierEntry, DataEntry
 from nppr.system.bounded import open_regular
-from nppr.system.specs import DATA_NAMES, HUB_PREFIX, RANDOM_WEIGHTS, names_code
+from nppr.system.specs import RANDOM_WEIGHTS
 
 CHANGED = "changed since the study was planned. Run the same command again."
 
@@ -78,11 +79,7 @@ def _place(path: str) -> Path:
 
 def missing_data(entry: DataEntry) -> str | None:
     """What to put where, if the data are not here."""
-    if (
-        entry.spec in DATA_NAMES
-        or entry.spec.startswith(HUB_PREFIX)
-        or os.path.exists(_place(entry.spec))
-    ):
+    if not is_path(entry.spec) or os.path.exists(_place(entry.spec)):
         return None
     return f"data {entry.name!r} at {entry.spec}"
 
@@ -103,7 +100,7 @@ def missing_classifier(entry: ClassifierEntry) -> str | None:
 
 def identify_data(entry: DataEntry) -> DataSource:
     """The data with a hash of the inputs used; they are read anew."""
-    if entry.spec not in DATA_NAMES and not entry.spec.startswith(HUB_PREFIX):
+    if is_path(entry.spec):
         spec = str(_place(entry.spec))
         entry = entry.model_copy(update={"spec": spec})
     load_source.cache_clear()

@@ -25,11 +25,12 @@ from pydantic import (
 )
 
 from nppr.core.budget import Budget
+from nppr.core.draw_count import DEFAULT_DRAWS
 from nppr.core.radius import NORM_NAMES, parse_radius
-from nppr.core.tally import DEFAULT_DRAWS
 from nppr.core.transformations import parse_transform
 from nppr.errors import NpprError, SpecError, unknown
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import FEWEST_PER_INPUT, LOSSES, SearchSettings
 from nppr.settings import (
     Counting,

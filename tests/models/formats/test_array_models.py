@@ -15,7 +15,8 @@ import torch
 import nppr
 from helpers import grouped
 from nppr.errors import ClassifierError
-from nppr.noise.family import Dependency, Family
+from nppr.noise.family import Family
+from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import default_settings
 from nppr.sources import Uniform
 

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nppr.errors import ClassifierError, WeightsError
-from nppr.models.classifier import Model, reason_of
+from nppr.models.classifier import reason_of
+from nppr.models.model_formats import LoadedModel, ModelFormat, ModelRequest
 
 
-@dataclass(frozen=True, eq=False)
-class LoadedModel:
-    """A model and the normalisation that comes with it or with its weights, if they state one."""
-
-    model: Model
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
-    states_normalisation: bool = True
-
-
-def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> LoadedModel:
-    """An image classifier of transformers, by name or from a local folder (extra `hf`).
+def load_hugging_face(wanted: ModelRequest) -> LoadedModel:
+    """Load an image classifier of transformers, by name or from a local folder (extra `hf`).
 
     It comes with its weights and classes. They are read from safetensors only, and no code of the
     repository is run.
     """
+    name = wanted.name
     transformers = _library("transformers", "hf:", "the extra `hf`: pip install 'nppr[hf]'")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -48,25 +39,31 @@ def load_hugging_face(name: str, _pretrained: bool, _classes: int | None) -> Loa
     return LoadedModel(module.eval(), settings.get("image_mean"), settings.get("image_std"))
 
 
-def load_timm(name: str, pretrained: bool, classes: int | None) -> LoadedModel:
-    """A network of timm, where the user has it."""
+def load_timm(wanted: ModelRequest) -> LoadedModel:
+    """Load a network of timm, if it is installed."""
     timm = _library("timm", "timm:", "timm: pip install timm")
-    options = {} if classes is None else {"num_classes": classes}
+    name, pretrained = wanted.name, wanted.weights is None
     with _loading(f"timm:{name}"):
-        module = timm.create_model(name, pretrained=pretrained, **options)
+        module = timm.create_model(name, pretrained=pretrained, **_classes_of(wanted))
     settings = getattr(module, "pretrained_cfg", None) or {}
     return LoadedModel(module.eval(), settings.get("mean"), settings.get("std"))
 
 
-def load_torchvision(name: str, pretrained: bool, classes: int | None) -> LoadedModel:
-    """A network of torchvision, where the user has it."""
+def load_torchvision(wanted: ModelRequest) -> LoadedModel:
+    """Load a network of torchvision, if it is installed."""
     models = _library("torchvision.models", "torchvision:", "torchvision: pip install torchvision")
-    options = {} if classes is None else {"num_classes": classes}
+    name, pretrained = wanted.name, wanted.weights is None
     with _loading(f"torchvision:{name}"):
-        module = models.get_model(name, weights="DEFAULT" if pretrained else None, **options)
+        module = models.get_model(
+            name, weights="DEFAULT" if pretrained else None, **_classes_of(wanted)
+        )
         transforms = models.get_model_weights(name).DEFAULT.transforms() if pretrained else None
     mean, std = (getattr(transforms, name, None) for name in ("mean", "std"))
     return LoadedModel(module.eval(), mean, std)
+
+
+def _classes_of(wanted: ModelRequest) -> dict[str, int]:
+    return {} if wanted.outputs is None else {"num_classes": wanted.outputs}
 
 
 def _library(module: str, prefix: str, need: str) -> Any:
@@ -99,3 +96,8 @@ def _preprocessor(transformers: Any, name: str) -> dict[str, Any] | None:
     if not isinstance(settings, dict):
         return None
     return settings if settings.get("do_normalize", True) else {}
+
+
+HUGGING_FACE = ModelFormat(load_hugging_face)
+TIMM = ModelFormat(load_timm)
+TORCHVISION = ModelFormat(load_torchvision)

@@ -11,9 +11,10 @@ from torch import Tensor
 from nppr.errors import ClassifierError
 from nppr.models.classifier import reason_of
 from nppr.models.formats.fixed_input import FixedInputModel
+from nppr.models.model_formats import LoadedModel, ModelFormat
 
 
-def load_onnx(path: Path) -> FixedInputModel:
+def load_onnx(path: str | Path) -> FixedInputModel:
     """Open an ONNX file with one image input and one output."""
     # Its telemetry is on by default and writes a device id under the home folder.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -51,3 +52,13 @@ def load_onnx(path: Path) -> FixedInputModel:
 
     batch, *shape = [size if isinstance(size, int) else None for size in inputs[0].shape]
     return FixedInputModel(run, tuple(shape), batch, fewest=batch or 1)
+
+
+ONNX_FILE = ModelFormat(
+    lambda wanted: LoadedModel(load_onnx(wanted.name)),
+    has_weights=True,
+    other_files=dict.fromkeys(
+        (".h5", ".keras", ".pb", ".tflite", ".mlmodel"),
+        "a model of another library. Export it as .onnx",
+    ),
+)

@@ -27,6 +27,7 @@ import torch
 from nppr.errors import ClassifierError
 from nppr.models.classifier import find_logits, reason_of
 from nppr.models.formats.fixed_input import FixedInputModel
+from nppr.models.model_formats import LoadedModel, ModelFormat
 from nppr.models.weight_files import ZIP_MAGIC
 from nppr.system.bounded import (
     PROGRAM_JSON_LIMIT,
@@ -253,3 +254,26 @@ def _is_tree(tree: Any) -> bool:
     words = json.loads(tree["context"]) if isinstance(tree.get("context"), str) else []
     keys = [word for word in words or [] if not (isinstance(word, str) and WORD.fullmatch(word))]
     return plain and not keys and _is_tree(tree.get("children_spec", []))
+
+
+_LOADING = (
+    "Write Python code that makes the model and loads the file, and name it:"
+    " --model my_model.py:make"
+)
+PT2_FILE = ModelFormat(
+    lambda wanted: LoadedModel(load_pt2(Path(wanted.name))),
+    has_weights=True,
+    other_files={
+        **dict.fromkeys(
+            (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".tar", ".joblib"),
+            "a pickle, which does not say what network it belongs to. If it holds a state dict, it is"
+            " weights: --model NAME or my_model.py:make, with --weights {0!r}. If it holds a whole"
+            f" model, loading it would run code that it contains. {_LOADING}",
+        ),
+        **dict.fromkeys(
+            (".ts", ".jit", ".torchscript"),
+            "TorchScript, whose code runs as it is loaded. Export the model again with"
+            f" torch.export.save(..., 'model.pt2'), or: {_LOADING[0].lower()}{_LOADING[1:]}",
+        ),
+    },
+)

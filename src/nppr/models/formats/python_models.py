@@ -21,6 +21,7 @@ from torch import nn
 
 from nppr.errors import ClassifierError, NpprError
 from nppr.models.classifier import reason_of
+from nppr.models.model_formats import LoadedModel, ModelFormat
 from nppr.system.user_code import ProcessEnded, contain_exits
 
 T = TypeVar("T")
@@ -149,3 +150,6 @@ def _attribute(module: ModuleType, name: str, spec: str) -> Any:
             f" Found: {', '.join(public[:10]) or 'none'}."
         )
     return found
+
+
+PYTHON_CODE = ModelFormat(lambda wanted: LoadedModel(load_python(wanted.name)))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from nppr.core.tally import Direction, Metric
-from nppr.noise.family import Dependency
 from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
 from nppr.report.findings import (
@@ -35,16 +34,6 @@ _MOST_LANES = 12
 """Lanes of learned noise, and of bounds."""
 
 
-_KNOWING = {
-    Dependency.INDEPENDENT: "that knows nothing of the input",
-    Dependency.LABEL: "that knows the class",
-    Dependency.INPUT: "that follows the input by a rule",
-    Dependency.JOINT: "that follows the input and its class by a rule",
-    Dependency.PER_INPUT: "for each input on its own",
-}
-"""What tells the noise of a rung from that of the others, after "the worst noise found"."""
-
-
 def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
     first = headline_of(report)
@@ -64,7 +53,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         row=row,
         table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
         rung=next((each for each in report.ladder if row and each.name == row.noise), None),
-        knowing=_KNOWING[row.dependency] if row and row.dependency else "",
+        knowing=row.dependency.epithet if row and row.dependency else "",
         fixed=row is not None and is_fixed(report, row),
         lower=came_lower(report, row) if row and metric is Metric.NPPR else [],
         missing=missing_search(report),

@@ -1,4 +1,4 @@
-"""What is known of names and paths before anything is loaded."""
+"""Names and paths are checked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -7,22 +7,33 @@ from pathlib import Path
 
 import pytest
 
+from nppr.data.data_formats import DataFormat
 from nppr.errors import NpprError, SpecError
-from nppr.models.load_model import FILES
-from nppr.models.zoo import ZOO
-from nppr.system.specs import (
-    MODEL_FILES,
+from nppr.formats import (
+    DATA_FORMATS,
+    MODEL_FORMATS,
     NETWORKS,
-    read_toml,
+    PYTHON,
     require_data_spec,
     require_model_spec,
     require_weights_file,
 )
+from nppr.models.model_formats import ModelFormat
+from nppr.models.zoo import ZOO
+from nppr.system.specs import read_toml
 
 
 def test_the_names_are_those_that_can_be_loaded() -> None:
     assert set(NETWORKS) == set(ZOO)
-    assert set(MODEL_FILES) == set(FILES)
+    assert all(isinstance(each, ModelFormat) for each in MODEL_FORMATS.values())
+    assert all(isinstance(each, DataFormat) for each in DATA_FORMATS.values())
+
+
+def test_the_words_of_a_wrong_name_list_every_format() -> None:
+    with pytest.raises(SpecError) as caught:
+        require_model_spec("resnet")
+    for name in MODEL_FORMATS.own():
+        assert name == PYTHON or name in str(caught.value)
 
 
 def test_what_is_there_passes(tmp_path: Path) -> None:

@@ -1,0 +1,29 @@
+"""What a document for assessors consists of, and the registry of all documents.
+
+A new document is a module of this folder that adds itself to the registry, or an entry point of an
+installed package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from nppr.export.claims import FiledReport
+from nppr.system.registry import Registry
+
+
+@dataclass(frozen=True)
+class Document:
+    """A kind of document.
+
+    files       functions that return the text of a file from a report, by the suffix of the file
+    takes_gate  whether it argues for the requirements that `nppr gate` decided
+    """
+
+    files: Mapping[str, Callable[[FiledReport], str]]
+    takes_gate: bool = False
+
+
+EXPORTS: Registry[Document] = Registry("export", "nppr.exports", "nppr.export.documents:Document")
+"""All documents by the name that `nppr export --to` has for them."""

@@ -1,0 +1,246 @@
+"""The rungs of the ladder: what noise may know of the input that it perturbs.
+
+A rung is declared once, here. The order of the ladder, which sets are nested, which stages a search
+goes through, and the words of tables and pages are read off the declarations. Nothing here imports
+PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from nppr.core.nouns import NOISE, Nouns
+
+
+class Known(StrEnum):
+    """A piece of knowledge; `mixture.py` has a head for the label and one for the features."""
+
+    LABEL = "label"
+    FEATURES = "features"
+    INPUT = "input"
+    """The input itself: a law of its own for every input."""
+
+
+@dataclass(frozen=True)
+class RungDeclaration:
+    """What a rung knows, how it is searched, and its words."""
+
+    knows: frozenset[Known]
+    dependence: str
+    """The predicate that follows "the noise" or "the law of the parameters"."""
+    epithet: str
+    """What tells its noise from that of other rungs, after "the worst noise found"."""
+    threats: Mapping[str, str]
+    """What such noise is in practice, by `Nouns.kind`."""
+    starts_from: str | None = None
+    """The rung whose noise its search starts from."""
+    presets: tuple[str, ...] = ("nppr", "paper")
+    """The presets that a search may ask for it in."""
+    default_of: tuple[str, ...] = ()
+    """The presets whose searches go down to it unless another rung is asked for."""
+
+
+_RULE = "by a rule that carries over to new inputs"
+
+
+class Dependency(StrEnum):
+    """A rung of the ladder: what the noise may depend on.
+
+    Of a fitted mixture, the first four are the structures of the paper:
+
+    dependency    weights see                components see
+    independent   nothing                    nothing
+    label         label embedding            nothing
+    input         features                   features
+    joint         label embedding, features  features
+
+    `per-input` is not a family of mixtures but the worst law of every input on its own.
+    """
+
+    _value_: str
+    declared: RungDeclaration
+
+    def __new__(cls, name: str, *declared: RungDeclaration) -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        (member.declared,) = declared  # without it a name looks a member up
+        return member
+
+    INDEPENDENT = (
+        "independent",
+        RungDeclaration(
+            knows=frozenset(),
+            dependence="depends on nothing",
+            epithet="that knows nothing of the input",
+            threats={
+                "noise": "noise that knows nothing of the input: sensor noise, transmission",
+                "law": (
+                    "conditions that know nothing of the input: mounting, optics, lighting of the site"
+                ),
+            },
+        ),
+    )
+    LABEL = (
+        "label",
+        RungDeclaration(
+            knows=frozenset({Known.LABEL}),
+            dependence="may depend on the true label",
+            epithet="that knows the class",
+            threats={
+                "noise": "noise that happens to suit the class: effects that come with what is shown",
+                "law": (
+                    "conditions that come with the class: some things are seen mostly at night, or"
+                    " from one side"
+                ),
+            },
+            starts_from="independent",
+        ),
+    )
+    INPUT = (
+        "input",
+        RungDeclaration(
+            knows=frozenset({Known.FEATURES}),
+            dependence="may depend on the input",
+            epithet="that follows the input by a rule",
+            threats={
+                "noise": f"noise that follows the input {_RULE}: systematic effects of the scene",
+                "law": f"conditions that follow the scene {_RULE}",
+            },
+            starts_from="independent",
+        ),
+    )
+    JOINT = (
+        "joint",
+        RungDeclaration(
+            knows=frozenset({Known.LABEL, Known.FEATURES}),
+            dependence="may depend on the input and its true label",
+            epithet="that follows the input and its class by a rule",
+            threats={
+                "noise": (
+                    f"noise that follows the input and its class {_RULE}: systematic effects of scene"
+                    " or class"
+                ),
+                "law": f"conditions that follow scene and class {_RULE}",
+            },
+            starts_from="label",
+            default_of=("paper",),
+        ),
+    )
+    PER_INPUT = (
+        "per-input",
+        RungDeclaration(
+            knows=frozenset(Known),
+            dependence="may be the worst for every input on its own",
+            epithet="for each input on its own",
+            threats={
+                "noise": (
+                    "the worst noise for each input on its own: nearly an attack where no randomness"
+                    " is required"
+                ),
+                "law": (
+                    "the worst conditions for each input: nearly an attack where no randomness is"
+                    " required"
+                ),
+            },
+            starts_from="joint",
+            presets=("nppr",),
+            default_of=("nppr",),
+        ),
+    )
+
+    @property
+    def knows(self) -> frozenset[Known]:
+        """What the noise knows."""
+        return self.declared.knows
+
+    @property
+    def sees_label(self) -> bool:
+        """Whether the noise may depend on the true label."""
+        return Known.LABEL in self.knows
+
+    @property
+    def sees_input(self) -> bool:
+        """Whether the noise may depend on the classifier's features of the input."""
+        return Known.FEATURES in self.knows
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether one law is fitted for all inputs, and not one for each of them."""
+        return Known.INPUT not in self.knows
+
+    @property
+    def epithet(self) -> str:
+        """The words that tell its noise from that of other rungs, after "the worst noise found"."""
+        return self.declared.epithet
+
+    def contains(self, other: Dependency, *, label_only: bool = False) -> bool:
+        """Return whether every distribution of the other rung is one of this.
+
+        With `label_only` (the paper's preset) features are hidden from the weights of noise that sees
+        the label, so it does not contain noise that sees features alone.
+
+        >>> Dependency.JOINT.contains(Dependency.LABEL), Dependency.INPUT.contains(Dependency.LABEL)
+        (True, False)
+        """
+        hidden = label_only and self.sees_label and other.sees_input and not other.sees_label
+        return self.knows >= other.knows and not hidden
+
+    @property
+    def depth(self) -> int:
+        """The place on the ladder, counted from the top: what contains another rung is below it."""
+        return LADDER.index(self)
+
+    @property
+    def path(self) -> tuple[Dependency, ...]:
+        """The rungs that a search goes through on its way here, itself included.
+
+        >>> [rung.value for rung in Dependency.JOINT.path]
+        ['independent', 'label', 'joint']
+        """
+        start = self.declared.starts_from
+        return (*(Dependency(start).path if start else ()), self)
+
+    @property
+    def fitted(self) -> Dependency:
+        """The last rung on the way here that is fitted."""
+        return next(rung for rung in reversed(self.path) if rung.is_fitted)
+
+    def without(self, known: Known) -> Dependency:
+        """Return the largest rung of fitted noise inside this one that does not know this.
+
+        >>> Dependency.JOINT.without(Known.FEATURES), Dependency.JOINT.without(Known.LABEL)
+        (<Dependency.LABEL: 'label'>, <Dependency.INPUT: 'input'>)
+        """
+        if known not in self.knows:
+            return self
+        left = self.knows - {known}
+        return next(rung for rung in reversed(LADDER) if rung.is_fitted and rung.knows <= left)
+
+    def describe(self, nouns: Nouns = NOISE) -> str:
+        """Return what the noise depends on, as a clause."""
+        return f"{nouns.subject} {self.declared.dependence}"
+
+    def threat_of(self, nouns: Nouns = NOISE) -> str:
+        """Return what such noise stands for in practice, in the nouns of a budget."""
+        return self.declared.threats[nouns.kind]
+
+
+LADDER = tuple(sorted(Dependency, key=lambda rung: sum(map(rung.contains, Dependency))))
+"""All rungs from the top to the bottom."""
+
+
+def rungs_of(preset: str) -> tuple[Dependency, ...]:
+    """Return the rungs that a search with a preset may ask for, from the top to the bottom."""
+    return tuple(rung for rung in LADDER if preset in rung.declared.presets)
+
+
+def choose_rung(preset: str) -> Dependency:
+    """Return the rung that a search with a preset goes down to unless another is asked for.
+
+    >>> choose_rung("paper")
+    <Dependency.JOINT: 'joint'>
+    """
+    return next(rung for rung in LADDER if preset in rung.declared.default_of)

@@ -1,0 +1,246 @@
+"""Registries: things by name, those of nppr and those that installed packages add.
+
+Sources, documents, model formats and data formats each have a registry. A package adds to one with an
+entry point in its `pyproject.toml`:
+
+    [project.entry-points."nppr.sources"]
+    square = "my_package:Square"
+
+Nothing is imported before it is asked for. A package that fails costs a warning, or an error if what it
+brings is asked for by name.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import logging
+import pkgutil
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from types import ModuleType
+from typing import Any, Self, TypeVar
+
+from nppr.errors import PluginError
+from nppr.system.user_code import contain_exits
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+NPPR = "nppr"
+"""The origin of everything that no other distribution brings."""
+
+LONGEST_REASON = 300
+
+
+@dataclass(frozen=True)
+class AddedPoint:
+    """An entry point of an installed distribution: a name for the thing at a place, `module:name`."""
+
+    name: str
+    group: str
+    place: str
+    origin: str
+
+    def __str__(self) -> str:
+        return f"entry point {self.name} = {self.place} ({self.group}) of {self.origin}"
+
+
+class Registry(Mapping[str, T]):
+    """Things of one kind by name; `registry[name]` imports what is not imported yet.
+
+    `kind` is the word for a thing in messages, `group` the group of entry points that add to it.
+    `accepts` is the class of the things, as `module:name`; if they are `classes`, they are its
+    subclasses. `own` holds the places of our own things. `claims` finds further names that a thing
+    takes, and `reserved` names cannot be taken at all.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        accepts: str,
+        *,
+        classes: bool = False,
+        own: Mapping[str, str] | None = None,
+        claims: Callable[[T], Iterable[str]] = lambda _: (),
+        reserved: Iterable[str] = (),
+    ) -> None:
+        self.kind = kind
+        self._group, self._accepts, self._classes = group, accepts, classes
+        self._places = dict(own or {})
+        self._claims = claims
+        self._things: dict[str, T] = {}
+        self._origins = dict.fromkeys((*self._places, *reserved), NPPR)
+        """Who has a name, be it that of a thing or one that a thing claims."""
+        self._failures: dict[str, str] = {}
+        self._refused: set[AddedPoint] = set()
+        self._loading = NPPR
+
+    def add(self, name: str, thing: T) -> None:
+        """Register a thing; it may take the place of one that was defined in the same place."""
+        known = self._things.get(name)
+        names = (name, *self._claims(thing))
+        if known is None or _place_of(known) != _place_of(thing):
+            expected = {name} & self._places.keys() if self._loading == NPPR else set()
+            for each in sorted(self._origins.keys() & {*names} - expected):
+                raise PluginError(
+                    f"the {self.kind} name {each!r} is taken by {self._origins[each]}."
+                )
+        self._things[name] = thing
+        self._origins |= dict.fromkeys(names, self._loading)
+
+    def names(self) -> list[str]:
+        """Return all names, ours first; nothing is imported."""
+        return list(dict.fromkeys([*self._places, *self._things, *self._added()]))
+
+    def own(self) -> dict[str, T]:
+        """Return the things that no other distribution brings."""
+        names = dict.fromkeys([*self._places, *self._things])
+        return {name: self[name] for name in names if self.origin_of(name) == NPPR}
+
+    def origin_of(self, name: str) -> str:
+        """Return `nppr`, or the distribution and version that bring a thing."""
+        return self._origins[name] if name in self._origins else self._added()[name].origin
+
+    def copy(self) -> Self:
+        """Return a registry with the same things, to which others can be added."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set):
+                setattr(other, name, value.copy())
+        return other
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._things or name in self._places or name in self._added()
+
+    def __getitem__(self, name: str) -> T:
+        """Return the thing of a name; `PluginError` if the package that brings it fails."""
+        if name not in self._things:
+            if name in self._places:
+                self.add(name, _imported(self._places[name]))
+            else:
+                self._load(self._added()[name])
+        return self._things[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of things that can be used; a package that fails costs a warning."""
+        for name in self.names():
+            if name not in self._failures:
+                try:
+                    self[name]
+                except PluginError as error:
+                    logger.warning("%s", error)
+                else:
+                    yield name
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def _added(self) -> dict[str, AddedPoint]:
+        """Return the entry points that add a name; those whose name is taken cost one warning."""
+        found: dict[str, AddedPoint] = {}
+        for point in added_points(tuple(sys.path)):
+            if point.group != self._group:
+                continue
+            other = found.get(point.name)
+            holder = self._origins.get(point.name) if other is None else other.origin
+            if holder in (None, point.origin) and other is None:
+                found[point.name] = point
+            elif point not in self._refused:
+                self._refused.add(point)
+                logger.warning(
+                    "%s is left out: the %s name %r is taken by %s. Uninstall one of them.",
+                    point, self.kind, point.name, holder,
+                )  # fmt: skip
+        return found
+
+    def _load(self, point: AddedPoint) -> None:
+        """Import what an entry point stands for, and register it."""
+        if point.name not in self._failures:
+            before = self._things.copy(), self._origins.copy()
+            self._loading = point.origin
+            try:
+                with contain_exits():
+                    thing = _imported(point.place)
+                    self._require_kind(point.name, thing)
+                    self.add(point.name, thing)
+            except Exception as error:  # the code of a package may fail in any way
+                self._things, self._origins = before
+                self._failures[point.name] = f"{point} cannot be used: {_reason(error)}"
+            finally:
+                self._loading = NPPR
+        if point.name in self._failures:
+            raise PluginError(self._failures[point.name])
+
+    def _require_kind(self, name: str, thing: object) -> None:
+        """Raise `PluginError` unless the thing is what the registry holds."""
+        wanted = _imported(self._accepts)
+        is_class = isinstance(thing, type) and issubclass(thing, wanted)
+        if not (is_class if self._classes else isinstance(thing, wanted)):
+            article = "a subclass of" if self._classes else "an instance of"
+            got = f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
+            place = self._accepts.replace(":", ".")
+            raise PluginError(f"a {self.kind} must be {article} {place}, got {got}.")
+        if self._classes and (kind := getattr(thing, "kind", name)) != name:
+            raise PluginError(f"its `kind` must be {name!r}, the entry point's name, got {kind!r}.")
+
+
+def import_modules(package: ModuleType) -> None:
+    """Import every module of a package, so that each can register what it brings."""
+    for found in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{found.name}")
+
+
+def _imported(place: str) -> Any:
+    """Import `module:name`."""
+    return metadata.EntryPoint("", place, "").load()
+
+
+def _place_of(thing: object) -> object:
+    """Return where a class is defined, so that a notebook can define it again; else the thing."""
+    return (thing.__module__, thing.__qualname__) if isinstance(thing, type) else id(thing)
+
+
+def _reason(error: Exception) -> str:
+    """Return an error as one line, with the place in the package's code that raised it."""
+    if isinstance(error, PluginError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = (__file__, importlib.__file__, metadata.__file__)
+    lines = [
+        f" at {frame.filename}:{frame.lineno}"
+        for frame in frames
+        if frame.filename not in ours and not frame.filename.startswith("<")
+    ]
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON].rstrip(".: ")
+    return f"{text}{''.join(lines[-1:])}. Repair or uninstall the package."
+
+
+@cache
+def added_points(path: tuple[str, ...]) -> tuple[AddedPoint, ...]:
+    """Return all entry points that add to nppr, of the distributions on a search path.
+
+    Of several distributions with one name, the first on the path counts, as it is the one imported.
+    """
+    found: dict[str, list[AddedPoint]] = {}
+    for distribution in metadata.distributions(path=list(path)):
+        if f"[{NPPR}." not in (distribution.read_text("entry_points.txt") or ""):
+            continue
+        try:
+            name = distribution.metadata["Name"]
+            points = [
+                AddedPoint(each.name, each.group, each.value, f"{name} {distribution.version}")
+                for each in distribution.entry_points
+                if each.group.startswith(f"{NPPR}.")
+            ]
+        except Exception as error:  # damaged metadata fail in any way
+            logger.warning("an installed package has damaged metadata: %s", _reason(error))
+            continue
+        found.setdefault(name, points)
+    return tuple(point for name in sorted(found) for point in found[name])
