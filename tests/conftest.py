@@ -1,14 +1,31 @@
 from __future__ import annotations
 
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from installed_package import install_the_package_of_the_page
+
 settings.register_profile("nppr", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nppr")
 """A busy machine is no fault: no test by Hypothesis has a limit of time."""
+
+
+_INSTALLED = tempfile.TemporaryDirectory()
+install_the_package_of_the_page(Path(_INSTALLED.name))
+sys.path.append(_INSTALLED.name)
+"""The package of docs/extending.md is installed for all tests: the contract test finds its source."""
+
+
+@pytest.fixture(scope="session")
+def installed() -> Path:
+    """The folder of the installed package, for the search path of other processes."""
+    return Path(_INSTALLED.name)
 
 
 @pytest.fixture(autouse=True, scope="session")

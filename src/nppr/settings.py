@@ -474,8 +474,8 @@ class Counting(Group):
 
     draws: int | None = option(
         None,
-        f"Perturbations drawn per input. Default: {DEFAULT_DRAWS}, fewer for more than 1,000 inputs; with"
-        f" --precision, {FEWEST_DRAWS} to start with.",
+        f"Perturbations drawn per input. Default: {DEFAULT_DRAWS}, fewer for more than 1,000 inputs;"
+        f" with --precision, {FEWEST_DRAWS} to start with.",
     )
     confidence: float = option(0.95, "Confidence of the intervals and bounds.", Panel.STATISTICS)
     quantise: bool = option(False, "Round perturbed inputs to 8 bits.", Panel.ADVANCED)

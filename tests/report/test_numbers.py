@@ -16,7 +16,7 @@ from nppr.report.numbers import Numbers, percent
 from nppr.report.page import render
 from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.report.results_table import as_text, notes_of, summary_of, table_of
-from nppr.study.table_layout import Number as StudyNumber
+from nppr.study.table_layout import TableNumber
 from report.page.made_runs import made_report
 
 LOW, VALUE, HIGH = 0.12379, 0.25, 0.45612
@@ -75,9 +75,9 @@ def test_losses_and_tables_of_studies_are_rounded_outwards(report: Report) -> No
     exact = loss.model_copy(update={"low": 0.1, "high": 0.5})
     told = report.model_copy(update={"results": (exact,)})
     assert [str(Numbers(told).of(exact, field)) for field in ("low", "high")] == ["0.1", "0.5"]
-    study = StudyNumber(25.0, None, 1, 1, 25.0, 25.0, 12.379, 45.612, Direction.ESTIMATE)
+    study = TableNumber(25.0, None, 1, 1, 25.0, 25.0, 12.379, 45.612, Direction.ESTIMATE)
     assert study.text(1) == "25.0 (12.3-45.7)"
-    study = StudyNumber(25.0, None, 1, 1, 25.0, 25.0, 12.379, 45.612, Direction.UPPER_BOUND)
+    study = TableNumber(25.0, None, 1, 1, 25.0, 25.0, 12.379, 45.612, Direction.UPPER_BOUND)
     assert study.text(1) == "≤ 45.7 (25.0 observed)"
 
 

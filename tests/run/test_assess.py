@@ -21,7 +21,9 @@ from nppr.report import Report
 from nppr.run.assess import _search_settings
 from nppr.run.progress import Plan
 from nppr.search.search_settings import default_settings
+from nppr.settings import EFFORTS
 from nppr.sources import Source
+from nppr.system.specs import EAGER
 
 pytestmark = pytest.mark.slow
 
@@ -260,13 +262,15 @@ def test_every_option_of_a_source_is_recorded() -> None:
 
 
 def test_the_plan_comes_before_anything_runs() -> None:
-    plans: list[Plan] = []
+    seen: list[Any] = []
     nppr.assess(
         sources="uniform,pgd:steps=2",
-        progress=plans.append,
+        progress=seen.append,
         measure=nppr.Measure(inputs=20, draws=4),
     )
-    (plan,) = plans
+    plan, *others = seen
+    assert isinstance(plan, Plan)
+    assert not any(isinstance(each, Plan) for each in others)
     assert plan.inputs == 20
     assert plan.sources == ("uniform", "pgd:steps=2")
     assert plan.seconds > 0
@@ -433,15 +437,16 @@ def test_bad_arguments_are_named(arguments: dict[str, object], kind: type, messa
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", [None, 0.05])
 def test_a_classifier_that_guesses_stops_after_its_clean_answers(precision: float | None) -> None:
-    seen: list[str] = []
+    seen: list[Any] = []
     with pytest.raises(ClassifierError, match=r"better than guessing.*--weights.*--anyway"):
         nppr.assess(
             nppr.load_classifier("digits-cnn", weights="random", data=nppr.load_data("digits")),
             sources="nppr,uniform",
-            progress=lambda state: seen.append(getattr(state, "source", "search")),
+            progress=seen.append,
             measure=nppr.Measure(precision=precision),
         )
-    assert set(seen) <= {"clean"}
+    assert isinstance(seen[0], Plan)
+    assert {each.source for each in seen[1:]} <= {"clean"}
     report = nppr.assess(
         nppr.load_classifier("digits-cnn", weights="random", data=nppr.load_data("digits")),
         sources="uniform",
@@ -487,6 +492,16 @@ def test_the_search_can_be_set_plainly() -> None:
         )
 
 
+@pytest.mark.parametrize("effort", EFFORTS)
+def test_a_report_says_that_its_run_was_quick(effort: str) -> None:
+    report = nppr.assess(sources="uniform", effort=effort, measure=nppr.Measure(inputs=40))
+    draws = next(row.draws for row in report.results if row.metric is Metric.PR)
+    assert draws == {"quick": 16, "normal": 100, "thorough": 400}[effort]
+    assert report.settings.measure.effort == effort
+    assert ("quick-run" in [flag.id for flag in report.flags]) == (effort == "quick")
+    assert report.environment.engine == EAGER  # every effort is exact unless an engine is asked for
+
+
 def test_the_arguments_are_few() -> None:
     assert len(inspect.signature(nppr.assess).parameters) <= 14
 
@@ -502,15 +517,16 @@ def test_the_arguments_are_few() -> None:
         ({"upsampler": "trainable", "latent_dim": 5}, {"latent_dim": 5}),
         ({"hidden_dim": 9, "label_dim": 3, "min_std": 0.2}, {"hidden_dim": 9, "min_std": 0.2}),
         ({"loss": "cross-entropy"}, {"loss": "cross-entropy"}),
-        ({"kappa": 0.5, "fit_draws": 2}, {"kappa": 0.5, "draws": 2}),
-        ({"fit_seeds": 2, "search": "gradients"}, {"seeds": 2, "method": "gradients"}),
+        ({"kappa": 0.5, "draws": 2}, {"kappa": 0.5, "draws": 2}),
+        ({"seeds": 2, "method": "gradients"}, {"seeds": 2, "method": "gradients"}),
         ({"preset": "paper"}, {"preset": "paper"}),
         ({"per_input_calls": 6}, {"per_input_calls": 6}),
     ],
 )
-def test_arguments_become_settings(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    method = given.pop("search", None)
-    made = _search_settings(method, 900, **given)
+def test_a_group_becomes_all_settings_of_a_search(
+    given: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    made = nppr.Search(**given).resolve(900)
     found = {**asdict(made.family), **asdict(made.recipe), **vars(made)}
     assert {name: found[name] for name in expected} == expected
 
@@ -520,7 +536,7 @@ def test_without_arguments_the_search_is_that_of_the_command_line() -> None:
 
 
 def test_a_wrong_setting_of_the_search_is_named() -> None:
-    with pytest.raises(SpecError, match="`fit-calls` must be a whole number, got 'many'"):
+    with pytest.raises(SpecError, match="`calls` must be a whole number, got 'many'"):
         nppr.Search(calls="many")  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ def made(tmp_path: Path, seed: int = 0) -> tuple[NodeCache, Node]:
         (folder / "run" / "blocks").mkdir(parents=True)
         (folder / "run" / "report").write_text("numbers")
         (folder / "run" / "blocks" / "0").write_text("what it would resume from")
-        cache.finish(node, ["run/report"], 0.5)
+        cache.finish(node, [folder / "run" / "report"], 0.5)
     return cache, node
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from helpers import FAMILIES
 from nppr.core.tally import FloatArray
 from nppr.study.chains import Chain
-from nppr.study.graph import Cell
+from nppr.study.graph import FitWork, StudyCell
 from nppr.study.orders import ALPHA, Orders, check_orders, nested_pairs
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, study_from
@@ -43,7 +43,7 @@ def compared(
     records = []
     for number, ((dependency, components), rate) in enumerate(rates.items()):
         place = Place(dependency=dependency, components=components, fit_radius="0.1", radius=radius)
-        cell = Cell(place, 0, f"measure-{number}", "clean", 100, f"fit-{number}", chain)
+        cell = StudyCell(place, 0, f"measure-{number}", "clean", 100, f"fit-{number}", chain)
         drawn_by = number - ((dependency, components) == same)
         correct = np.random.default_rng(drawn_by).binomial(100, rate, 50)
         records.append(Known(cell, Path(), {}, known=correct / 100))
@@ -123,7 +123,7 @@ def test_pairs_are_tested_where_they_were_fitted() -> None:
     assert orders.summary() == "no nested families, so no order to check"
 
 
-def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, object]]:
+def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, str, int, int]]:
     """Both families, the evaluation seed and the steps of the smaller fit, for every pair."""
     entries = [{"name": "cnn", "model": "digits-cnn"}, {"name": "other", "model": "digits-cnn"}]
     entries[1]["mean"], entries[1]["std"] = "0.5", "0.5"
@@ -137,9 +137,10 @@ def pairs_of(*grids: dict[str, Any], classifiers: int = 1) -> list[tuple[str, st
     for _, small, large in nested_pairs([StudyRecord(c, Path(), {}) for c in graph.cells]):
         assert small.cell.fit is not None
         assert small.cell.seed == large.cell.seed
-        steps = graph.nodes[small.cell.fit].determined_by["steps"]
+        work = graph.nodes[small.cell.fit].work
+        assert isinstance(work, FitWork)
         names = small.place.dependency, large.place.dependency
-        found.append((*names, small.cell.seed, steps))
+        found.append((*names, small.cell.seed, work.stage.steps))
     return found
 
 

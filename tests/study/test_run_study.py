@@ -402,6 +402,6 @@ def test_the_spread_over_fit_seeds_and_the_papers_preset(tmp_path: Path) -> None
     )
     ended = run_toy(small, tmp_path)
     assert not ended.failures
-    ((entry, _),) = ended.tables[0].entries
+    ((entry, _),) = ended.tables[0].numbers
     assert entry is not None
     assert entry.fit_seeds == 2

@@ -13,7 +13,7 @@ from nppr.study.study_file import (
     AXES,
     VALUES,
     ClassifierEntry,
-    Column,
+    ColumnEntry,
     DataEntry,
     FitEntry,
     Grid,
@@ -128,7 +128,7 @@ def test_the_documented_example_is_a_study() -> None:
 
 MODELS: tuple[type[BaseModel], ...] = (
     Study, DataEntry, ClassifierEntry, Training, Grid, FitEntry, MeasureEntry, TableEntry,
-    Column, Paper,
+    ColumnEntry, Paper,
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 from nppr.core.tally import Direction
 from nppr.errors import SpecError
 from nppr.study.chains import Chain
-from nppr.study.graph import Cell
+from nppr.study.graph import StudyCell
 from nppr.study.plan import plan
 from nppr.study.study_file import FitEntry, Place, TableEntry, study_from
 from nppr.study.study_records import StudyRecord
@@ -23,7 +23,7 @@ CHAIN = Chain("a", "a", "linf", 0.1, None, None, "margin", None, 0, FitEntry())
 def record(value: float, seed: int = 0, fit_seed: int | None = None, **place: Any) -> StudyRecord:
     chain = None if fit_seed is None else replace(CHAIN, seed=fit_seed)
     measure = f"{place} {seed} {fit_seed}"
-    cell = Cell(Place(**place), seed, measure, clean="c", draws=2, chain=chain)
+    cell = StudyCell(Place(**place), seed, measure, clean="c", draws=2, chain=chain)
     values = {"normalised": value, "accuracy": 0.9, "seconds": 2.0}
     return StudyRecord(cell, Path(), values, {"normalised": (value - 0.1, value + 0.1)})
 
@@ -35,7 +35,7 @@ def table(content: dict[str, Any], records: list[StudyRecord]) -> Any:
 
 def test_mean_and_standard_deviation_over_seeds() -> None:
     records = [record(v, seed, classifier="a") for seed, v in enumerate((0.5, 0.6, 0.7))]
-    (row,) = table({"columns": [{}, {"value": "accuracy"}]}, records).entries
+    (row,) = table({"columns": [{}, {"value": "accuracy"}]}, records).numbers
     assert row[0].mean == pytest.approx(60)
     assert row[0].std == pytest.approx(10)
     assert (row[0].low, row[0].high) == pytest.approx((40, 60))
@@ -49,7 +49,7 @@ def test_the_spread_over_fit_seeds_is_beside_the_first_fit() -> None:
         for fit_seed, values in ((4, (0.5, 0.6)), (1, (0.2, 0.3)))
         for seed, value in enumerate(values)
     ]
-    ((entry,),) = table({"columns": [{}]}, records).entries
+    ((entry,),) = table({"columns": [{}]}, records).numbers
     assert entry.text(1) == "55.0 ± 7.1 [25.0, 55.0] (40.0-60.0)"
 
 
@@ -78,7 +78,7 @@ def test_rows_and_columns_by_axes_and_filters() -> None:
     made = table({"columns": columns}, records)
     assert made.labels == (("a",), ("b",))
     assert [header.text for header in made.headers] == ["4", "8", "y"]
-    numbers = [[None if e is None else round(e.mean, 6) for e in row] for row in made.entries]
+    numbers = [[None if e is None else round(e.mean, 6) for e in row] for row in made.numbers]
     assert numbers == [[0.0, 10.0, 2.0], [20.0, None, 2.0]]
 
 
@@ -90,7 +90,7 @@ def test_a_place_without_a_record_keeps_its_row_and_column() -> None:
     made = make_table(entry, [each.place for each in records], records[1:])
     assert made.labels == (("a",), ("b",))
     assert len(made.headers) == 2
-    assert made.entries[0] == (None, None)
+    assert made.numbers[0] == (None, None)
 
 
 def test_the_papers_numbers_stand_beside_ours() -> None:
@@ -117,7 +117,7 @@ def test_a_table_without_title_states_what_its_numbers_are() -> None:
 
 
 def test_shares_stay_shares_where_percent_is_off() -> None:
-    ((entry,),) = table({"columns": [{}], "percent": False}, [record(0.5, classifier="a")]).entries
+    ((entry,),) = table({"columns": [{}], "percent": False}, [record(0.5, classifier="a")]).numbers
     assert entry.mean == 0.5
 
 
@@ -129,7 +129,7 @@ def test_rows_go_by_the_first_axis_then_the_second() -> None:
 
 def test_clean_accuracy_knows_no_fit_seeds() -> None:
     records = [record(0.5, 0, seed, classifier="a") for seed in (None, 0, 1)]
-    ((entry,),) = table({"columns": [{"value": "accuracy"}]}, records).entries
+    ((entry,),) = table({"columns": [{"value": "accuracy"}]}, records).numbers
     assert entry.text(1) == "90.0"
 
 
@@ -137,7 +137,7 @@ def test_a_measurement_that_stands_at_two_radii_counts_once() -> None:
     twice = record(0.7, 1, classifier="a", radius="4")
     other = replace(twice.cell, place=replace(twice.place, radius="8"))
     records = [record(0.5, 0, classifier="a"), twice, replace(twice, cell=other)]
-    ((entry,),) = table({"columns": [{}]}, records).entries
+    ((entry,),) = table({"columns": [{}]}, records).numbers
     assert entry.text(1) == "60.0 ± 14.1 (40.0-60.0)"
     assert entry.seeds == 2
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from nppr.core.budget import Budget
 from nppr.settings import Measure, NetworkSettings
-from nppr.study.graph import MeasureTask, Node
+from nppr.sources import Uniform
+from nppr.study.graph import MeasureWork, Node
 from nppr.study.plan import plan
 from nppr.study.resources import ClassifierSource, DataSource
-from nppr.study.run_study import Ended, run_study
+from nppr.study.run_study import EndedStudy, run_study
 from nppr.study.study_file import DataEntry, study_from
 
 TOY: dict[str, Any] = {
@@ -63,7 +64,7 @@ def toy(**changes: Any) -> dict[str, Any]:
     return content
 
 
-def run_toy(content: dict[str, Any], folder: Path, **options: Any) -> Ended:
+def run_toy(content: dict[str, Any], folder: Path, **options: Any) -> EndedStudy:
     """Run a study of plain values, with its cache and its tables in a folder."""
     spec = study_from(content)
     options = {"cache": folder / "cache", "out": folder / "out", **options}
@@ -72,16 +73,18 @@ def run_toy(content: dict[str, Any], folder: Path, **options: Any) -> Ended:
 
 def node(seed: int) -> Node:
     """A node that stands for any other."""
-    task = MeasureTask(
+    work = MeasureWork(
         DataSource(DataEntry(name="digits", spec="digits")),
         ClassifierSource(NetworkSettings()),
         device="cpu",
         features=None,
         budget=Budget.linf(0.1),
-        settings=Measure(),
-        source="uniform",
+        quantise=False,
+        threads=1,
+        settings=Measure(seed=seed),
+        source=Uniform(Budget.linf(0.1)),
     )
-    return Node("a node", {"seed": seed}, {}, task)
+    return Node("a node", work)
 
 
 def log_of(cache: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from nppr.formats import names_code
 from nppr.run.progress import bars
 from nppr.study.graph import Graph, Node
 from nppr.study.plan import MOST_NODES, plan, require_code_allowed
-from nppr.study.run_study import Ended, require_present, run_study
+from nppr.study.run_study import EndedStudy, require_present, run_study
 from nppr.study.study_file import read_study
 from nppr.study.table_layout import require_tables
 from nppr.system.scheduler import JobProgress
@@ -127,7 +127,7 @@ def _time_left(state: JobProgress) -> str:
     return "" if state.seconds_left is None else f", {console.duration(state.seconds_left)} left"
 
 
-def _show(ended: Ended, *, quiet: bool) -> None:
+def _show(ended: EndedStudy, *, quiet: bool) -> None:
     """The tables, and what failed; notes were printed as they came, unless quiet."""
     if quiet:
         for note in ended.notes:

@@ -2,6 +2,7 @@
 
 from nppr.data.array_data import from_arrays
 from nppr.data.convert_arrays import ClassOrder, fit_classes, with_class_order
+from nppr.data.data_formats import DataFormat
 from nppr.data.data_loading import DataSpec, load_data
 from nppr.data.data_set import (
     PROBE_INPUTS,
@@ -14,11 +15,11 @@ from nppr.data.data_set import (
     short_digests,
     stratified_order,
 )
-from nppr.data.file_trees import require
-from nppr.data.image_sets import TensorImages
+from nppr.data.file_trees import reading, require
+from nppr.data.image_sets import PixelImages, TensorImages
 from nppr.data.layout import RangeSpec
 from nppr.data.slices import CLASS, Slice, slices_of, with_slices
-from nppr.data.splits import all_evaluated
+from nppr.data.splits import Labelled, all_evaluated
 
 __all__ = [
     "CLASS",
@@ -26,8 +27,11 @@ __all__ = [
     "RANGE_TOLERANCE",
     "ClassOrder",
     "Data",
+    "DataFormat",
     "DataSpec",
     "Images",
+    "Labelled",
+    "PixelImages",
     "RangeSpec",
     "Slice",
     "Split",
@@ -38,6 +42,7 @@ __all__ = [
     "from_arrays",
     "load_data",
     "overlaps",
+    "reading",
     "require",
     "short_digests",
     "slices_of",

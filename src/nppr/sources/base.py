@@ -305,7 +305,10 @@ def parse_sources(text: str, budget: Budget) -> list[Source]:
     >>> [source.name for source in parse_sources("uniform:scale=0.5,pgd:steps=10", Budget.linf(0.1))]
     ['uniform:scale=0.5', 'pgd']
     """
-    sources = [_parse_source(part.strip(), budget) for part in text.split(",")]
+    parts = [part.strip() for part in text.split(",")]
+    for name in {part.partition(":")[0] for part in parts} & {*SOURCES.names()}:
+        _ = SOURCES[name]  # a package that fails is an error here, and a warning if it is not named
+    sources = [_parse_source(part, budget) for part in parts]
     check_unique(sources)
     return sources
 
@@ -325,8 +328,6 @@ def check_unique(sources: Sequence[Source]) -> None:
 
 def _parse_source(text: str, budget: Budget) -> Source:
     first, *more = text.split(":")
-    if first in SOURCES:
-        _ = SOURCES[first]  # if its package fails, that is the error, and no other fails before it
     presets = {name: spec for kind in SOURCES.values() for name, spec in kind.presets.items()}
     name, *settings = ":".join([presets.get(first, first), *more]).split(":")
     if name not in SOURCES:

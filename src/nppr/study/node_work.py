@@ -1,7 +1,7 @@
-"""Doing one node, in whatever process: the same work gives the same files everywhere.
+"""Compute one node. The same work gives the same files in every process.
 
 A node is a run: `train` trains, `fit` completes one stage of a search, `measure` assesses one source.
-Data, classifiers and clean answers are loaded and computed once per process.
+Data, classifiers and clean-correct inputs are loaded and computed once per process.
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from nppr.core.tally import BoolArray, SplitKind
-from nppr.data import Split
+from nppr.core.budget import Budget
 from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, WriteError
-from nppr.measuring.measurement import measure
 from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
@@ -28,25 +24,26 @@ from nppr.run.run import complete_run
 from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
-from nppr.search.selection import IN_MEMORY, CleanInputs
+from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.settings import Run
-from nppr.sources import Clean, Source, parse_sources
+from nppr.sources import Source
 from nppr.sources.per_input_noise import PerInput
-from nppr.study.graph import FitTask, MeasureTask, Node, TrainTask
-from nppr.study.node_cache import Finished, FullCacheError, NodeCache, is_full_disk
+from nppr.study.graph import FitWork, MeasureWork, Node, NoiseWork, TrainWork, Work
+from nppr.study.node_cache import FinishedNode, FullCacheError, NodeCache, is_full_disk
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
 from nppr.train import train
 
 WEIGHTS, TRAINING_LOG = "weights.safetensors", "weights.json"
 
-S = TypeVar("S", bound=SplitKind)
+ANY_BUDGET = Budget.linf(1.0)
+"""Budget of a run of sources that do not use it, such as corruptions."""
 
 
 @dataclass(frozen=True)
 class NodeResult:
     """A finished node, and a note if a person should know how it was finished."""
 
-    finished: Finished
+    finished: FinishedNode
     note: str = ""
 
 
@@ -74,171 +71,135 @@ def _run_locked(node: Node, cache: NodeCache) -> NodeResult:
         cache.clear(node)
     resumes = cache.holds_files(node)
     cache.log(node, "begin")
-    load_source(node.task.data)  # what is loaded once per process is not part of a node's time
-    if node.kind != "train":
-        _prepared(node.task.classifier, node.task.data, node.task.device, cache)
+    load_source(node.work.data)  # the time of a node does not include what a process loads once
+    if not isinstance(node.work, TrainWork):
+        _prepare(node.work.classifier, node.work, cache)
     start = time.perf_counter()
     try:
-        files = _work(node, cache)
+        files = _compute(node, cache)
     except RunFolderError as error:
         if not resumes or isinstance(error, WriteError):
             raise
         note = f"{node.label}: the state left by an earlier run was damaged; started again"
         cache.clear(node)
-        files = _work(node, cache)
-    seconds = round(time.perf_counter() - start, 3)
-    finished = cache.finish(node, files, seconds)
+        files = _compute(node, cache)
+    finished = cache.finish(node, files, round(time.perf_counter() - start, 3))
     cache.log(node, "done")
     return NodeResult(finished, note)
 
 
-def _work(node: Node, cache: NodeCache) -> list[str]:
-    """Do the work of a node; the files that make its result, within its folder."""
+def _compute(node: Node, cache: NodeCache) -> list[Path]:
+    """Compute a node and return the files of its result."""
     folder = cache.folder(node.hash)
-    match node.task:
-        case TrainTask() as task:
-            made = _train(task, folder)
-        case FitTask() as task:
-            made = _fit(node, task, folder, cache)
-        case MeasureTask() as task:
-            made = _measure(node, task, folder, cache)
-    return [str(path.relative_to(folder)) for path in made]
+    match node.work:
+        case TrainWork() as work:
+            return _train(work, folder)
+        case FitWork() as work:
+            return _fit(work, node.hash, folder, cache)
+        case MeasureWork() as work:
+            return _measure(work, folder, cache)
+    raise AssertionError(node.kind)
 
 
-def _prepared(
-    source: ClassifierSource, data: DataSource, device: str, cache: NodeCache
-) -> PreparedClassifier:
-    """A classifier; one that was trained here has the weights of its node."""
+def _prepare(source: ClassifierSource, work: Work, cache: NodeCache) -> PreparedClassifier:
+    """Prepare a classifier; if a node has trained it, with the weights in the folder of that node."""
     weights = str(cache.folder(source.trained) / WEIGHTS) if source.trained else None
-    return prepare_source(source, data, device, weights)
+    return prepare_source(source, work.data, work.device, weights)
 
 
-def _feature_model(task: FitTask | MeasureTask, cache: NodeCache) -> Classifier | None:
-    if task.features is None:
-        return None
-    return _prepared(task.features, task.data, task.device, cache).original
+def _feature_model(work: NoiseWork, cache: NodeCache) -> Classifier | None:
+    return None if work.features is None else _prepare(work.features, work, cache).original
 
 
-def _train(task: TrainTask, folder: Path) -> list[Path]:
+def _train(work: TrainWork, folder: Path) -> list[Path]:
     """Train on the fit and select splits; an interrupted training continues from its last epoch."""
     made = [folder / WEIGHTS, folder / TRAINING_LOG]
-    data = load_source(task.data)
-    train(task.model, data, made[0], task.settings, device=task.device, resume=True)
+    model, data = work.classifier.network.model, load_source(work.data)
+    train(model, data, made[0], work.settings, device=work.device, resume=True)
     return made
 
 
-def _fit(node: Node, task: FitTask, folder: Path, cache: NodeCache) -> list[Path]:
-    """Fit one family, choose among what was found and its parents; resumes from its last state."""
-    data = load_source(task.data)
-    ready = _prepared(task.classifier, task.data, task.device, cache)
-    classifier = replace(ready, quantise=task.quantise)
+def _fit(work: FitWork, identity: str, folder: Path, cache: NodeCache) -> list[Path]:
+    """Fit one family and choose among what was found and its parents; resume from the last state."""
+    assert work.budget is not None
+    ready = _prepare(work.classifier, work, cache)
+    classifier = replace(ready, quantise=work.quantise)
+    ask = work.classifier, work.data, work.device, work.quantise, cache
+    features = None
+    if work.stage.family.dependency.sees_input:
+        features = work.features or work.classifier
     search = NoiseSearch(
-        settings=task.search,
+        settings=work.search,
         classifier=classifier,
-        data=data,
-        budget=task.budget,
-        seed=task.seed,
-        feature_model=_feature_model(task, cache),
+        data=load_source(work.data),
+        budget=work.budget,
+        seed=work.seed,
+        feature_model=_feature_model(work, cache),
         folder=folder / "fit",
-        identity=node.hash,
-        inputs=(
-            _clean_inputs(data.fit, task, cache, keep_images=True),
-            _clean_inputs(data.select, task, cache),
-        ),
+        identity=identity,
+        inputs=(_clean_inputs("fit", features, *ask), _clean_inputs("select", features, *ask)),
     )
-    parents = [
-        _finished_stage(cache, hash_, classifier.device)
-        for role, hash_ in sorted(node.needs.items())
-        if role.startswith("parent-")
-    ]
-    finished = search.complete(task.stage, parents)
+    parents = [_finished_stage(cache, hash_, classifier.device) for hash_ in work.parents]
+    finished = search.complete(work.stage, parents)
     learned = save_learned(folder / "distributions", [search.learned([finished])])
     return [*folder.glob("fit/*.done.safetensors"), *learned]
 
 
 def _finished_stage(cache: NodeCache, hash_: str, device: torch.device) -> FinishedStage:
     made = next((cache.folder(hash_) / "fit").glob("*.done.safetensors"), None)
-    if made is None:
+    found = None if made is None else load_finished(made, hash_, device)
+    if found is None:
         raise VanishedError(
             f"`cache` must stay where it is until the study has ended, a fit in {str(cache.path)!r} has"
             " vanished. Run it again."
         )
-    found = load_finished(made, hash_, device)
-    assert found is not None
     return found
 
 
+@lru_cache(maxsize=16)
 def _clean_inputs(
-    split: Split[S], task: FitTask, cache: NodeCache, *, keep_images: bool = False
-) -> CleanInputs[S]:
-    """The clean-correct inputs of a split, with the features that the noise sees."""
-    name = split.kind.name
+    name: str,
+    features: ClassifierSource | None,
+    classifier: ClassifierSource,
+    data: DataSource,
+    device: str,
+    quantise: bool,
+    cache: NodeCache,
+) -> CleanInputs[Any]:
+    """Return the clean-correct inputs of a split, with features if the noise sees those of a model."""
+    work = Work(data, classifier, device)
+    split = getattr(load_source(data), name)
     if not len(split):
         raise DataError(
             f"`data` must have a {name} split to fit NPPR on, got none. Leave `dependencies` out of"
             " the grid, or give data with such a split."
         )
-    seen = (task.features or task.classifier) if task.stage.family.dependency.sees_input else None
-    ask = (task.data, name, task.device, task.quantise, cache)
-    keep = np.flatnonzero(_clean_pass(task.classifier, seen == task.classifier, *ask)[0])
-    if not len(keep):
-        raise DataError(
-            f"the {name} split must hold at least one clean-correct input, got none."
-            " Check the classifier, its normalisation and the labels."
-        )
-    features = torch.empty(len(keep), 0)
-    if seen is not None:
-        features = _clean_pass(seen, True, *ask)[1][torch.from_numpy(keep)]
-    kept = replace(split, indices=split.indices[keep], labels=split.labels[keep])
-    images = None
-    if keep_images:
-        first, _ = kept.batch(np.arange(1))
-        if first.nbytes * len(kept) <= IN_MEMORY:
-            images, _ = kept.batch(np.arange(len(kept)))
-    return CleanInputs(kept, features, images, 0)
-
-
-@lru_cache(maxsize=16)
-def _clean_pass(
-    source: ClassifierSource,
-    wants_features: bool,
-    data: DataSource,
-    split: str,
-    device: str,
-    quantise: bool,
-    cache: NodeCache,
-) -> tuple[BoolArray, Tensor]:
-    """Which inputs of a split are clean-correct, and the features `(N, F)` of all where wanted."""
-    part: Split[SplitKind] = getattr(load_source(data), split)
-    seen: dict[int, Tensor] | None = {} if wants_features else None
-    tally = measure(
-        Clean(),
-        replace(_prepared(source, data, device, cache), quantise=quantise),
-        part,
-        clean_correct=np.ones(len(part), bool),
-        keep=seen,
+    other = None if features in (None, classifier) else features
+    return find_clean_inputs(
+        replace(_prepare(classifier, work, cache), quantise=quantise),
+        split,
+        features=features is not None,
+        feature_model=_prepare(other, work, cache).original if other else None,
+        keep_images=name == "fit",
     )
-    features = torch.empty(len(part), 0)
-    if seen is not None:
-        features = torch.stack([seen[index] for index in part.indices.tolist()]).cpu()
-    return tally.correct == 1, features
 
 
-def _measure(node: Node, task: MeasureTask, folder: Path, cache: NodeCache) -> list[Path]:
-    """Assess one source; finished blocks are kept, so that an interrupted measurement continues."""
-    sources: list[Source] = [] if task.source is None else parse_sources(task.source, task.budget)
+def _measure(work: MeasureWork, folder: Path, cache: NodeCache) -> list[Path]:
+    """Assess one source; an interrupted measurement continues after its last finished block."""
+    budget = work.budget or ANY_BUDGET
+    classifier = _prepare(work.classifier, work, cache)
+    sources: list[Source] = [] if work.source is None else [work.source]
     learned = []
-    if "fit" in node.needs:
-        features = _feature_model(task, cache)
-        learned = load_learned(cache.folder(node.needs["fit"]), task.budget, features)
-    if task.per_input_calls:
-        sources = [PerInput(each.source, task.per_input_calls) for each in learned]
+    if work.fit is not None:
+        learned = load_learned(cache.folder(work.fit), budget, _feature_model(work, cache))
+    if work.per_input_calls:
+        sources = [PerInput(each.source, work.per_input_calls) for each in learned]
         learned = []
-    ready = _prepared(task.classifier, task.data, task.device, cache)
+    resolved = Resolved(load_source(work.data), classifier.original, prepared=classifier)
     setup = AssessmentRun.open(
-        Resolved(load_source(task.data), ready.original, prepared=ready),
-        task.budget,
-        task.settings,
+        resolved,
+        budget,
+        work.settings,
         sources=sources,
         distributions=learned,
         run=Run(out=folder / "run", resume=True),

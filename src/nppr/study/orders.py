@@ -1,16 +1,16 @@
-"""Are nested families in order? A larger family can never have a larger infimum.
+"""Check the order of nested families: a larger family can never have a larger infimum.
 
-Pairs that differ in one step only: what the noise may depend on, or the number of components. Both
-are measured on the same inputs with the same draws, at the radius of the fit. A pair is tied where both
-have the same rate on every input, as where a search kept the noise it started from: that is no evidence
-of an order. It is in the wrong order where the larger family is the more robust one beyond chance:
-paired one-sided 95 % test, Holm over all pairs that are not tied.
+The pairs differ in one step: what the noise may depend on, or the number of components. Both families
+are measured on the same inputs with the same draws, at the radius of the fit. A pair is tied if both
+have the same rate on every input, for example because a search kept the noise it started from. A tie is
+not evidence of an order. A pair is in the wrong order if the larger family is more robust beyond
+chance: paired one-sided 95 % test, Holm over all pairs that are not tied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise, product
 
 import numpy as np
@@ -20,21 +20,21 @@ from nppr.statistics import exceeds_approximately, holm
 from nppr.study.study_records import StudyRecord
 
 ALPHA = 0.05
-LARGE = 0.1
+LARGE_DIFFERENCE = 0.1
 """Percentage points above which a difference in the wrong direction is counted, chance or not."""
 
-SAME = (
+SHARED_AXES = (
     "data", "classifier", "group", "covariance", "upsampler", "loss", "feature_model", "floor",
     "epochs", "norm", "fit_radius",
 )  # fmt: skip
 
-Family = tuple[Dependency, int]
-Families = dict[Family, StudyRecord]
+FamilyKey = tuple[Dependency, int]
+Families = dict[FamilyKey, StudyRecord]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two nested families: how much more robust the larger one came out, in percentage points."""
+    """Two nested families; `points` is how much more robust the larger one is, in percentage points."""
 
     kind: str
     place: dict[str, str | int | float | None]
@@ -48,7 +48,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Orders:
-    """All nested pairs of a study; `apart` is whether any were fitted one by one."""
+    """All nested pairs of a study; `apart` states whether families were fitted one by one."""
 
     pairs: tuple[Pair, ...]
     apart: bool = False
@@ -65,16 +65,16 @@ class Orders:
 
     @property
     def in_order(self) -> int:
-        """Pairs in which the larger family is the less robust one."""
+        """Pairs in which the larger family is less robust."""
         return sum(pair.points < 0 for pair in self.pairs)
 
     @property
     def raw(self) -> int:
-        """Pairs in which the larger family is more than 0.1 point more robust, chance or not."""
-        return sum(pair.points > LARGE for pair in self.pairs)
+        """Pairs in which the larger family is more than 0.1 points more robust, chance or not."""
+        return sum(pair.points > LARGE_DIFFERENCE for pair in self.pairs)
 
     def summary(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         if not self.pairs:
             return "no nested families, so no order to check"
         kinds = [
@@ -91,42 +91,51 @@ class Orders:
             * self.apart
         )
 
+    def as_dict(self) -> dict[str, object]:
+        """Return everything as plain values for JSON."""
+        return {
+            "pairs": [asdict(pair) for pair in self.pairs],
+            "in_order": self.in_order,
+            "tied": self.tied,
+            "wrong": self.wrong,
+            "raw_above_0.1_point": self.raw,
+            "fitted_apart": self.apart,
+            "summary": self.summary(),
+        }
+
 
 def check_orders(records: Sequence[StudyRecord]) -> Orders:
     """Test all nested pairs among the records."""
-    found = []
-    for kind, small, large in nested_pairs(records):
-        lower, higher = small.rates(), large.rates()
-        excess = 100 * float((higher - lower).mean()) if len(lower) else 0.0
-        tied = np.array_equal(higher, lower)
-        found.append((kind, small, large, excess, exceeds_approximately(higher, lower), tied))
-    apart = np.array([not each[-1] for each in found], dtype=bool)
-    wrong = np.zeros(len(found), bool)
-    wrong[apart] = holm(np.array([each[-2] for each in found], dtype=np.float64)[apart], ALPHA)
-    pairs = (
+    nested = list(nested_pairs(records))
+    rates = [(small.rates(), large.rates()) for _, small, large in nested]
+    p_values = np.array([exceeds_approximately(high, low) for low, high in rates], np.float64)
+    tied = np.array([np.array_equal(low, high) for low, high in rates], bool)
+    wrong = np.zeros(len(nested), bool)
+    wrong[~tied] = holm(p_values[~tied], ALPHA)
+    pairs = tuple(
         Pair(
             kind=kind,
-            place={axis: getattr(small.place, axis) for axis in SAME}
+            place={axis: getattr(small.place, axis) for axis in SHARED_AXES}
             | {"fit_seed": small.cell.fit_seed},
-            small=_name(small),
-            large=_name(large),
-            points=excess,
-            p_value=p,
-            tied=tied,
-            wrong=bool(rejected),
+            small=_describe(small),
+            large=_describe(large),
+            points=100 * float((rates[i][1] - rates[i][0]).mean()) if len(rates[i][0]) else 0.0,
+            p_value=float(p_values[i]),
+            tied=bool(tied[i]),
+            wrong=bool(wrong[i]),
         )
-        for (kind, small, large, excess, p, tied), rejected in zip(found, wrong, strict=True)
+        for i, (kind, small, large) in enumerate(nested)
     )
-    return Orders(tuple(pairs), any(_is_paper(large) for _, _, large, *_ in found))
+    return Orders(pairs, any(_is_paper(large) for _, _, large in nested))
 
 
 def nested_pairs(
     records: Sequence[StudyRecord],
 ) -> Iterator[tuple[str, StudyRecord, StudyRecord]]:
-    """Nested pairs within each chain, each once, on the first evaluation seed that has both.
+    """Yield the nested pairs of each chain, each once, on the first evaluation seed that has both.
 
-    Only measurements on what was fitted on, at the radius of the fit: elsewhere families need not be in
-    order.
+    Only measurements on the classifier and at the radius of the fit count: elsewhere families need not
+    be in order.
     """
     chains: dict[Hashable, dict[int, Families]] = {}
     for record in records:
@@ -138,9 +147,9 @@ def nested_pairs(
             seeds.setdefault(cell.seed, {}).setdefault(family, record)
     measured: set[tuple[str, str]] = set()
     for seeds in chains.values():
-        seen: set[tuple[Family, Family]] = set()
+        seen: set[tuple[FamilyKey, FamilyKey]] = set()
         for families in seeds.values():
-            for kind, small, large in _nested(families):
+            for kind, small, large in _find_nested(families):
                 both = families[small].cell.measure, families[large].cell.measure
                 if (small, large) not in seen and both not in measured:
                     yield kind, families[small], families[large]
@@ -148,10 +157,11 @@ def nested_pairs(
                 measured.add(both)
 
 
-def _nested(families: Families) -> Iterator[tuple[str, Family, Family]]:
-    """The pairs of one chain and seed that differ in one step.
+def _find_nested(families: Families) -> Iterator[tuple[str, FamilyKey, FamilyKey]]:
+    """Yield the pairs of one chain and seed that differ in one step.
 
-    In the preset paper the weights of joint noise see the label only: input noise is not inside it.
+    With the preset paper, joint noise does not contain input noise, because its weights see the label
+    only.
     """
     counts = sorted({components for _, components in families})
     for components, less, more in product(counts, Dependency, Dependency):
@@ -161,7 +171,7 @@ def _nested(families: Families) -> Iterator[tuple[str, Family, Family]]:
         if more.contains(less, label_only=_is_paper(families[large])):
             yield "dependency", small, large
     for dependency in Dependency:
-        if not dependency.is_fitted:  # whatever the components it starts from
+        if not dependency.is_fitted:  # its noise does not depend on the components it starts from
             continue
         own = [each for each in counts if (dependency, each) in families]
         for few, many in pairwise(own):
@@ -172,5 +182,5 @@ def _is_paper(record: StudyRecord) -> bool:
     return record.cell.chain is not None and record.cell.chain.fit.is_paper
 
 
-def _name(record: StudyRecord) -> str:
+def _describe(record: StudyRecord) -> str:
     return f"{record.place.dependency}, K = {record.place.components}"

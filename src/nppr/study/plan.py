@@ -1,9 +1,9 @@
-"""From a study to its graph: what is computed, once each, and what needs what."""
+"""From a study to its graph: every fit and measurement once, and what each needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -16,31 +16,29 @@ from nppr.run.resolve import train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, closed, nearest
-from nppr.study.graph import Cell, FitTask, Graph, MeasureTask, Node, TrainTask
+from nppr.study.graph import FitWork, Graph, MeasureWork, Node, StudyCell, TrainWork, Work
 from nppr.study.resources import (
     ClassifierSource,
     DataSource,
     digest_of,
+    expect_data,
     identify_classifier,
     identify_data,
     load_source,
+    measure_speed,
     missing_classifier,
     missing_data,
-    speed_of,
 )
 from nppr.study.study_file import OWN, ClassifierEntry, DataEntry, Grid, Place, Study
 from nppr.train import image_shape
 
 MOST_NODES = 10_000
-PASSES_PER_CALL = 3.5
-"""Forward passes that a forward and backward pass takes, with the selection that comes with it."""
+"""Nodes of a study that runs without --yes."""
+
+PASSES_PER_FIT_CALL = 3.5
+"""Forward passes that take as long as one call of a fit, with the selection that belongs to it."""
 
 PASSES_PER_TRAINING_STEP = 3.0
-ABSENT_SHAPE = (3, 32, 32)
-"""Of images that are not here."""
-
-NO_BUDGET = Budget.linf(1.0)
-"""For corruptions, which ignore it."""
 
 
 def plan(
@@ -50,9 +48,9 @@ def plan(
     most: int | None = MOST_NODES,
     run_code: bool = False,
 ) -> Graph:
-    """The graph of a study; more than `most` nodes are an error.
+    """Return the graph of a study; raise `SpecError` for more than `most` nodes.
 
-    Models that are made by Python code are loaded only with `run_code`.
+    Models that Python code makes are loaded only with `run_code`.
     """
     planner = _Planner(study, device, most, run_code)
     planner.add_fits()
@@ -63,7 +61,7 @@ def plan(
 
 
 def require_code_allowed(study: Study, *, run_code: bool) -> None:
-    """Raise `SpecError` where a study names Python code and running it is not allowed."""
+    """Raise `SpecError` if a study names Python code that must not be run."""
     for entry in study.classifiers:
         if names_code(entry.model) and not run_code:
             raise SpecError(
@@ -74,59 +72,49 @@ def require_code_allowed(study: Study, *, run_code: bool) -> None:
 
 @dataclass(frozen=True)
 class _Model:
-    """A classifier with its data.
-
-    `known` and `needs` are what it contributes to the identity of each of its nodes; `inputs` are the
-    sizes of the splits.
-    """
+    """A classifier of the study with its data, and its forward passes per second if they are known."""
 
     entry: ClassifierEntry
     data: DataSource
-    inputs: Mapping[str, int]
     source: ClassifierSource
-    known: Mapping[str, object]
-    needs: Mapping[str, str]
     speed: float | None
 
     @property
     def label(self) -> str:
         return self.entry.label or self.entry.name
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return load_source(self.data).shape if self.data.identity else ABSENT_SHAPE
-
 
 class _Planner:
     def __init__(self, study: Study, device: str | None, most: int | None, run_code: bool) -> None:
         self.study, self.most, self.run_code = study, most, run_code
         self.graph = Graph()
-        self.device_type = usable_device(device).type
-        self.device = device or self.device_type
+        kind = usable_device(device).type
+        self.device = device or kind
         self.data = {each.name: self._find_data(each) for each in study.data}
         self.models = {each.name: self._find_model(each) for each in study.classifiers}
-        self.fitted: dict[tuple[Chain, Member], Node] = {}
+        self.fits: dict[tuple[Chain, Member], Node] = {}
 
     def add_fits(self) -> None:
-        """The fits of all grids, each once, smaller families first."""
+        """Add the fits of all grids, each once, smaller families first."""
         chains: dict[Chain, set[Member]] = {}
         for grid in self.study.grids:
-            for chain, member in self._wishes(grid):
+            for chain, member in self._wanted_fits(grid):
                 chains.setdefault(chain, set()).add(member.fitted)
         for chain, wanted in chains.items():
             members = sorted(wanted) if chain.fit.is_paper else closed(wanted)
             for member in members:
                 parents = [] if chain.fit.is_paper else nearest(member, members)
-                before = [self.fitted[chain, parent].hash for parent in parents]
-                self.fitted[chain, member] = self._fit(chain, member, before)
+                hashes = tuple(self.fits[chain, parent].hash for parent in parents)
+                self.fits[chain, member] = self._add_fit(chain, member, hashes)
 
     def add_learned_cells(self, grid: Grid) -> None:
-        """Measurements of what is fitted, at every radius, on every target, with every seed."""
-        for chain, member in self._wishes(grid):
+        """Add measurements of fitted noise at every radius, on every target, with every seed."""
+        for chain, member in self._wanted_fits(grid):
             radii = grid.radii if grid.fit_radii and grid.radii else [chain.radius]
             family = chain.family(member.fitted)
             place = Place(
                 source=NPPR,
+                classifier=self.models[chain.classifier].label,
                 dependency=member.dependency.value,
                 components=member.components,
                 covariance=family.covariance,
@@ -140,18 +128,19 @@ class _Planner:
             targets = self._targets(grid, chain.classifier)
             for target, radius, seed in product(targets, radii, grid.seeds):
                 budget = Budget.parse(chain.norm, radius)
-                self._measure(grid, target, budget, seed, place, (chain, member))
+                self._measure_noise(grid, target, budget, seed, place, chain, member)
 
     def add_source_cells(self, grid: Grid) -> None:
-        """Measurements of the sources that are not learned."""
+        """Add measurements of the sources that are not learned."""
         radii = grid.radii or grid.fit_radii or []
         for name, text, norm, radius, seed in product(
-            self._names(grid), grid.sources, grid.norms, radii, grid.seeds
+            self._classifiers(grid), grid.sources, grid.norms, radii, grid.seeds
         ):
-            self._measure(grid, name, Budget.parse(norm, radius), seed, Place(source=text))
+            self._measure_source(grid, name, Budget.parse(norm, radius), seed, text)
 
-    def _add(self, node: Node) -> Node:
-        """The node, or the one of the same hash that is there already."""
+    def _add(self, label: str, model: _Model, work: Work, passes: float, calls: int = 0) -> Node:
+        """Return a new node, or the one of the same hash."""
+        node = Node(label, work, passes, calls, model.speed)
         added = self.graph.nodes.setdefault(node.hash, node)
         if self.most is not None and len(self.graph.nodes) > self.most:
             raise SpecError(
@@ -165,36 +154,27 @@ class _Planner:
         if absent is None:
             return identify_data(entry)
         self.graph.missing.append(absent)
-        return DataSource(entry)
+        return expect_data(entry)
 
     def _find_model(self, entry: ClassifierEntry) -> _Model:
         data = self.data[entry.data or self.study.data[0].name]
         absent = missing_classifier(entry)
         if absent is not None:
             self.graph.missing.append(absent)
-        measure = self.study.measure
-        known: dict[str, object] = {
-            "device": self.device_type,
-            "quantise": measure.quantise,
-            "threads": measure.threads,
-            "classifier": f"absent {entry.name}",
-            "data": data.identity or f"absent {data.entry.name}",
-        }
-        speed = None if data.identity is None else speed_of(entry, data)
-        source = ClassifierSource(entry.load_options())
-        model = _Model(entry, data, _sizes(data), source, known, {}, speed)
+        source = ClassifierSource(entry.network, f"absent {entry.name}")
+        model = _Model(entry, data, source, measure_speed(entry, data))
         if entry.training is not None:
-            train = self._train(model).hash
-            known["classifier"] = source.options.model_dump(mode="json", exclude={"weights"})
-            return replace(model, source=replace(source, trained=train), needs={"train": train})
-        if absent is None and data.identity is not None:
-            known["classifier"], source = identify_classifier(entry, data, run_code=self.run_code)
+            trained = self._add_training(model).hash
+            known = entry.network.model_dump(mode="json", exclude={"weights"})
+            source = replace(source, identity=digest_of([known, trained]), trained=trained)
+        elif absent is None and data.is_here:
+            source = identify_classifier(entry, data, run_code=self.run_code)
         return replace(model, source=source)
 
-    def _train(self, model: _Model) -> Node:
+    def _add_training(self, model: _Model) -> Node:
         entry, data = model.entry, model.data
         assert entry.training is not None
-        shape = image_shape(load_source(data)) if data.identity else ABSENT_SHAPE
+        shape = image_shape(load_source(data)) if data.is_here else data.shape
         threads = self.study.measure.threads
         try:
             settings = train_settings(
@@ -202,30 +182,18 @@ class _Planner:
             )
         except NpprError as error:
             raise SpecError(f"{error} (In the training of {entry.name!r}.)") from error
-        images = settings.epochs * (model.inputs["fit"] + model.inputs["select"])
-        steps = settings.adversary.steps if settings.adversary else 0
+        images = settings.epochs * (data.sizes.fit + data.sizes.select)
+        calls = images * (1 + (settings.adversary.steps if settings.adversary else 0))
+        work = TrainWork(data, model.source, self.device, settings)
         return self._add(
-            Node(
-                label=f"train {entry.name}",
-                determined_by={
-                    "device": self.device_type,
-                    "model": entry.model,
-                    "training": settings.described(),
-                    "data": model.known["data"],
-                },
-                needs={},
-                task=TrainTask(data, model.source, self.device, entry.model, settings),
-                passes=images * PASSES_PER_TRAINING_STEP * (1 + steps),
-                calls=images * (1 + steps),
-                speed=model.speed,
-            )
+            f"train {entry.name}", model, work, calls * PASSES_PER_TRAINING_STEP, calls
         )
 
-    def _names(self, grid: Grid) -> list[str]:
+    def _classifiers(self, grid: Grid) -> list[str]:
         return grid.classifiers or list(self.models)
 
     def _targets(self, grid: Grid, name: str) -> list[str]:
-        """The classifiers that a fit on this one is measured on."""
+        """Return the classifiers on which the noise fitted on this one is measured."""
         targets = [name if each == OWN else each for each in grid.targets or [OWN]]
         for target in targets:
             if self.models[target].data != self.models[name].data:
@@ -235,11 +203,11 @@ class _Planner:
                 )
         return list(dict.fromkeys(targets))
 
-    def _wishes(self, grid: Grid) -> Iterator[tuple[Chain, Member]]:
-        """What a grid asks to be fitted."""
+    def _wanted_fits(self, grid: Grid) -> Iterator[tuple[Chain, Member]]:
+        """Yield the fits that a grid names."""
         none: list[Any] = [None]
         for name, features, norm, radius, covariance, upsampler, loss, epochs, seed in product(
-            self._names(grid) if grid.dependencies else (),
+            self._classifiers(grid) if grid.dependencies else (),
             grid.feature_models or [OWN],
             grid.norms,
             grid.fit_radii or grid.radii or [],
@@ -267,157 +235,123 @@ class _Planner:
             ):
                 yield chain, Member(floor, components, Dependency(dependency))
 
-    def _features(self, chain: Chain, member: Member, target: str) -> _Model | None:
-        """The model whose features the noise sees on a target, if it is another one.
+    def _noise_settings(self, model: _Model, features: _Model | None = None) -> dict[str, Any]:
+        """Return what all works on noise share."""
+        return {
+            "data": model.data,
+            "classifier": model.source,
+            "device": self.device,
+            "features": features.source if features else None,
+            "quantise": self.study.measure.quantise,
+            "threads": self.study.measure.threads,
+        }
 
-        Noise sees the features that it was fitted with, whatever it is measured on.
+    def _features(self, chain: Chain, member: Member, target: str) -> _Model | None:
+        """Return the model whose features the noise sees on a target, if it is not the target itself.
+
+        Noise sees the features of the model it was fitted with, whatever it is measured on.
         """
         own = chain.feature_model == chain.classifier == target
         return (
             self.models[chain.feature_model] if member.dependency.sees_input and not own else None
         )
 
-    def _fit(self, chain: Chain, member: Member, parents: list[str]) -> Node:
+    def _add_fit(self, chain: Chain, member: Member, parents: tuple[str, ...]) -> Node:
         model = self.models[chain.classifier]
-        settings, stage = chain.stage(member, model.inputs["fit"], first=not parents)
-        features = self._features(chain, member, chain.classifier)
+        settings, stage = chain.stage(member, model.data.sizes.fit, first=not parents)
         budget = Budget.parse(chain.norm, chain.radius)
-        measure = self.study.measure
-        return self._add(
-            Node(
-                label=f"fit {chain.classifier}, {budget}, {stage.family.upsampler}, {stage.name}"
-                + (f", seed {chain.seed}" if chain.seed else ""),
-                determined_by={
-                    **model.known,
-                    **({"features": features.known["classifier"]} if features else {}),
-                    "budget": [chain.norm, chain.radius],
-                    "family": asdict(stage.family),
-                    "recipe": asdict(stage.recipe),
-                    "steps": stage.steps,
-                    "stage": stage.name,
-                    "walks": settings.walks,
-                    "seed": chain.seed,
-                },
-                needs={
-                    **_needs(model, features),
-                    **{f"parent-{number}": parent for number, parent in enumerate(parents)},
-                },
-                task=FitTask(
-                    model.data,
-                    model.source,
-                    self.device,
-                    features=features.source if features else None,
-                    budget=budget,
-                    seed=chain.seed,
-                    quantise=measure.quantise,
-                    search=settings,
-                    stage=stage,
-                    fit_inputs=model.inputs["fit"],
-                ),
-                passes=stage.calls * PASSES_PER_CALL,
-                calls=stage.calls,
-                speed=model.speed,
-            )
+        work = FitWork(
+            **self._noise_settings(model, self._features(chain, member, chain.classifier)),
+            budget=budget,
+            seed=chain.seed,
+            search=settings,
+            stage=stage,
+            parents=parents,
         )
+        label = f"fit {chain.classifier}, {budget}, {stage.family.upsampler}, {stage.name}"
+        label += f", seed {chain.seed}" if chain.seed else ""
+        return self._add(label, model, work, stage.calls * PASSES_PER_FIT_CALL, stage.calls)
 
-    def _measure(
+    def _measure_noise(
         self,
         grid: Grid,
         name: str,
         budget: Budget,
         seed: int,
         place: Place,
-        learned: tuple[Chain, Member] | None = None,
+        chain: Chain,
+        member: Member,
     ) -> None:
-        """Add a measurement and its cell; `place` states what is measured, `learned` of which fit."""
-        model, measure = self.models[name], self.study.measure
-        chain, fitted, features, own = None, None, None, 0
-        draws, cost, more = grid.draws or measure.draws, 1.0, 0.0
-        known: dict[str, object] = {"source": NPPR}
-        ball: Budget | None = budget
-        if learned is not None:
-            chain, member = learned
-            fitted = self.fitted[chain, member.fitted]
-            features = self._features(chain, member.fitted, name)
-            if not member.dependency.is_fitted:
-                own = chain.fit.per_input_calls
-                known |= {"per-input": own}
-                more = float(model.inputs["evaluate"] * own * PASSES_PER_CALL)
-        else:
-            (source,) = parse_sources(place.source, budget)
-            known = {"source": source.kind, "options": source.options(model.shape)}
-            ball = budget if source.budget is not None else None
-            draws, cost = source.fixed_draws or draws, source.cost
-            more = source.fit_passes(model.inputs["fit"])
+        """Add a measurement of fitted noise."""
+        model, fit = self.models[name], self.fits[chain, member.fitted]
+        calls = 0 if member.dependency.is_fitted else chain.fit.per_input_calls
+        draws = grid.draws or self.study.measure.draws
+        work = MeasureWork(
+            **self._noise_settings(model, self._features(chain, member.fitted, name)),
+            budget=budget,
+            settings=self._measure_settings(draws, seed),
+            fit=fit.hash,
+            per_input_calls=calls,
+        )
+        passes = model.data.sizes.evaluate * (draws + calls * PASSES_PER_FIT_CALL)
+        label = f"{', per-input from' if calls else ' of'} {fit.label}"
+        self._add_cell(grid, model, work, budget, place, label, passes, chain)
+
+    def _measure_source(self, grid: Grid, name: str, budget: Budget, seed: int, text: str) -> None:
+        """Add a measurement of a source that is not learned."""
+        model = self.models[name]
+        (source,) = parse_sources(text, budget)
+        draws = source.fixed_draws or grid.draws or self.study.measure.draws
+        work = MeasureWork(
+            **self._noise_settings(model),
+            budget=None if source.budget is None else budget,
+            settings=self._measure_settings(draws, seed),
+            source=source,
+        )
+        sizes = model.data.sizes
+        passes = sizes.evaluate * draws * source.cost + source.fit_passes(sizes.fit)
+        place = Place(source=text, classifier=model.label)
+        self._add_cell(grid, model, work, budget, place, "", passes)
+
+    def _measure_settings(self, draws: int, seed: int) -> Measure:
+        known = self.study.measure
+        return Measure(draws=draws, seed=seed, confidence=known.confidence, quantise=known.quantise)
+
+    def _add_cell(
+        self,
+        grid: Grid,
+        model: _Model,
+        work: MeasureWork,
+        budget: Budget,
+        place: Place,
+        label: str,
+        passes: float,
+        chain: Chain | None = None,
+    ) -> None:
+        """Add a measurement and its cell; `place` has the axes of what is measured."""
+        settings = work.settings
         node = self._add(
-            Node(
-                label=f"measure {name}, {place.source}, {budget}, seed {seed}"
-                + (f"{', per-input from' if own else ' of'} {fitted.label}" if fitted else ""),
-                determined_by={
-                    **model.known,
-                    **known,
-                    "budget": [ball.spec, ball.radius] if ball else None,
-                    "draws": draws,
-                    "seed": seed,
-                    "confidence": measure.confidence,
-                },
-                needs=_needs(model, features) | ({"fit": fitted.hash} if fitted else {}),
-                task=MeasureTask(
-                    model.data,
-                    model.source,
-                    self.device,
-                    features=features.source if features else None,
-                    budget=ball or NO_BUDGET,
-                    settings=Measure(
-                        draws=draws,
-                        seed=seed,
-                        confidence=measure.confidence,
-                        quantise=measure.quantise,
-                    ),
-                    source=None if fitted else place.source,
-                    per_input_calls=own,
-                ),
-                passes=model.inputs["evaluate"] * draws * cost + more,
-                speed=model.speed,
-            )
+            f"measure {model.entry.name}, {place.source}, {budget}, seed {settings.seed}{label}",
+            model,
+            work,
+            passes,
         )
         self.graph.cells.append(
-            Cell(
+            StudyCell(
                 place=replace(
                     place,
                     grid=grid.name,
                     data=model.data.entry.name,
-                    classifier=self.models[chain.classifier if chain else name].label,
                     target=model.label,
                     group=model.entry.group,
                     norm=budget.spec,
                     radius=budget.radius_text,
                 ),
-                seed=seed,
+                seed=settings.seed,
                 measure=node.hash,
-                clean=digest_of([model.known, model.needs]),
-                draws=draws,
-                fit=fitted.hash if fitted else None,
+                clean=digest_of([model.data.identity, model.source.identity]),
+                draws=settings.draws or 0,
+                fit=work.fit,
                 chain=chain,
             )
         )
-
-
-def _needs(model: _Model, features: _Model | None) -> dict[str, str]:
-    """The nodes that train a classifier and the model that gives features."""
-    of_features = features.needs if features else {}
-    return {**model.needs, **{f"features-{role}": each for role, each in of_features.items()}}
-
-
-def _sizes(data: DataSource) -> dict[str, int]:
-    """Inputs of every split; where the data are not here, those expected."""
-    if data.identity is not None:
-        loaded = load_source(data)
-        return {each.kind.name: len(each) for each in (loaded.fit, loaded.select, loaded.evaluate)}
-    entry = data.entry
-    expected = entry.expected.model_dump() if entry.expected else {}
-    limits = {"fit": entry.fit_inputs, "select": entry.select_inputs, "evaluate": entry.inputs}
-    return {
-        split: min((each for each in (expected.get(split), limit) if each is not None), default=1)
-        for split, limit in limits.items()
-    }

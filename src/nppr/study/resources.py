@@ -1,7 +1,7 @@
-"""Data and classifiers of a study: found, named by a hash of their content, loaded once per process.
+"""Data and classifiers of a study: identified by their content, loaded once per process.
 
-A source holds what a process needs to load something, with hashes of its content: what changed since
-the study was planned, or differs on another machine, is an error and never a result.
+A source holds everything a process needs to load something, with hashes of its content. If the content
+has changed since the study was planned, or differs on another machine, loading raises an error.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -22,15 +22,18 @@ from nppr.models.formats.python_models import files_beside
 from nppr.models.zoo import ZOO, shipped_weights
 from nppr.run.resolve import resolve_data, resolve_models
 from nppr.settings import NetworkSettings
-from nppr.study.study_file import ClassifierEntry, DataEntry
+from nppr.study.study_file import ClassifierEntry, DataEntry, InputCounts
 from nppr.system.bounded import open_regular
 from nppr.system.specs import RANDOM_WEIGHTS
 
 CHANGED = "changed since the study was planned. Run the same command again."
 
+ABSENT_SHAPE = (3, 32, 32)
+"""Assumed shape of inputs that are not here."""
+
 
 def digest_of(content: object) -> str:
-    """A hash of plain values; the order of keys does not matter.
+    """Return a hash of plain values; the order of keys does not matter.
 
     >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
     True
@@ -40,7 +43,7 @@ def digest_of(content: object) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """A hash of a file's bytes; a file that did not change is read once."""
+    """Return a hash of the bytes of a file; an unchanged file is read only once."""
     state = path.stat()
     return _digest_bytes(path, state.st_size, state.st_mtime_ns)
 
@@ -53,99 +56,115 @@ def _digest_bytes(path: Path, size: int, changed: int) -> str:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class DataSource:
-    """A data set of a study; `identity` is a hash of the inputs used."""
+    """A data set of a study; `identity` is a hash of the inputs used, None before they are read.
+
+    If the data are not here, the identity is a placeholder, and shape and sizes are expectations.
+    """
 
     entry: DataEntry
     identity: str | None = None
+    shape: tuple[int, ...] = ABSENT_SHAPE
+    sizes: InputCounts = field(default_factory=InputCounts)
+    is_here: bool = True
 
 
 @dataclass(frozen=True)
 class ClassifierSource:
-    """A classifier of a study: how to load it, and hashes of its files.
+    """A classifier of a study: the settings that load it and a hash of what determines it.
 
-    `trained` is the hash of the node that trains it, whose folder then holds the weights.
+    `files` are hashes of its files by path. `trained` is the hash of the node that trains it, whose
+    folder then holds the weights.
     """
 
-    options: NetworkSettings
-    digests: tuple[tuple[str, str], ...] = ()
+    network: NetworkSettings
+    identity: str = ""
+    files: tuple[tuple[str, str], ...] = ()
     fingerprint: str | None = None
     trained: str | None = None
 
 
-def _place(path: str) -> Path:
-    """The whole path of a file; the home of an unknown user is left as it is written."""
-    return Path(os.path.abspath(os.path.expanduser(path)))
-
-
 def missing_data(entry: DataEntry) -> str | None:
-    """What to put where, if the data are not here."""
-    if not is_path(entry.spec) or os.path.exists(_place(entry.spec)):
+    """Return what is missing where, if the data are not here."""
+    if not is_path(entry.spec) or os.path.exists(_full_path(entry.spec)):
         return None
     return f"data {entry.name!r} at {entry.spec}"
 
 
 def missing_classifier(entry: ClassifierEntry) -> str | None:
-    """What to put where, if the weights or the model's file are not here."""
+    """Return what is missing where, if the weights or the file of the model are not here."""
     if entry.training is not None or entry.weights == RANDOM_WEIGHTS:
         return None
-    if entry.weights is not None and not os.path.isfile(_place(entry.weights)):
+    if entry.weights is not None and not os.path.isfile(_full_path(entry.weights)):
         return f"weights of {entry.name!r} ({entry.model}) at {entry.weights}"
     if entry.weights is None and entry.model in ZOO and shipped_weights(entry.model) is None:
         return f"weights of {entry.name!r}: give `weights` or a `training` (nppr ships none)"
     file = _model_file(entry.model)
-    if file is not None and not os.path.isfile(_place(file)):
+    if file is not None and not os.path.isfile(_full_path(file)):
         return f"the model of {entry.name!r} at {file}"
     return None
 
 
 def identify_data(entry: DataEntry) -> DataSource:
-    """The data with a hash of the inputs used; they are read anew."""
+    """Read the data again and return them with a hash of the inputs used."""
     if is_path(entry.spec):
-        spec = str(_place(entry.spec))
-        entry = entry.model_copy(update={"spec": spec})
+        entry = entry.model_copy(update={"spec": str(_full_path(entry.spec))})
     load_source.cache_clear()
-    return DataSource(entry, _identity_of(load_source(DataSource(entry))))
+    data = load_source(DataSource(entry))
+    sizes = InputCounts(fit=len(data.fit), select=len(data.select), evaluate=len(data.evaluate))
+    return DataSource(entry, _identity_of(data), data.shape, sizes)
+
+
+def expect_data(entry: DataEntry) -> DataSource:
+    """Return data that are not here, with the sizes that the study expects."""
+    expected = entry.expected.model_dump() if entry.expected else {}
+    limits = {"fit": entry.fit_inputs, "select": entry.select_inputs, "evaluate": entry.inputs}
+    sizes = {}
+    for split, limit in limits.items():
+        known = [size for size in (expected.get(split), limit) if size is not None]
+        sizes[split] = min(known, default=1)
+    absent = f"absent {entry.name}"
+    return DataSource(entry, absent, sizes=InputCounts(**sizes), is_here=False)
 
 
 def identify_classifier(
     entry: ClassifierEntry, data: DataSource, *, run_code: bool
-) -> tuple[dict[str, object], ClassifierSource]:
-    """What determines a classifier that is not trained here, and how to load it.
+) -> ClassifierSource:
+    """Return a classifier with hashes of the files and weights that determine it.
 
-    A model that is made by Python code is loaded only with `run_code`.
+    A model that Python code makes is loaded only with `run_code`.
     """
-    options = entry.load_options()
-    known: dict[str, object] = options.model_dump(mode="json", exclude={"weights"})
-    digests: dict[str, str] = {}
-    path = None if entry.weights in (None, RANDOM_WEIGHTS) else _place(str(entry.weights))
-    if path is None and entry.weights is None and entry.model in ZOO:
-        path = shipped_weights(entry.model)
-    if path is not None:
-        known["weights"] = digests[str(path)] = file_digest(path)
-        options = options.model_copy(update={"weights": str(path)})
-    file = _model_file(entry.model)
-    if file is not None:
-        place = _place(file)
-        digests[str(place)] = file_digest(place)
-        known["model"] = [file_digest(place), entry.model[len(file) :]]
-        options = options.model_copy(update={"model": f"{place}{entry.model[len(file) :]}"})
-    source = ClassifierSource(options, tuple(digests.items()))
-    by_code = names_code(entry.model)
-    if entry.model in ZOO or not (run_code if by_code else path is None):
-        return known, source
-    found = _load(source, data, None).fingerprint()
+    network, by_code = entry.network, names_code(entry.model)
+    known: dict[str, object] = network.model_dump(mode="json", exclude={"weights"})
+    files: dict[str, str] = {}
+    weights = None if entry.weights in (None, RANDOM_WEIGHTS) else _full_path(str(entry.weights))
+    if entry.weights is None and entry.model in ZOO:
+        weights = shipped_weights(entry.model)
+    if weights is not None:
+        known["weights"] = files[str(weights)] = file_digest(weights)
+        network = network.with_(weights=str(weights))
+    name = _model_file(entry.model)
+    file = None if name is None else _full_path(name)
+    if name is not None and file is not None:
+        function = entry.model.removeprefix(name)
+        known["model"] = [file_digest(file), function]
+        files[str(file)] = file_digest(file)
+        network = network.with_(model=f"{file}{function}")
     fingerprint = None
-    if path is None:
-        fingerprint = known["fingerprint"] = found
-    if by_code and file is not None and (beside := files_beside(_place(file))):
-        digests |= {str(each): file_digest(each) for each in beside}
-        known["beside"] = [file_digest(each) for each in beside]
-    return known, ClassifierSource(options, tuple(digests.items()), fingerprint)
+    if entry.model not in ZOO and (run_code if by_code else weights is None):
+        source = ClassifierSource(network, files=tuple(files.items()))
+        loaded = _load_classifier(source, data)
+        if weights is None:
+            known["fingerprint"] = fingerprint = loaded.fingerprint()
+        if by_code and file is not None:
+            beside = {str(each): file_digest(each) for each in files_beside(file)}
+            known["beside"] = list(beside.values())
+            files |= beside
+    return ClassifierSource(network, digest_of(known), tuple(files.items()), fingerprint)
 
 
 @lru_cache(maxsize=8)
 def load_source(source: DataSource) -> Data:
-    """The splits of the data that are used."""
+    """Load the splits of the data that are used; raise `DataError` if they have changed."""
     entry = source.entry
     data = resolve_data(entry.spec, entry, reading=entry, classes=entry.classes)
     if source.identity not in (None, _identity_of(data)):
@@ -157,11 +176,11 @@ def load_source(source: DataSource) -> Data:
 def prepare_source(
     source: ClassifierSource, data: DataSource, device: str | None, weights: str | None = None
 ) -> PreparedClassifier:
-    """The classifier in the form in which it rounds the same way in every process."""
+    """Prepare a classifier so that it rounds the same way in every process."""
     inputs = load_source(data)
     examples = probe(inputs.evaluate)
     return prepare(
-        _load(source, data, weights),
+        _load_classifier(source, data, weights),
         examples,
         classes=inputs.classes,
         device=device,
@@ -170,18 +189,17 @@ def prepare_source(
     )
 
 
-def speed_of(entry: ClassifierEntry, data: DataSource) -> float | None:
-    """Images per second of a forward pass, with random weights where the own ones are not here.
+def measure_speed(entry: ClassifierEntry, data: DataSource) -> float | None:
+    """Return the images per second of a forward pass, or None if it cannot be timed.
 
-    A model that is made by running code is not timed: planning runs none.
+    The weights are random if they are not here. A model that Python code makes is not timed, because
+    planning runs no code.
     """
-    if names_code(entry.model):
+    if names_code(entry.model) or not data.is_here:
         return None
-    options = entry.load_options()
-    if entry.model in ZOO:
-        options = options.model_copy(update={"weights": RANDOM_WEIGHTS})
+    network = entry.network.with_(weights=RANDOM_WEIGHTS) if entry.model in ZOO else entry.network
     try:
-        return prepare_source(ClassifierSource(options), data, None).images_per_second
+        return prepare_source(ClassifierSource(network), data, None).images_per_second
     except NpprError:
         return None
 
@@ -191,24 +209,29 @@ def _identity_of(data: Data) -> str:
     return digest_of([splits, data.classes, list(data.shape)])
 
 
-def _load(source: ClassifierSource, data: DataSource, weights: str | None) -> Classifier:
-    """Load it, then check that it is the one that was planned with."""
-    options = source.options
-    if weights is not None:
-        options = options.model_copy(update={"weights": weights})
-    loaded, _ = resolve_models(options.model, load_source(data), options)
-    for path, digest in source.digests:
+def _load_classifier(
+    source: ClassifierSource, data: DataSource, weights: str | None = None
+) -> Classifier:
+    """Load a classifier; raise `ClassifierError` if it is not the one of the plan."""
+    network = source.network if weights is None else source.network.with_(weights=weights)
+    loaded, _ = resolve_models(network.model, load_source(data), network)
+    for path, digest in source.files:
         if file_digest(Path(path)) != digest:
             raise ClassifierError(f"`classifiers` must not change, {path} {CHANGED}")
     if source.fingerprint not in (None, loaded.fingerprint()):
         raise ClassifierError(
-            f"`classifiers` must have the same weights each time, those of {options.model} {CHANGED}"
+            f"`classifiers` must have the same weights each time, those of {network.model} {CHANGED}"
         )
     return loaded
 
 
+def _full_path(path: str) -> Path:
+    """Return the absolute path of a file; an unknown user's home stays as it is written."""
+    return Path(os.path.abspath(os.path.expanduser(path)))
+
+
 def _model_file(model: str) -> str | None:
-    """The part of a model's name that is a file, if one is."""
+    """Return the part of a model's name that is a file, if there is one."""
     if model in ZOO:
         return None
     if model.endswith((".pt2", ".onnx")):

@@ -1,7 +1,7 @@
-"""What a study file states, as checked values: data, classifiers, grids and tables.
+"""The content of a study file as checked values: data, classifiers, grids and tables.
 
-Every table refuses keys it does not know; every mistake is one line that states where it is and what to
-do. docs/studies.md describes every key.
+An unknown key is an error, and every mistake is one line with its place in the file and the remedy.
+docs/studies.md describes every key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     Field,
     ValidationError,
     ValidationInfo,
@@ -46,12 +45,12 @@ from nppr.sources import ALL, NPPR, SOURCES, parse_sources
 from nppr.system.specs import read_toml
 
 OWN = "own"
-"""As a feature model or target: the classifier itself."""
+"""Name for the classifier itself, as a feature model or a target."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a measurement is on every axis: all that distinguishes two but for seeds."""
+    """Values of a measurement on all axes. Two measurements in one place differ in their seeds only."""
 
     grid: str = ""
     data: str = ""
@@ -72,21 +71,29 @@ class Place:
     radius: str = ""
 
     def texts(self, axes: Iterable[str]) -> tuple[str, ...]:
-        """The values on these axes, as tables show them."""
-        values = (getattr(self, axis) for axis in axes)
-        return tuple(f"{each:g}" if isinstance(each, float) else str(each) for each in values)
+        """Return the values on these axes as tables show them."""
+        return tuple(text_of(getattr(self, axis)) for axis in axes)
+
+
+def text_of(value: object) -> str:
+    """Return the value of an axis as tables show it.
+
+    >>> text_of(0.50), text_of(3), text_of("linf")
+    ('0.5', '3', 'linf')
+    """
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 AXES = tuple(field.name for field in fields(Place))
 
 
 @dataclass(frozen=True)
-class Value:
-    """What a table can show.
+class ValueKind:
+    """A kind of number that tables can show.
 
-    It is `of` a measurement, a fit, or the clean answers of a classifier; a `fraction` is shown in
-    percent, and of a `seeded` value the standard deviation over evaluation seeds is shown. `meaning`
-    is for the caption of a table without a title.
+    It belongs to a measurement, to a fit, or to the clean answers of a classifier (`of`). A `fraction`
+    is shown in percent. A `seeded` value has a standard deviation over evaluation seeds. `meaning` goes
+    into the caption of a table without a title.
     """
 
     of: Literal["measure", "fit", "clean"] = "measure"
@@ -96,34 +103,34 @@ class Value:
 
 
 VALUES = {
-    "accuracy": Value("clean", fraction=True),
-    "normalised": Value(
+    "accuracy": ValueKind("clean", fraction=True),
+    "normalised": ValueKind(
         fraction=True,
         seeded=True,
         meaning="accuracy under the source over all inputs / clean accuracy",
     ),
-    "robustness": Value(
+    "robustness": ValueKind(
         fraction=True, seeded=True, meaning="PR, NPPR or AR over the clean-correct inputs"
     ),
-    "stress": Value(seeded=True),
-    "normalised_stress": Value(seeded=True),
-    "entropy_ratio": Value("fit", fraction=True),
-    "max_weight": Value("fit", fraction=True),
-    "min_weight": Value("fit", fraction=True),
-    "std_weight": Value("fit", fraction=True),
-    "realised_std": Value("fit"),
-    "fit_loss": Value("fit"),
-    "fit_pr": Value("fit", fraction=True),
-    "fit_calls": Value("fit"),
-    "fit_seconds": Value("fit"),
-    "fit_seconds_per_epoch": Value("fit"),
-    "seconds": Value(seeded=True),
-    "calls": Value(),
+    "stress": ValueKind(seeded=True),
+    "normalised_stress": ValueKind(seeded=True),
+    "entropy_ratio": ValueKind("fit", fraction=True),
+    "max_weight": ValueKind("fit", fraction=True),
+    "min_weight": ValueKind("fit", fraction=True),
+    "std_weight": ValueKind("fit", fraction=True),
+    "realised_std": ValueKind("fit"),
+    "fit_loss": ValueKind("fit"),
+    "fit_pr": ValueKind("fit", fraction=True),
+    "fit_calls": ValueKind("fit"),
+    "fit_seconds": ValueKind("fit"),
+    "fit_seconds_per_epoch": ValueKind("fit"),
+    "seconds": ValueKind(seeded=True),
+    "calls": ValueKind(),
 }
-"""By name; docs/studies.md states what each is."""
+"""Values by name; docs/studies.md explains each."""
 
 TAKEN = ("study", "orders", "manifest")
-"""Names of files that a study writes beside its tables."""
+"""Names that tables cannot have, because a study writes other files with them."""
 
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Seed = Annotated[int, Field(strict=True, ge=0)]
@@ -131,7 +138,7 @@ Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
 def _accepted_by(check: Callable[[Any], object] | None = None) -> WrapValidator:
-    """A value that the library and a check of it accept: their errors get a place in the file."""
+    """Return a validator that runs a check and turns its `NpprError` into a mistake with a place."""
 
     def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -155,7 +162,7 @@ def _check_axes(where: dict[str, object]) -> None:
 
 
 def _check_norm(text: str) -> None:
-    """A norm, or the ranges of a transformation."""
+    """Raise an error unless the text is a norm or the ranges of a transformation."""
     if "=" in text:
         parse_transform(text)
     else:
@@ -175,7 +182,7 @@ def _check_source(text: str) -> None:
 
 
 def _fill(text: str | None, info: ValidationInfo) -> str | None:
-    """A text with every `{name}` replaced by its path in the context of the validation."""
+    """Return the text with each `{name}` replaced by its path in the context of the validation."""
     paths: dict[str, str] = info.context or {}
 
     def path(found: re.Match[str]) -> str:
@@ -200,8 +207,8 @@ PathText = Annotated[str, AfterValidator(_fill)]
 Floor = Annotated[float, Field(ge=0, le=1)]
 
 
-class Entry(BaseModel):
-    """A table of the file: a key that is not known is reported before one that is missing."""
+class StudyEntry(Group):
+    """A table of the file. An unknown key is reported before a missing one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -212,29 +219,32 @@ class Entry(BaseModel):
         return value
 
 
-class Expected(Entry, Group):
-    """How many inputs data have that are not here, for a plan."""
+class InputCounts(StudyEntry):
+    """Inputs of each split, as expected of data that are not here."""
 
     fit: int = 0
     select: int = 0
     evaluate: int = 1
 
 
-class DataEntry(Entry, Limits, ImageSettings):
-    """A data set and how much of each split is used; `spec` is a name or path (docs/data.md)."""
+class DataEntry(StudyEntry, Limits, ImageSettings):
+    """A data set and the inputs used of each split; `spec` is a name or path (docs/data.md)."""
 
     name: str
     spec: PathText
     classes: Whole | None = None
-    expected: Expected | None = None
+    expected: InputCounts | None = None
 
 
-class Training(Entry, TrainOptions):
-    """A recipe that a classifier is trained with."""
+class Training(StudyEntry, TrainOptions):
+    """The training of a classifier."""
 
 
-class ClassifierEntry(Entry, NetworkSettings):
-    """A classifier: a model with weights, or a training; `feature_model` names another classifier."""
+class ClassifierEntry(StudyEntry, NetworkSettings):
+    """A classifier: a model with its weights or its training.
+
+    `feature_model` names another classifier, whose features its noise sees.
+    """
 
     name: str
     model: PathText
@@ -249,21 +259,22 @@ class ClassifierEntry(Entry, NetworkSettings):
     def _one_origin(self) -> ClassifierEntry:
         if self.training is not None and self.weights is not None:
             raise ValueError(
-                f"`weights` of classifier {self.name!r} must be left out where it has a training."
+                f"`weights` of classifier {self.name!r} must be left out, because it has a training."
             )
         return self
 
-    def load_options(self) -> NetworkSettings:
-        """Return the settings that it is loaded with."""
+    @property
+    def network(self) -> NetworkSettings:
+        """The settings that load it."""
         return NetworkSettings(**self.model_dump(include=set(NetworkSettings.model_fields)))
 
 
-class FitEntry(Entry, FamilySettings):
-    """How noise is learned.
+class FitEntry(StudyEntry, FamilySettings):
+    """Settings of the fits.
 
-    `calls` is the budget of a walk up to joint noise with one number of components; every family takes
-    a third of it. `epochs` states the same in passes over the fit inputs. `per_input_calls` are those
-    of every input of the dependency `per-input`.
+    `calls` is the budget of a walk up to joint noise with one number of components; each family uses a
+    third of it. `epochs` states it in passes over the fit inputs instead. `per_input_calls` is the
+    budget of each input with the dependency `per-input`.
     """
 
     calls: Whole | None = None
@@ -279,15 +290,15 @@ class FitEntry(Entry, FamilySettings):
         return self
 
 
-class MeasureEntry(Entry, Counting):
-    """How sources are measured."""
+class MeasureEntry(StudyEntry, Counting):
+    """Settings of the measurements."""
 
     draws: Whole = DEFAULT_DRAWS
     threads: Whole = 1
 
 
-class Grid(Entry, Group):
-    """Everything that is combined with everything: a product of its lists."""
+class Grid(StudyEntry):
+    """Fits and measurements: the product of the lists."""
 
     name: str = ""
     classifiers: list[str] | None = None
@@ -335,8 +346,8 @@ class Grid(Entry, Group):
         return self
 
 
-class Column(Entry, Group):
-    """One column, or one for every value of the axes in `by`."""
+class ColumnEntry(StudyEntry):
+    """One column, or one column for every combination of values on the axes in `by`."""
 
     header: str = ""
     value: ValueName = "normalised"
@@ -344,20 +355,20 @@ class Column(Entry, Group):
     by: list[AxisName] = []
 
 
-class Paper(Entry, Group):
-    """Numbers of the paper: each row has the labels of a row of ours, then one entry per column."""
+class Paper(StudyEntry):
+    """Numbers of the paper. Each row holds the labels of a row of ours, then one entry per column."""
 
     citation: str
     rows: list[list[str | float]]
 
 
-class TableEntry(Entry, Group):
-    """What a table has in its rows and columns."""
+class TableEntry(StudyEntry):
+    """A table: the axes of its rows, and its columns."""
 
     name: Slug
     title: str = ""
     rows: list[AxisName]
-    columns: Annotated[list[Column], Field(min_length=1)]
+    columns: Annotated[list[ColumnEntry], Field(min_length=1)]
     where: Where = {}
     percent: bool = True
     decimals: Annotated[int, Field(ge=0, le=6)] = 2
@@ -368,13 +379,13 @@ class TableEntry(Entry, Group):
     def _free(cls, value: str) -> str:
         if value in TAKEN:
             raise ValueError(
-                f"`name` of a table must not be that of another file of the study, got {value!r}."
+                f"`name` of a table must differ from other files of the study, got {value!r}."
             )
         return value
 
 
-class Study(Entry, Group):
-    """A whole study."""
+class Study(StudyEntry):
+    """The whole file."""
 
     name: Slug
     title: str = ""
@@ -388,12 +399,12 @@ class Study(Entry, Group):
 
 
 def read_study(path: str | Path, paths: Mapping[str, str] | None = None) -> Study:
-    """The study in a file, with values of `[paths]` replaced by those given."""
+    """Read a study from a file; `paths` replaces values of its `[paths]`."""
     return study_from(read_toml("study", path), paths)
 
 
 def study_from(content: Mapping[str, Any], paths: Mapping[str, str] | None = None) -> Study:
-    """A study from plain values."""
+    """Return the study that plain values describe."""
     own = content.get("paths")
     known = own if isinstance(own, dict) else {}
     for name in paths or {}:
@@ -410,7 +421,7 @@ def study_from(content: Mapping[str, Any], paths: Mapping[str, str] | None = Non
 
 
 def _check_names(study: Study) -> None:
-    """Names that refer to something else in the file must be there, once."""
+    """Raise `SpecError` if a name is used twice, or refers to something that is not in the file."""
     data = [each.name for each in study.data]
     names = [each.name for each in study.classifiers]
     tables = [each.name for each in study.tables]
@@ -434,7 +445,7 @@ def _check_names(study: Study) -> None:
 
 
 def _first_mistake(error: ValidationError) -> str:
-    """The first mistake as one line with its place in the file."""
+    """Return the first mistake as one line with its place in the file."""
     found = error.errors()[0]
     names = [str(each) for each in found["loc"] if "-" not in str(each)]  # pydantic's own have one
     where = ".".join(name for name in names if not name.startswith("function"))

@@ -1,10 +1,10 @@
-"""The numbers of a study, each with its place on every axis: what tables and orders are made of."""
+"""The measurements of a finished study: values with their places, for tables and orders."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache as remember
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +13,27 @@ from nppr.core.tally import Direction, FloatArray, Metric
 from nppr.report.findings import interval_of
 from nppr.report.run_files import read_run
 from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
-from nppr.study.graph import Cell, FitTask, Graph
-from nppr.study.node_cache import Finished, NodeCache
+from nppr.study.graph import FitWork, Graph, StudyCell
+from nppr.study.node_cache import FinishedNode, NodeCache
 from nppr.study.study_file import Place
 from nppr.system.records import read_record
 
 DIAGNOSTICS = ("entropy_ratio", "max_weight", "min_weight", "std_weight", "realised_std")
-NAMES = {
+VALUE_NAMES = {
     Metric.ACCURACY: "accuracy",
     Metric.NORMALISED_ACCURACY: "normalised",
     Metric.STRESS: "stress",
     Metric.NORMALISED_STRESS: "normalised_stress",
 }
 Interval = tuple[float, float]
-_Measured = tuple[dict[str, float], dict[str, Interval], dict[str, Direction]]
+MeasuredValues = tuple[dict[str, float], dict[str, Interval], dict[str, Direction]]
 
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """One measurement: its values by name, their intervals and directions if any, and its folder."""
+    """One measurement: its values by name, with their intervals and directions, and its folder."""
 
-    cell: Cell
+    cell: StudyCell
     folder: Path
     values: Mapping[str, float]
     intervals: Mapping[str, Interval] = field(default_factory=dict)
@@ -41,11 +41,11 @@ class StudyRecord:
 
     @property
     def place(self) -> Place:
-        """Where it is on every axis."""
+        """Its values on all axes."""
         return self.cell.place
 
     def rates(self) -> FloatArray:
-        """Fraction of draws classified correctly, of each clean-correct input, `(N,)`."""
+        """Return the fraction of draws classified correctly for each clean-correct input, `(N,)`."""
         lines = read_run(self.folder).report.per_input
         correct = lines["clean_correct"] == 1
         rates: FloatArray = np.asarray(lines["correct"] / lines["draws"], np.float64)[correct]
@@ -53,32 +53,32 @@ class StudyRecord:
 
 
 def read_records(
-    graph: Graph, cache: NodeCache, finished: Mapping[str, Finished]
+    graph: Graph, folders: NodeCache, finished: Mapping[str, FinishedNode]
 ) -> list[StudyRecord]:
-    """A record for every cell whose nodes are all finished."""
+    """Return a record for every cell whose nodes are all finished."""
 
-    @remember
-    def measured(node: str) -> _Measured:
-        return _measured(cache.folder(node) / "run", finished[node].seconds)
+    @cache
+    def measured(node: str) -> MeasuredValues:
+        return _read_measured(folders.folder(node) / "run", finished[node].seconds)
 
-    @remember
+    @cache
     def fitted(node: str) -> dict[str, float]:
-        task = graph.nodes[node].task
-        assert isinstance(task, FitTask)
-        return _fitted(cache.folder(node), task, finished[node].seconds)
+        work = graph.nodes[node].work
+        assert isinstance(work, FitWork)
+        return _read_fitted(folders.folder(node), work, finished[node].seconds)
 
     records = []
     for cell in graph.cells:
         if cell.measure in finished and (cell.fit is None or cell.fit in finished):
             values, intervals, directions = measured(cell.measure)
             values = {**values, **fitted(cell.fit)} if cell.fit else values
-            folder = cache.folder(cell.measure) / "run"
+            folder = folders.folder(cell.measure) / "run"
             records.append(StudyRecord(cell, folder, values, intervals, directions))
     return records
 
 
-def _measured(folder: Path, seconds: float) -> _Measured:
-    """The first value of each kind in a report, with its direction and the interval to quote."""
+def _read_measured(folder: Path, seconds: float) -> MeasuredValues:
+    """Return the first value of each kind in a report, with its direction and the interval to quote."""
     values: dict[str, float] = {"seconds": seconds}
     intervals: dict[str, Interval] = {}
     directions: dict[str, Direction] = {}
@@ -86,7 +86,7 @@ def _measured(folder: Path, seconds: float) -> _Measured:
     for row in report.results:
         if row.value is None or row.metric is Metric.PROB_ACC or row.with_references:
             continue
-        name = NAMES.get(row.metric, "robustness")
+        name = VALUE_NAMES.get(row.metric, "robustness")
         if name not in values:
             values[name], used = row.value, interval_of(report, row)
             if used.low is not None and used.high is not None:
@@ -98,13 +98,13 @@ def _measured(folder: Path, seconds: float) -> _Measured:
     return values, intervals, directions
 
 
-def _fitted(folder: Path, task: FitTask, seconds: float) -> dict[str, float]:
-    """What is known of a fit; of its loss the mean of the last tenth of its steps."""
+def _read_fitted(folder: Path, work: FitWork, seconds: float) -> dict[str, float]:
+    """Return the values of a fit; its loss and PR are means of the last tenth of its steps."""
     (learned,) = (folder / "distributions").glob("*.safetensors")
     (finished,) = (folder / "fit").glob("*.done.safetensors")
     diagnostics = LearnedNoiseRecord.model_validate(read_record(learned)[1]).diagnostics
     stage = FinishedStageRecord.model_validate(read_record(finished)[1]).stage
-    epochs = stage.fit_calls / max(1, task.fit_inputs * task.search.recipe.draws)
+    epochs = stage.fit_calls / max(1, work.data.sizes.fit * work.search.recipe.draws)
     found = {name: float(getattr(diagnostics, name)) for name in DIAGNOSTICS}
     found |= {
         "fit_calls": float(stage.fit_calls),

@@ -1,6 +1,6 @@
-"""Tables of a study: rows and columns by axes, our number, and the paper's beside it.
+"""Tables of a study: rows and columns by axes, with our number and the paper's beside it.
 
-Tables that cannot be made are refused before anything runs.
+A table that cannot be made is an error before anything runs.
 """
 
 from __future__ import annotations
@@ -10,30 +10,39 @@ import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache as remember
+from functools import cache
 
 from nppr.core.tally import Direction
 from nppr.errors import SpecError, unknown
 from nppr.report.numbers import claim_text, rounded_out
 from nppr.report.tables import Cell, Column, Table
-from nppr.study.graph import Cell as Measurement
-from nppr.study.graph import Graph
+from nppr.study.graph import Graph, StudyCell
 from nppr.study.resources import digest_of
-from nppr.study.study_file import AXES, VALUES, Place, Study, TableEntry, Value
-from nppr.study.study_file import Column as ColumnEntry
+from nppr.study.study_file import (
+    AXES,
+    VALUES,
+    ColumnEntry,
+    Place,
+    Study,
+    TableEntry,
+    ValueKind,
+    text_of,
+)
 from nppr.study.study_records import StudyRecord
 
 Label = tuple[str, ...]
+"""Values of a row on the axes of its table."""
+
 Filter = Mapping[str, tuple[str, ...]]
 """The texts that each axis may have."""
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number of a table: mean and standard deviation over evaluation seeds of the first fit.
+class TableNumber:
+    """Mean and standard deviation over evaluation seeds of the first fit.
 
-    `lowest` and `highest` are those over fit seeds, where there are several; `low` and `high` the
-    interval of the first seed, where the value has one; `direction` states what it bounds.
+    `lowest` and `highest` are the extreme means over fit seeds. `low` and `high` are the ends of the
+    interval of the first seed, if the value has one, and `direction` states what it bounds.
     """
 
     mean: float
@@ -47,11 +56,11 @@ class Number:
     direction: Direction | None = None
 
     def text(self, decimals: int) -> str:
-        """As a table shows it.
+        """Return the number as a table shows it.
 
-        >>> Number(76.29, 0.04, 10, 2, 75.9, 76.4).text(2)
+        >>> TableNumber(76.29, 0.04, 10, 2, 75.9, 76.4).text(2)
         '76.29 ± 0.04 [75.90, 76.40]'
-        >>> Number(76.29, 0.04, 10, 1, 0, 0, 72.5, 80.1, Direction.UPPER_BOUND).text(2)
+        >>> TableNumber(76.29, 0.04, 10, 1, 0, 0, 72.5, 80.1, Direction.UPPER_BOUND).text(2)
         '≤ 80.10 (76.29 ± 0.04 observed)'
         """
         shown = f"{self.mean:.{decimals}f}"
@@ -59,44 +68,50 @@ class Number:
             shown += f" ± {self.std:.{decimals}f}"
         if self.fit_seeds > 1:
             shown += f" [{self.lowest:.{decimals}f}, {self.highest:.{decimals}f}]"
-        ends = (
-            None if end is None else rounded_out(end, decimals, up=up)
-            for end, up in ((self.low, False), (self.high, True))
-        )
-        return claim_text(self.direction, shown, *ends, cell=True)
+        low = None if self.low is None else rounded_out(self.low, decimals, up=False)
+        high = None if self.high is None else rounded_out(self.high, decimals, up=True)
+        return claim_text(self.direction, shown, low, high, cell=True)
+
+    def cells(self, decimals: int) -> Iterator[Cell]:
+        """Yield the number for readers, then its other parts for programs."""
+        yield Cell(self.mean, self.text(decimals))
+        yield Cell(self.std, "")
+        yield Cell((self.lowest, self.highest) if self.fit_seeds > 1 else None, "")
+        yield Cell(None if self.low is None or self.high is None else (self.low, self.high), "")
+        yield Cell(self.direction and self.direction.value, "")
 
 
 @dataclass(frozen=True)
 class Header:
-    """A column: what it is called, which value it shows, of which places."""
+    """A column: its heading, the value it shows, and the places it shows it of."""
 
     text: str
     value: str
     where: Filter
 
     @property
-    def kind(self) -> Value:
-        """What is known of the value."""
+    def kind(self) -> ValueKind:
+        """The kind of its value."""
         return VALUES[self.value]
 
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table ready to be written: `entries[row][column]`, None where nothing was measured."""
+    """A table ready to be written: `numbers[row][column]`, None if nothing was measured there."""
 
     entry: TableEntry
     labels: tuple[Label, ...]
     headers: tuple[Header, ...]
-    entries: tuple[tuple[Number | None, ...], ...]
+    numbers: tuple[tuple[TableNumber | None, ...], ...]
     paper: tuple[tuple[str | float | None, ...], ...] | None
 
     def as_table(self) -> Table:
-        """The table for readers and programs, the paper's number beside ours.
+        """Return the table for readers and programs, with the paper's number beside ours.
 
-        Standard deviations, the spread over fit seeds, the interval and the direction are columns of
-        their own for programs; for readers they are part of the number.
+        Standard deviation, spread over fit seeds, interval and direction are parts of the number for
+        readers, and columns of their own for programs.
         """
-        names = _names([header.text for header in self.headers], self.entry.rows)
+        names = _column_names([header.text for header in self.headers], self.entry.rows)
         columns = [Column(axis, axis.replace("_", " ")) for axis in self.entry.rows]
         for name, header in zip(names, self.headers, strict=True):
             columns += [
@@ -109,14 +124,13 @@ class StudyTable:
             if self.paper is not None:
                 columns.append(Column(f"{name}_paper", "paper", number=True))
         rows = tuple(
-            (*map(Cell.of, label), *self._cells(number)) for number, label in enumerate(self.labels)
+            (*map(Cell.of, label), *self._row_cells(row)) for row, label in enumerate(self.labels)
         )
-        title = self.entry.title or self._described()
         paper = f" Paper: {self.entry.paper.citation}" if self.entry.paper else ""
-        return Table(title + paper, tuple(columns), rows)
+        return Table((self.entry.title or self._describe()) + paper, tuple(columns), rows)
 
-    def _described(self) -> str:
-        """The name, and what its numbers are."""
+    def _describe(self) -> str:
+        """Return the name of the table with the meaning of its numbers."""
         kinds = [header.kind for header in self.headers]
         parts = list(dict.fromkeys(kind.meaning for kind in kinds if kind.meaning))
         if self.entry.percent and any(kind.fraction for kind in kinds):
@@ -125,27 +139,18 @@ class StudyTable:
             parts.append("± is the standard deviation over evaluation seeds, not over inputs")
         return f"{self.entry.name}: {'; '.join(parts)}." if parts else self.entry.name
 
-    def _cells(self, row: int) -> Iterator[Cell]:
+    def _row_cells(self, row: int) -> Iterator[Cell]:
         decimals = self.entry.decimals
-        for column, number in enumerate(self.entries[row]):
-            if number is None:
-                yield from [Cell(None, "")] * 5
-            else:
-                spread = (number.lowest, number.highest) if number.fit_seeds > 1 else None
-                yield Cell(number.mean, number.text(decimals))
-                yield Cell(number.std, "")
-                yield Cell(spread, "")
-                ends = number.low, number.high
-                yield Cell(None if ends[0] is None or ends[1] is None else (ends[0], ends[1]), "")
-                yield Cell(number.direction and number.direction.value, "")
+        for column, number in enumerate(self.numbers[row]):
+            yield from [Cell(None, "")] * 5 if number is None else number.cells(decimals)
             if self.paper is not None:
                 known = self.paper[row][column]
                 is_number = isinstance(known, float | int)
                 yield Cell(known, f"{known:.{decimals}f}") if is_number else Cell.of(known)
 
     def as_dict(self) -> dict[str, object]:
-        """Everything, for JSON."""
-        entry, nothing = self.entry, [None] * len(self.labels)
+        """Return everything as plain values for JSON."""
+        entry, absent = self.entry, [None] * len(self.labels)
         return {
             "name": entry.name,
             "title": entry.title,
@@ -157,7 +162,7 @@ class StudyTable:
             "entries": [
                 {"labels": label, "ours": [each and asdict(each) for each in ours], "paper": paper}
                 for label, ours, paper in zip(
-                    self.labels, self.entries, self.paper or nothing, strict=True
+                    self.labels, self.numbers, self.paper or absent, strict=True
                 )
             ],
         }
@@ -166,31 +171,34 @@ class StudyTable:
 def make_table(
     entry: TableEntry, places: Sequence[Place], records: Sequence[StudyRecord]
 ) -> StudyTable:
-    """Fill a table: its rows and columns are of all places planned, its numbers of the records."""
+    """Fill a table: its rows and columns come from all planned places, its numbers from the records."""
     where = _filter_of(entry.where)
-    kept = [place for place in places if _fits(place, where)]
-    headers = tuple(header for column in entry.columns for header in _headers_of(column, kept))
-    shown = [place for place in kept if any(_fits(place, header.where) for header in headers)]
-    labels = _ordered([place.texts(entry.rows) for place in shown])
-    keys, paper = len(entry.rows), None
-    if entry.paper is not None:  # its order of rows, then what it does not have
-        known = {tuple(map(str, row[:keys])): row[keys:] for row in entry.paper.rows}
+    headers = _headers_of(entry, [place for place in places if _fits(place, where)])
+    shown = [
+        place
+        for place in places
+        if _fits(place, where) and any(_fits(place, header.where) for header in headers)
+    ]
+    labels = _sort_labels([place.texts(entry.rows) for place in shown])
+    axes, paper = len(entry.rows), None
+    if entry.paper is not None:  # its rows in its order, then those that it does not have
+        known = {tuple(map(str, row[:axes])): row[axes:] for row in entry.paper.rows}
         labels = tuple(dict.fromkeys((*known, *labels)))
-        nothing = [None] * len(headers)
-        paper = tuple(tuple([*known.get(label, []), *nothing][: len(headers)]) for label in labels)
+        absent = [None] * len(headers)
+        paper = tuple(tuple([*known.get(label, []), *absent][: len(headers)]) for label in labels)
     by_label: dict[Label, list[StudyRecord]] = {label: [] for label in labels}
     for record in records:
         if _fits(record.place, where):
             by_label.get(record.place.texts(entry.rows), []).append(record)
-    entries = tuple(
-        tuple(_number(header, by_label[label], percent=entry.percent) for header in headers)
+    numbers = tuple(
+        tuple(_number_of(header, by_label[label], percent=entry.percent) for header in headers)
         for label in labels
     )
-    return StudyTable(entry, labels, headers, entries, paper)
+    return StudyTable(entry, labels, headers, numbers, paper)
 
 
-def _ordered(labels: Sequence[Label]) -> tuple[Label, ...]:
-    """Labels once each, by the first axis, then the second and so on, each as its values come."""
+def _sort_labels(labels: Sequence[Label]) -> tuple[Label, ...]:
+    """Return each label once, sorted axis by axis; the values of an axis keep their first order."""
     axes = [list(dict.fromkeys(values)) for values in zip(*labels, strict=True)]
     return tuple(
         sorted(
@@ -200,29 +208,32 @@ def _ordered(labels: Sequence[Label]) -> tuple[Label, ...]:
     )
 
 
-def _number(header: Header, records: Sequence[StudyRecord], *, percent: bool) -> Number | None:
-    """Mean over seeds of the first fit seed, and the lowest and highest mean over fit seeds.
+def _number_of(
+    header: Header, records: Sequence[StudyRecord], *, percent: bool
+) -> TableNumber | None:
+    """Return the number of a cell.
 
-    A node that several cells share, such as a corruption at two radii, counts once.
+    A node that several measurements share, such as a corruption at two radii, counts once.
     """
     value, kind = header.value, header.kind
     factor = 100.0 if percent and kind.fraction else 1.0
     used = [each for each in records if value in each.values and _fits(each.place, header.where)]
-    of_fits: dict[int | None, dict[str | None, float]] = {}
+    by_fit_seed: dict[int | None, dict[str | None, float]] = {}
     for record in used:
         seed = None if kind.of == "clean" else record.cell.fit_seed
-        of_fits.setdefault(seed, {})[_origin(record.cell, kind)] = factor * record.values[value]
-    if not of_fits:
+        by_node = by_fit_seed.setdefault(seed, {})
+        by_node[_node_of(record.cell, kind)] = factor * record.values[value]
+    if not by_fit_seed:
         return None
-    first = list(next(iter(of_fits.values())).values())
-    means = [math.fsum(found.values()) / len(found) for found in of_fits.values()]
+    first = list(next(iter(by_fit_seed.values())).values())
+    means = [math.fsum(found.values()) / len(found) for found in by_fit_seed.values()]
     interval = next((each.intervals[value] for each in used if value in each.intervals), None)
     direction = next((each.directions[value] for each in used if value in each.directions), None)
-    return Number(
+    return TableNumber(
         mean=means[0],
         std=statistics.stdev(first) if len(first) > 1 and kind.seeded else None,
         seeds=len(first),
-        fit_seeds=len(of_fits),
+        fit_seeds=len(by_fit_seed),
         lowest=min(means),
         highest=max(means),
         low=None if interval is None else factor * interval[0],
@@ -231,13 +242,13 @@ def _number(header: Header, records: Sequence[StudyRecord], *, percent: bool) ->
     )
 
 
-def _origin(cell: Measurement, kind: Value) -> str | None:
-    """What a value comes from: a node, if there is one, or the clean answers of a classifier."""
+def _node_of(cell: StudyCell, kind: ValueKind) -> str | None:
+    """Return the hash of the node that a value comes from, or of the clean answers."""
     return {"measure": cell.measure, "fit": cell.fit, "clean": cell.clean}[kind.of]
 
 
-def _names(headings: Sequence[str], taken: Sequence[str]) -> list[str]:
-    """A name of letters, digits and underscores for every heading, each once."""
+def _column_names(headings: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Return a different name of letters, digits and underscores for every heading."""
     names: list[str] = []
     for heading in headings:
         base = re.sub(r"[^a-z0-9]+", "_", heading.lower()).strip("_") or "value"
@@ -248,71 +259,67 @@ def _names(headings: Sequence[str], taken: Sequence[str]) -> list[str]:
     return names
 
 
-def _headers_of(column: ColumnEntry, places: Sequence[Place]) -> list[Header]:
-    """The columns that an entry describes, among these places."""
+def _headers_of(entry: TableEntry, places: Sequence[Place]) -> tuple[Header, ...]:
+    """Return the columns of a table among these places."""
+    return tuple(header for column in entry.columns for header in _expand(column, places))
+
+
+def _expand(column: ColumnEntry, places: Sequence[Place]) -> Iterator[Header]:
+    """Yield a column for every combination of values on its axes."""
     where = _filter_of(column.where)
     if not column.by:
-        return [Header(column.header or column.value.replace("_", " "), column.value, where)]
-    found = dict.fromkeys(place.texts(column.by) for place in places if _fits(place, where))
-    return [
-        Header(
-            " ".join([column.header, *values]) if column.header else " ".join(values),
-            column.value,
-            {**where, **{axis: (value,) for axis, value in zip(column.by, values, strict=True)}},
-        )
-        for values in found
-    ]
+        yield Header(column.header or column.value.replace("_", " "), column.value, where)
+        return
+    for texts in dict.fromkeys(place.texts(column.by) for place in places if _fits(place, where)):
+        own = {axis: (text,) for axis, text in zip(column.by, texts, strict=True)}
+        heading = [column.header, *texts] if column.header else texts
+        yield Header(" ".join(heading), column.value, {**where, **own})
 
 
 def _filter_of(where: Mapping[str, object]) -> Filter:
     return {
-        axis: tuple(
-            f"{each:g}" if isinstance(each, float) else str(each)
-            for each in (value if isinstance(value, list) else [value])
-        )
+        axis: tuple(map(text_of, value if isinstance(value, list) else [value]))
         for axis, value in where.items()
     }
 
 
 def _fits(place: Place, where: Filter) -> bool:
-    """Whether a place passes a filter."""
+    """Return whether a place passes a filter."""
     texts = place.texts(where)
     return all(text in values for text, values in zip(texts, where.values(), strict=True))
 
 
 def require_tables(study: Study, graph: Graph) -> None:
-    """Raise `SpecError` where a filter names what is not there, or a number would mix settings."""
+    """Raise `SpecError` if a filter names an absent value, or a number would mix settings."""
 
-    @remember
-    def work_of(hash_: str) -> str:
-        """A hash of everything that determines a node but the seeds of measurements and fits."""
-        if hash_ not in graph.nodes:  # clean answers have no seed
-            return hash_
-        node = graph.nodes[hash_]
-        settings = {name: each for name, each in node.determined_by.items() if name != "seed"}
-        needs = {role: work_of(need) for role, need in node.needs.items()}
-        return digest_of([node.kind, settings, needs])
+    @cache
+    def settings_of(key: str) -> str:
+        """Return a hash of everything that determines a node but the seeds."""
+        if key not in graph.nodes:  # clean answers have no seed
+            return key
+        node = graph.nodes[key]
+        settings = {name: value for name, value in node.identity.items() if name != "seed"}
+        return digest_of([node.kind, settings, [settings_of(need) for need in node.needs]])
 
     for entry in study.tables:
         for filters in (entry.where, *(column.where for column in entry.columns)):
             _require_known(entry, _filter_of(filters), graph.cells)
         where = _filter_of(entry.where)
         cells = [cell for cell in graph.cells if _fits(cell.place, where)]
-        places = [cell.place for cell in cells]
-        headers = [header for column in entry.columns for header in _headers_of(column, places)]
+        headers = _headers_of(entry, [cell.place for cell in cells])
         _require_lengths(entry, len(headers))
         for header in headers:
             found: dict[Label, dict[str, Place]] = {}
             for cell in cells:
-                origin = _origin(cell, header.kind)
-                if origin is not None and _may_have(header, cell.place):
+                node = _node_of(cell, header.kind)
+                if node is not None and _may_show(header, cell.place):
                     settings = found.setdefault(cell.place.texts(entry.rows), {})
-                    settings.setdefault(work_of(origin), cell.place)
+                    settings.setdefault(settings_of(node), cell.place)
             for different in found.values():
                 _require_one(entry, header, list(different.values()))
 
 
-def _require_known(entry: TableEntry, where: Filter, cells: Sequence[Measurement]) -> None:
+def _require_known(entry: TableEntry, where: Filter, cells: Sequence[StudyCell]) -> None:
     for axis, values in where.items():
         known = {cell.place.texts([axis])[0] for cell in cells}
         for value in values:
@@ -322,19 +329,19 @@ def _require_known(entry: TableEntry, where: Filter, cells: Sequence[Measurement
 
 
 def _require_lengths(entry: TableEntry, columns: int) -> None:
-    keys = len(entry.rows)
+    axes = len(entry.rows)
     for row in entry.paper.rows if entry.paper else ():
-        if not keys <= len(row) <= keys + columns:
+        if not axes <= len(row) <= axes + columns:
             raise SpecError(
-                f"`paper.rows` of table {entry.name!r} must have {keys} labels and at most {columns}"
-                f" numbers, got {len(row)} entries in {row[:keys]}."
+                f"`paper.rows` of table {entry.name!r} must have {axes} labels and at most {columns}"
+                f" numbers, got {len(row)} entries in {row[:axes]}."
             )
 
 
-def _may_have(header: Header, place: Place) -> bool:
-    """Whether a measurement belongs to a column and may have its value."""
-    stressed = "stress" not in header.value or place.source.partition(":")[0] == "stress"
-    return stressed and _fits(place, header.where)
+def _may_show(header: Header, place: Place) -> bool:
+    """Return whether a measurement belongs to a column and may have its value."""
+    has_value = "stress" not in header.value or place.source.partition(":")[0] == "stress"
+    return has_value and _fits(place, header.where)
 
 
 def _require_one(entry: TableEntry, header: Header, different: Sequence[Place]) -> None:

@@ -37,6 +37,9 @@ NPPR = "nppr"
 
 LONGEST_REASON = 300
 
+_loading = [NPPR]
+"""The origins of the things that are being imported, the innermost last."""
+
 
 @dataclass(frozen=True)
 class AddedPoint:
@@ -80,24 +83,24 @@ class Registry(Mapping[str, T]):
         """Who has a name, be it that of a thing or one that a thing claims."""
         self._failures: dict[str, str] = {}
         self._refused: set[AddedPoint] = set()
-        self._loading = NPPR
 
     def add(self, name: str, thing: T) -> None:
         """Register a thing; it may take the place of one that was defined in the same place."""
-        known = self._things.get(name)
+        known, origin = self._things.get(name), self._find_origin(name, thing)
         names = (name, *self._claims(thing))
         if known is None or _place_of(known) != _place_of(thing):
-            expected = {name} & self._places.keys() if self._loading == NPPR else set()
+            expected = {name} & self._places.keys() if origin == NPPR else set()
             for each in sorted(self._origins.keys() & {*names} - expected):
                 raise PluginError(
                     f"the {self.kind} name {each!r} is taken by {self._origins[each]}."
                 )
         self._things[name] = thing
-        self._origins |= dict.fromkeys(names, self._loading)
+        self._origins |= dict.fromkeys(names, origin)
 
     def names(self) -> list[str]:
-        """Return all names, ours first; nothing is imported."""
-        return list(dict.fromkeys([*self._places, *self._things, *self._added()]))
+        """Return all names, ours first; nothing is imported, and their order is always the same."""
+        ours = [name for name in self._things if self._origins[name] == NPPR]
+        return list(dict.fromkeys([*self._places, *ours, *self._added(), *self._things]))
 
     def own(self) -> dict[str, T]:
         """Return the things that no other distribution brings."""
@@ -160,11 +163,19 @@ class Registry(Mapping[str, T]):
                 )  # fmt: skip
         return found
 
+    def _find_origin(self, name: str, thing: T) -> str:
+        """Return who brings a thing, also if a module of a package was imported by other code."""
+        top = _top_of(thing.__module__) if isinstance(thing, type) else NPPR
+        for point in () if top == NPPR else added_points(tuple(sys.path)):
+            if (point.group, point.name) == (self._group, name) and _top_of(point.place) == top:
+                return point.origin
+        return _loading[-1]
+
     def _load(self, point: AddedPoint) -> None:
         """Import what an entry point stands for, and register it."""
         if point.name not in self._failures:
             before = self._things.copy(), self._origins.copy()
-            self._loading = point.origin
+            _loading.append(point.origin)
             try:
                 with contain_exits():
                     thing = _imported(point.place)
@@ -174,7 +185,7 @@ class Registry(Mapping[str, T]):
                 self._things, self._origins = before
                 self._failures[point.name] = f"{point} cannot be used: {_reason(error)}"
             finally:
-                self._loading = NPPR
+                _loading.pop()
         if point.name in self._failures:
             raise PluginError(self._failures[point.name])
 
@@ -200,6 +211,11 @@ def import_modules(package: ModuleType) -> None:
 def _imported(place: str) -> Any:
     """Import `module:name`."""
     return metadata.EntryPoint("", place, "").load()
+
+
+def _top_of(place: str) -> str:
+    """Return the package of a module."""
+    return place.partition(":")[0].partition(".")[0]
 
 
 def _place_of(thing: object) -> object:

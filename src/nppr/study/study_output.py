@@ -1,0 +1,146 @@
+"""Files of a study: every table in all formats, one page, and study.json with everything."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+from markupsafe import Markup
+
+from nppr.errors import mark_controls
+from nppr.report.page.shell import page_shell
+from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
+from nppr.study.orders import Orders, Pair
+from nppr.study.study_file import Study
+from nppr.study.table_layout import StudyTable
+from nppr.system.manifest import Manifest
+from nppr.system.records import write_whole
+
+ENDINGS = {"md": "md", "csv": "csv", "latex": "tex", "json": "json"}
+"""Formats of every table, with the endings of their files."""
+
+NOTE = (
+    "Ours: mean ± standard deviation over evaluation seeds of the first fit; in brackets the lowest"
+    " and highest over fit seeds, if there are several; in parentheses the interval over inputs, of"
+    " the first seed (95 % unless the study states another confidence). Learned noise and attacks give"
+    " upper bounds: ≤ is the upper end of the interval, which may be claimed of the worst noise of the"
+    " family, and the value observed under the noise found is in parentheses."
+)
+
+
+def write_study(
+    study: Study,
+    study_tables: Sequence[StudyTable],
+    orders: Orders,
+    failures: Sequence[str],
+    out: Path,
+) -> None:
+    """Write all files; the page and study.json last."""
+    tables = {table.entry.name: table.as_table() for table in study_tables}
+    if orders.pairs:
+        tables["orders"] = orders_table(orders)
+    texts = {
+        f"{name}.{ending}": FORMATS[kind](table)
+        for name, table in tables.items()
+        for kind, ending in ENDINGS.items()
+    }
+    machine = _describe_machine()
+    content = {
+        "name": study.name,
+        "title": study.title,
+        "note": NOTE,
+        "spec": study.model_dump(mode="json", exclude={"paths", "tables"}),
+        "tables": [table.as_dict() for table in study_tables],
+        "orders": orders.as_dict(),
+        "failures": list(failures),
+        "machine": machine,
+    }
+    title = study.title or study.name
+    listed = ", ".join(f"{name} {value}" for name, value in machine.items())
+    texts["study.md"] = _markdown(title, tables, orders, failures, listed)
+    texts["study.html"] = _page(title, tables, orders, failures, listed)
+    texts["study.json"] = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    Manifest(out, "study").replace(*(out / name for name in texts))
+    for name, text in texts.items():
+        write_whole(out / name, mark_controls(text))
+
+
+def orders_table(orders: Orders) -> Table:
+    """Return a table with a row for every nested pair."""
+    columns = (
+        Column("kind", "differ in"),
+        Column("where", "where"),
+        Column("smaller", "smaller family"),
+        Column("larger", "larger family"),
+        Column("points", "larger - smaller, points", number=True),
+        Column("p_value", "p-value", number=True),
+        Column("wrong", "wrong order"),
+    )
+    return Table("Nested pairs", columns, tuple(map(_pair_cells, orders.pairs)))
+
+
+def _pair_cells(pair: Pair) -> tuple[Cell, ...]:
+    place = pair.place
+    where = [place["classifier"], f"{place['norm']} {place['fit_radius']}", place["upsampler"]]
+    where += [f"{axis} {place[axis]}" for axis in ("epochs", "fit_seed") if place[axis]]
+    wrong = "tied" if pair.tied else "yes" if pair.wrong else "no"
+    return (
+        Cell.of(pair.kind),
+        Cell.of(", ".join(map(str, where))),
+        Cell.of(pair.small),
+        Cell.of(pair.large),
+        Cell(pair.points, f"{pair.points:.2f}"),
+        Cell(pair.p_value, f"{pair.p_value:.3g}"),
+        Cell(pair.wrong, wrong, strong=pair.wrong),
+    )
+
+
+def _markdown(
+    title: str, tables: dict[str, Table], orders: Orders, failures: Sequence[str], machine: str
+) -> str:
+    lines = [f"# {md_text(title)}", "", NOTE, ""]
+    for table in tables.values():
+        lines += [f"**{md_text(table.caption)}**", "", table.to_md()]
+    lines += [f"Orders: {orders.summary()}.", ""]
+    if failures:
+        lines += ["Failed:", "", *(f"- {md_text(each)}" for each in failures), ""]
+    return "\n".join([*lines, f"Machine: {md_text(machine)}.", ""])
+
+
+def _page(
+    title: str, tables: dict[str, Table], orders: Orders, failures: Sequence[str], machine: str
+) -> str:
+    section = Markup("<section><h2>{}</h2>{}</section>")
+    body = [Markup('<main id="main"><h1>{}</h1><p>{}</p>').format(title, NOTE)]
+    body += [section.format(each.caption, each.to_html(each.caption)) for each in tables.values()]
+    body.append(Markup("<h2>Orders</h2><p>{}.</p>").format(orders.summary()))
+    if failures:
+        listed = Markup("").join(Markup("<li>{}</li>").format(each) for each in failures)
+        body.append(Markup("<h2>Failed</h2><ul>{}</ul>").format(listed))
+    body.append(Markup("<p>Machine: {}.</p></main>").format(machine))
+    return page_shell(title, Markup("").join(body))
+
+
+def _describe_machine() -> dict[str, str]:
+    return {
+        "nppr": version("nppr"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "processor": _describe_processor(),
+    }
+
+
+def _describe_processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.machine()
