@@ -52,7 +52,7 @@ import nppr.measuring.measurement
 import nppr.search.fitting
 import nppr.study.node_work
 import nppr.study.run_study
-import nppr.train.train_network
+import nppr.train.training_loop
 from nppr.cli import INTERRUPTED, TERMINATED, run
 from nppr.system.process import terminate_like_ctrl_c
 
@@ -306,7 +306,7 @@ def _run_child(arguments: Sequence[str], folder: Path, journal: Path, kill: Kill
 def _journal_steps(note: Callable[[str, object], None]) -> None:
     """Note every draw that is measured and every step that is taken, once it is done."""
     commit, step = nppr.measuring.measurement._commit, nppr.search.fitting._take_step
-    update = nppr.train.train_network._Training._update
+    update = nppr.train.training_loop._Training._update
 
     def committed(job: Any, blocks: Any, done: Any) -> None:
         commit(job, blocks, done)
@@ -328,7 +328,7 @@ def _journal_steps(note: Callable[[str, object], None]) -> None:
 
     nppr.measuring.measurement._commit = committed
     nppr.search.fitting._take_step = stepped  # type: ignore[assignment]
-    nppr.train.train_network._Training._update = updated  # type: ignore[assignment,method-assign]
+    nppr.train.training_loop._Training._update = updated  # type: ignore[assignment,method-assign]
 
 
 def _fault_of(kill: Kill, write: int) -> int | None:

@@ -210,9 +210,10 @@ def test_killed_at_random_moments_it_continues_and_nothing_finished_runs_twice(f
     assert finished.items() <= _finished().items()
     assert len(_finished()) == 13
     assert run(["study", str(file), "--quiet", "--cache", "other", "--out", "whole"]) == 0
-    for path in Path("whole").iterdir():
-        if path.suffix in (".csv", ".md", ".tex"):
-            assert Path("out", path.name).read_bytes() == path.read_bytes()
+    tables = [path for path in Path("whole").iterdir() if path.suffix in (".csv", ".md", ".tex")]
+    assert {path.suffix for path in tables} == {".csv", ".md", ".tex"}
+    for path in tables:
+        assert Path("out", path.name).read_bytes() == path.read_bytes()
 
 
 def _finished() -> dict[Path, int]:

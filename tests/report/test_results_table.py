@@ -259,6 +259,7 @@ def test_latex_fits_a_paper_and_keeps_what_may_be_claimed(report: Report) -> Non
     body = text.partition(r"\midrule")[2].partition(r"\bottomrule")[0].strip().splitlines()
     assert max(map(len, body)) < 80
     rows = [row for row in table_rows(report) if row.value is not None]
+    assert {row.direction for row in rows} >= set(Direction)
     for row, line in zip(rows, body, strict=True):
         used = interval_of(report, row)
         assert row.value is not None

@@ -217,18 +217,19 @@ def test_the_interval_shown_is_the_one_the_run_stopped_by() -> None:
     assert report.precision is not None
     assert report.precision.reached
     reaches = []
-    for row in table_rows(report):
-        if row.metric is Metric.PR:
-            assert row.method == SEQUENCE
-            assert guaranteed(report, row) is row
-            value, low, high = (np.float64(end) for end in (row.value, row.low, row.high))
-            reaches.append(float(max(high - value, value - low)))
-            assert reaches[-1] == report.precision.widths[row.name].half_width
+    shown = [row for row in table_rows(report) if row.metric is Metric.PR]
+    assert {row.name for row in shown} == {"gaussian", "uniform"}
+    for row in shown:
+        assert row.method == SEQUENCE
+        assert guaranteed(report, row) is row
+        value, low, high = (np.float64(end) for end in (row.value, row.low, row.high))
+        reaches.append(float(max(high - value, value - low)))
+        assert reaches[-1] == report.precision.widths[row.name].half_width
     assert max(reaches) <= 0.02
-    shown = (
+    words = (
         f"every PR and NPPR is within ±{100 * max(reaches):.2f} percentage points by the interval"
     )
-    assert shown in notes_of(report)
+    assert words in notes_of(report)
 
 
 def test_the_numbers_are_those_of_a_plain_run_of_the_same_size() -> None:

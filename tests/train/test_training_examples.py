@@ -5,12 +5,12 @@ import torch
 from nppr.data import Data, from_arrays
 from nppr.errors import DataError
 from nppr.models import Classifier
-from nppr.train import TrainSettings, accuracy, image_shape
+from nppr.train import TrainSettings, image_shape, measure_accuracy
 from nppr.train.training_examples import (
     EpochPlan,
     Examples,
-    flipped,
-    shifted,
+    flip_images,
+    shift_images,
     steps_per_epoch,
 )
 
@@ -56,11 +56,11 @@ def test_accuracy_counts_the_evaluate_split_only() -> None:
     images = torch.zeros(600, 1, 2, 2)
     data = from_arrays(images, np.arange(600) % 3, shares=(0.2, 0.1))
     always_first = Classifier(lambda x: torch.tensor([[1.0, 0.0, 0.0]]).repeat(len(x), 1))
-    assert accuracy(always_first, data) == float((data.evaluate.labels == 0).mean())
+    assert measure_accuracy(always_first, data) == float((data.evaluate.labels == 0).mean())
 
 
 def test_shifts_move_pixels_exactly() -> None:
-    moved = shifted(IMAGES, torch.tensor([[1, -2], [0, 0]]))
+    moved = shift_images(IMAGES, torch.tensor([[1, -2], [0, 0]]))
     assert torch.equal(moved[0, :, 1:, :3], IMAGES[0, :, :3, 2:])
     assert torch.equal(moved[0, :, 0], moved[0, :, 1]), "the top border is repeated"
     assert torch.equal(moved[0, :, :, 3], moved[0, :, :, 2]), "the right border is repeated"
@@ -68,11 +68,11 @@ def test_shifts_move_pixels_exactly() -> None:
 
 
 def test_no_shift_is_no_work() -> None:
-    assert shifted(IMAGES, torch.zeros(2, 2, dtype=torch.long)) is IMAGES
+    assert shift_images(IMAGES, torch.zeros(2, 2, dtype=torch.long)) is IMAGES
 
 
 def test_flips_mirror_the_chosen_images() -> None:
-    mirrored = flipped(IMAGES, torch.tensor([True, False]))
+    mirrored = flip_images(IMAGES, torch.tensor([True, False]))
     assert torch.equal(mirrored[0], IMAGES[0].flip(-1))
     assert torch.equal(mirrored[1], IMAGES[1])
 
@@ -108,5 +108,5 @@ def test_shifts_and_flips_take_all_their_values(crop: int) -> None:
 
 def test_images_are_moved_as_planned_wherever_they_are_in_a_batch() -> None:
     plan = EpochPlan.draw(TrainSettings(crop=1, flip=True), 2, epoch=1)
-    both = plan.augmented(IMAGES, np.array([0, 1]))
-    assert torch.equal(plan.augmented(IMAGES[1:], np.array([1]))[0], both[1])
+    both = plan.augment(IMAGES, np.array([0, 1]))
+    assert torch.equal(plan.augment(IMAGES[1:], np.array([1]))[0], both[1])

@@ -8,8 +8,8 @@ from torch import nn
 from nppr.errors import RunFolderError
 from nppr.system.records import add_prefix, pack_optimiser, write_record, write_tensors
 from nppr.train import EpochResult, Optimiser, Outputs, TrainSettings
-from nppr.train.train_network import build_optimiser
-from nppr.train.training_files import Checkpoint, Standing
+from nppr.train.training_files import Checkpoint, TrainingStanding
+from nppr.train.training_loop import build_optimiser
 from nppr.train.training_settings import Value
 
 SETTINGS: dict[str, Value] = {"epochs": 3, "seed": 0}
@@ -34,7 +34,9 @@ def checkpoint_of(module: nn.Module, optimiser: torch.optim.Optimizer) -> Checkp
         threads=1,
         mean=(0.1,),
         std=(0.3,),
-        standing=Standing(epoch=2, step=1, seen=10, correct=7, loss=0.1 + 0.2, finished=finished),
+        standing=TrainingStanding(
+            epoch=2, step=1, seen=10, correct=7, loss=0.1 + 0.2, finished=finished
+        ),
         tensors=add_prefix("model/", model) | add_prefix("optimiser/", memory),
     )
 
@@ -120,10 +122,10 @@ def test_a_training_that_has_ended_is_not_begun_again(tmp_path: Path) -> None:
     outputs = Outputs(tmp_path / "w.safetensors")
     epochs = [{"epoch": 1, "loss": 0.5, "accuracy": 0.75}]
     log = {"settings": SETTINGS, "train": {"epochs": epochs}, "evaluate": {"accuracy": 0.5}}
-    assert outputs.finished(SETTINGS) is None
+    assert outputs.read_finished(SETTINGS) is None
     outputs.finish({"a": torch.zeros(1)}, {}, log)
-    assert outputs.finished(SETTINGS) == ((EpochResult(1, 0.5, 0.75),), 0.5)
-    assert outputs.finished({**SETTINGS, "seed": 1}) is None
+    assert outputs.read_finished(SETTINGS) == ((EpochResult(1, 0.5, 0.75),), 0.5)
+    assert outputs.read_finished({**SETTINGS, "seed": 1}) is None
     for text in ("", "[]", '{"settings": {}}', json.dumps({**log, "evaluate": None})):
         outputs.log.write_text(text)
-        assert outputs.finished(SETTINGS) is None
+        assert outputs.read_finished(SETTINGS) is None

@@ -5,7 +5,7 @@ import pytest
 from nppr.core.budget import Budget
 from nppr.errors import SpecError
 from nppr.models.zoo import ZOO
-from nppr.train import Adversary, Method, Optimiser, TrainSettings, default_settings
+from nppr.train import Adversary, Method, Optimiser, TrainSettings, default_training
 
 BAD: list[tuple[str, Any]] = [
     ("epochs", 0),
@@ -44,15 +44,15 @@ def test_noise_and_an_attack_exclude_each_other() -> None:
 
 
 def test_every_choice_is_described() -> None:
-    plain = TrainSettings().described()
+    plain = TrainSettings().describe()
     assert plain["method"] == Method.STANDARD
     assert plain["momentum"] == 0.9
     assert not {"eps", "sigma"} & plain.keys()
-    noisy = TrainSettings(sigma=0.25).described()
+    noisy = TrainSettings(sigma=0.25).describe()
     assert (noisy["method"], noisy["sigma"]) == (Method.GAUSSIAN, 0.25)
     attacked = TrainSettings(
         optimiser=Optimiser.ADAM, adversary=Adversary(Budget.l2(0.5))
-    ).described()
+    ).describe()
     assert "momentum" not in attacked
     assert {name: attacked[name] for name in ("method", "norm", "eps", "attack-steps")} == {
         "method": "pgd", "norm": "l2", "eps": 0.5, "attack-steps": 10,
@@ -61,14 +61,14 @@ def test_every_choice_is_described() -> None:
 
 @pytest.mark.parametrize("name", ZOO)
 def test_every_network_has_defaults_for_its_images(name: str) -> None:
-    colour, grey = default_settings(name, (3, 32, 32)), default_settings(name, (1, 8, 8))
+    colour, grey = default_training(name, (3, 32, 32)), default_training(name, (1, 8, 8))
     assert (colour.crop, colour.flip) == (4, True)
     assert (grey.crop, grey.flip) == (1, False)
-    sgd = default_settings(name, (3, 32, 32), Optimiser.SGD)
-    adam = default_settings(name, (3, 32, 32), Optimiser.ADAM)
+    sgd = default_training(name, (3, 32, 32), Optimiser.SGD)
+    adam = default_training(name, (3, 32, 32), Optimiser.ADAM)
     assert sgd.learning_rate > adam.learning_rate
 
 
 def test_an_unknown_network_is_named() -> None:
     with pytest.raises(SpecError, match="Did you mean 'digits-cnn'"):
-        default_settings("digits-cn", (1, 8, 8))
+        default_training("digits-cn", (1, 8, 8))

@@ -9,8 +9,7 @@ from nppr.cli import console
 from nppr.cli.commands import TrainCommandOptions
 from nppr.run.progress import training_bar
 from nppr.run.resolve import resolve_data, train_settings
-from nppr.train import Outputs, image_shape, require_known
-from nppr.train import train as train_network
+from nppr.train import Outputs, image_shape, require_known, train_network
 
 
 def train(options: TrainCommandOptions) -> None:

@@ -212,10 +212,10 @@ def train_settings(
 ) -> TrainSettings:
     """All settings of a training on images of `shape` (C, H, W): those given, else the defaults."""
     # Not above: no assessment needs it.
-    from nppr.train import Adversary, Optimiser, default_settings
+    from nppr.train import Adversary, Optimiser, default_training
 
     chosen = None if options.optimiser is None else Optimiser(options.optimiser)
-    defaults = default_settings(model, shape, chosen)
+    defaults = default_training(model, shape, chosen)
     if options.momentum is not None and defaults.optimiser is not Optimiser.SGD:
         raise SpecError(
             f"`momentum` must be left out with the optimiser {defaults.optimiser.value}."

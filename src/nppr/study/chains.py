@@ -1,4 +1,4 @@
-"""Chains of fits: which families a study fits, what each starts from, and how it is fitted."""
+"""Chains of fits: the families that a study fits, where each starts, and its settings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ from nppr.search.search_settings import (
 )
 from nppr.study.study_file import FitEntry
 
-PAPER_EPOCHS = 50
-
 
 @dataclass(frozen=True, order=True)
 class Member:
-    """A family of a chain, in which all but these is the same.
+    """A family of a chain: the settings in which the families of the chain differ.
 
-    Noise that is searched for on every input on its own starts from what is fitted for the rung above.
+    Noise that is searched for on each input separately starts from the fit of the rung above it.
     """
 
     floor: float
@@ -35,14 +33,14 @@ class Member:
 
     @property
     def fitted(self) -> Member:
-        """The member whose fit this one is measured with."""
+        """The member whose fit provides the noise of this one."""
         return replace(self, dependency=self.dependency.fitted)
 
 
-def inside(small: Member, large: Member) -> bool:
-    """Whether every distribution of the first is one of the second, and they are not the same.
+def is_inside(small: Member, large: Member) -> bool:
+    """Return whether the second family contains every distribution of the first, and more.
 
-    >>> inside(Member(0, 3, Dependency.INPUT), Member(0, 7, Dependency.JOINT))
+    >>> is_inside(Member(0, 3, Dependency.INPUT), Member(0, 7, Dependency.JOINT))
     True
     """
     return (
@@ -53,10 +51,10 @@ def inside(small: Member, large: Member) -> bool:
     )
 
 
-def closed(wanted: Iterable[Member]) -> list[Member]:
-    """The members asked for and those the search walks through, smaller families first.
+def add_walked(wanted: Iterable[Member]) -> list[Member]:
+    """Return the wanted members with those that the search goes through, smaller families first.
 
-    The walk starts at noise that depends on nothing and without a floor, and goes through label and
+    The search starts at noise that depends on nothing and has no floor, and goes through label and
     input to joint.
     """
     found = set(wanted)
@@ -70,17 +68,17 @@ def closed(wanted: Iterable[Member]) -> list[Member]:
     return sorted(found, key=lambda x: (x.floor, x.components, x.dependency.depth))
 
 
-def nearest(member: Member, members: Iterable[Member]) -> list[Member]:
-    """The largest members that lie inside this one; with a floor, the one without."""
+def find_parents(member: Member, members: Iterable[Member]) -> list[Member]:
+    """Return the largest members inside this one; for a member with a floor, the one without."""
     if member.floor:
         return [Member(0.0, member.components, member.dependency)]
-    within = [each for each in members if inside(each, member)]
-    return [each for each in within if not any(inside(each, other) for other in within)]
+    within = [each for each in members if is_inside(each, member)]
+    return [each for each in within if not any(is_inside(each, other) for other in within)]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What the fits of one chain share: all but dependency, components and floor."""
+    """The settings that the fits of a chain share: all but dependency, components and floor."""
 
     classifier: str
     feature_model: str
@@ -94,37 +92,36 @@ class Chain:
     fit: FitEntry
 
     def family(self, member: Member) -> Family:
-        """The family of a member."""
+        """Return the family of a member."""
         return self.fit.family(
             member.dependency, member.components, self.covariance, self.upsampler, member.floor
         )
 
     def _settings(self, member: Member, inputs: int) -> SearchSettings:
-        """The settings of a search up to a member, on a fit split of this many inputs."""
+        """Return the settings of a search up to a member, on a fit split of this many inputs."""
         given: dict[str, Any] = {"kappa": self.fit.kappa, "loss": self.loss}
         if self.fit.draws is not None:
             given["draws"] = self.fit.draws
         family, floors = self.family(member), (member.floor,)
         if self.fit.is_paper:
-            made = paper_settings(family, inputs=inputs, floors=floors, **given)
+            most = max(inputs, self.fit.step_inputs or 0)
+            made = paper_settings(family, inputs=most, floors=floors, **given)
         else:
             made = default_settings(family, floors=floors, **given)
         if Budget.parse(self.norm, self.radius).transform is not None:
             made = made.in_box()
         recipe = replace(made.recipe, inputs=self.fit.step_inputs or made.recipe.inputs)
         epochs = self.epochs or self.fit.epochs
-        if epochs is None and self.fit.calls is None and self.fit.is_paper:
-            epochs = PAPER_EPOCHS
         calls = self.fit.calls or made.calls
         if epochs is not None:
             calls = epochs * max(recipe.inputs, inputs) * recipe.draws
         return replace(made, recipe=recipe, calls=max(calls, recipe.inputs * recipe.draws))
 
     def stage(self, member: Member, inputs: int, *, first: bool) -> tuple[SearchSettings, Stage]:
-        """The fit of one member: its settings, and the stage with its steps.
+        """Return the settings of the fit of a member, and its stage.
 
-        Every family takes its share of the calls of a walk up to joint noise, whatever else is in the
-        study, so that its fit does not change when the study grows.
+        Every family uses the same fraction of the calls of a search up to joint noise, so its fit does
+        not change when the study grows.
         """
         settings = self._settings(member, inputs)
         if self.fit.is_paper:

@@ -22,7 +22,7 @@ ALGORITHM = {"train": 1, "fit": 3, "measure": 3}
 
 
 @dataclass(frozen=True)
-class Work:
+class NodeWork:
     """Everything that a process needs to compute a node."""
 
     kind: ClassVar[str]
@@ -41,19 +41,19 @@ class Work:
 
 
 @dataclass(frozen=True)
-class TrainWork(Work):
+class TrainWork(NodeWork):
     """Train a classifier."""
 
     kind = "train"
     settings: TrainSettings
 
     def identity(self) -> dict[str, object]:
-        own = {"model": self.classifier.network.model, "training": self.settings.described()}
+        own = {"model": self.classifier.network.model, "training": self.settings.describe()}
         return super().identity() | own
 
 
 @dataclass(frozen=True)
-class NoiseWork(Work):
+class NoiseWork(NodeWork):
     """Fit or measure noise within a budget, if there is one.
 
     `features` is the model that gives features, if it is not the classifier itself.
@@ -141,7 +141,7 @@ class Node:
     """
 
     label: str
-    work: Work = field(compare=False)
+    work: NodeWork = field(compare=False)
     passes: float = 0.0
     calls: int = 0
     speed: float | None = None

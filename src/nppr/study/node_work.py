@@ -28,10 +28,10 @@ from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.settings import Run
 from nppr.sources import Source
 from nppr.sources.per_input_noise import PerInput
-from nppr.study.graph import FitWork, MeasureWork, Node, NoiseWork, TrainWork, Work
+from nppr.study.graph import FitWork, MeasureWork, Node, NodeWork, NoiseWork, TrainWork
 from nppr.study.node_cache import FinishedNode, FullCacheError, NodeCache, is_full_disk
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
-from nppr.train import train
+from nppr.train import train_network
 
 WEIGHTS, TRAINING_LOG = "weights.safetensors", "weights.json"
 
@@ -101,7 +101,7 @@ def _compute(node: Node, cache: NodeCache) -> list[Path]:
     raise AssertionError(node.kind)
 
 
-def _prepare(source: ClassifierSource, work: Work, cache: NodeCache) -> PreparedClassifier:
+def _prepare(source: ClassifierSource, work: NodeWork, cache: NodeCache) -> PreparedClassifier:
     """Prepare a classifier; if a node has trained it, with the weights in the folder of that node."""
     weights = str(cache.folder(source.trained) / WEIGHTS) if source.trained else None
     return prepare_source(source, work.data, work.device, weights)
@@ -115,7 +115,7 @@ def _train(work: TrainWork, folder: Path) -> list[Path]:
     """Train on the fit and select splits; an interrupted training continues from its last epoch."""
     made = [folder / WEIGHTS, folder / TRAINING_LOG]
     model, data = work.classifier.network.model, load_source(work.data)
-    train(model, data, made[0], work.settings, device=work.device, resume=True)
+    train_network(model, data, made[0], work.settings, device=work.device, resume=True)
     return made
 
 
@@ -167,7 +167,7 @@ def _clean_inputs(
     cache: NodeCache,
 ) -> CleanInputs[Any]:
     """Return the clean-correct inputs of a split, with features if the noise sees those of a model."""
-    work = Work(data, classifier, device)
+    work = NodeWork(data, classifier, device)
     split = getattr(load_source(data), name)
     if not len(split):
         raise DataError(

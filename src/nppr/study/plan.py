@@ -15,8 +15,8 @@ from nppr.noise.rungs import Dependency
 from nppr.run.resolve import train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
-from nppr.study.chains import Chain, Member, closed, nearest
-from nppr.study.graph import FitWork, Graph, MeasureWork, Node, StudyCell, TrainWork, Work
+from nppr.study.chains import Chain, Member, add_walked, find_parents
+from nppr.study.graph import FitWork, Graph, MeasureWork, Node, NodeWork, StudyCell, TrainWork
 from nppr.study.resources import (
     ClassifierSource,
     DataSource,
@@ -101,9 +101,9 @@ class _Planner:
             for chain, member in self._wanted_fits(grid):
                 chains.setdefault(chain, set()).add(member.fitted)
         for chain, wanted in chains.items():
-            members = sorted(wanted) if chain.fit.is_paper else closed(wanted)
+            members = sorted(wanted) if chain.fit.is_paper else add_walked(wanted)
             for member in members:
-                parents = [] if chain.fit.is_paper else nearest(member, members)
+                parents = [] if chain.fit.is_paper else find_parents(member, members)
                 hashes = tuple(self.fits[chain, parent].hash for parent in parents)
                 self.fits[chain, member] = self._add_fit(chain, member, hashes)
 
@@ -138,7 +138,9 @@ class _Planner:
         ):
             self._measure_source(grid, name, Budget.parse(norm, radius), seed, text)
 
-    def _add(self, label: str, model: _Model, work: Work, passes: float, calls: int = 0) -> Node:
+    def _add(
+        self, label: str, model: _Model, work: NodeWork, passes: float, calls: int = 0
+    ) -> Node:
         """Return a new node, or the one of the same hash."""
         node = Node(label, work, passes, calls, model.speed)
         added = self.graph.nodes.setdefault(node.hash, node)

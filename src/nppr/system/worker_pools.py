@@ -22,7 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
@@ -45,7 +45,7 @@ ANSWER_SECONDS = 3.0
 """Seconds that an address may take to accept a connection."""
 
 CHECK_SECONDS = 15.0
-"""Seconds that Ray's own health check may take, in a process of its own."""
+"""Seconds that the health check of Ray, a separate process, may take."""
 
 HEALTH_CHECK = (sys.executable, "-m", "ray.scripts.scripts", "health-check")
 
@@ -97,14 +97,21 @@ class WorkerPool:
         self.close(interrupt=kind is not None)
 
 
-def run_with_threads(function: Callable[[], R], threads: int) -> R:
-    """Call a function with a number of PyTorch threads, then restore the number of before."""
+@contextlib.contextmanager
+def use_threads(number: int) -> Iterator[None]:
+    """Set the number of PyTorch threads, and restore the earlier number at the end."""
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(number)
     try:
-        return function()
+        yield
     finally:
         torch.set_num_threads(before)
+
+
+def run_with_threads(function: Callable[[], R], threads: int) -> R:
+    """Call a function with a number of PyTorch threads."""
+    with use_threads(threads):
+        return function()
 
 
 class ProcessPool(WorkerPool):

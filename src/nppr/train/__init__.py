@@ -1,14 +1,14 @@
 """Training of the zoo's networks: standard or adversarial, reproducible by seed, resumable."""
 
-from nppr.train.train_network import Trained, TrainProgress, train
-from nppr.train.training_examples import accuracy, image_shape
+from nppr.train.training_examples import image_shape, measure_accuracy
 from nppr.train.training_files import EpochResult, Outputs
+from nppr.train.training_loop import TrainedNetwork, TrainProgress, train_network
 from nppr.train.training_settings import (
     Adversary,
     Method,
     Optimiser,
     TrainSettings,
-    default_settings,
+    default_training,
     require_known,
 )
 
@@ -20,10 +20,10 @@ __all__ = [
     "Outputs",
     "TrainProgress",
     "TrainSettings",
-    "Trained",
-    "accuracy",
-    "default_settings",
+    "TrainedNetwork",
+    "default_training",
     "image_shape",
+    "measure_accuracy",
     "require_known",
-    "train",
+    "train_network",
 ]

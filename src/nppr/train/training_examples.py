@@ -1,7 +1,7 @@
-"""The images a network learns from, batch by batch: their order in an epoch, and how they are moved.
+"""The images that a network is trained on: their order in an epoch, their shifts and flips.
 
-Order, shifts and flips depend on (seed, epoch) and on the position of an image among the examples,
-never on how far a training has come in one go: a resumed epoch continues as if uninterrupted.
+These depend on (seed, epoch) and on the position of an image among the examples only. So a resumed
+epoch continues as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from nppr.models.classifier import Classifier, frozen
 from nppr.train.training_settings import TrainSettings
 
 READ_AT_ONCE = 256
-"""Images held at a time when a whole split is read."""
+"""Images in memory while a whole split is read."""
 
-LARGE = 2**62
-"""Sorting random numbers below this gives an order: ties are out of the question."""
+ORDER_RANGE = 2**62
+"""Random numbers below this are sorted to draw an order; ties do not occur."""
 
 
 class Examples:
-    """The fit split, then the select split of a data set; positions run over both."""
+    """The fit split followed by the select split; positions count through both."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
@@ -45,7 +45,7 @@ class Examples:
         return sum(len(split) for split in self.splits)
 
     def batch(self, positions: IntArray) -> tuple[Tensor, Tensor]:
-        """Images `(B, C, H, W)` and labels `(B,)` at these positions, in their order."""
+        """Return the images `(B, C, H, W)` and labels `(B,)` at these positions, in their order."""
         rows, images, labels = [], [], []
         start = 0
         for split in self.splits:
@@ -60,13 +60,13 @@ class Examples:
         return torch.cat(images)[order], torch.cat(labels)[order]
 
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of every channel, in one pass over the images.
+        """Return mean and standard deviation of every channel, in one pass over the images.
 
-        A constant channel is only centred: its standard deviation counts as 1.
+        The standard deviation of a constant channel counts as 1.
         """
         sums = squares = torch.zeros(1, dtype=torch.float64)
         pixels = 0
-        for positions in _runs(len(self)):
+        for positions in _chunks(len(self)):
             x = self.batch(positions)[0].double()
             sums = sums + x.sum((0, 2, 3))
             squares = squares + x.square().sum((0, 2, 3))
@@ -77,35 +77,35 @@ class Examples:
         return tuple(mean.tolist()), tuple(std.tolist())
 
     def fingerprint(self) -> str:
-        """Identifies the images."""
+        """Return a hash of the images."""
         return "+".join(split.fingerprint()[:16] for split in self.splits)
 
 
 def image_shape(data: Data) -> tuple[int, ...]:
-    """(C, H, W) of the training images of a data set."""
+    """Return the shape (C, H, W) of the training images of a data set."""
     return tuple(Examples(data).batch(np.arange(1))[0].shape[1:])
 
 
-def accuracy(classifier: Classifier, data: Data) -> float:
-    """Share of the evaluate split that is classified correctly."""
+def measure_accuracy(classifier: Classifier, data: Data) -> float:
+    """Return the fraction of the evaluate split that is classified correctly."""
     correct = 0
     with frozen(classifier) as model, torch.inference_mode():
-        for positions in _runs(len(data.evaluate)):
+        for positions in _chunks(len(data.evaluate)):
             x, y = data.evaluate.batch(positions)
             answers = model.logits(x.to(classifier.device)).argmax(1)
             correct += int((answers == y.to(answers.device)).sum())
     return correct / len(data.evaluate)
 
 
-def _runs(length: int) -> Iterator[IntArray]:
-    """Positions 0..length-1 in short runs."""
+def _chunks(length: int) -> Iterator[IntArray]:
+    """Yield the positions 0..length-1 in chunks."""
     for start in range(0, length, READ_AT_ONCE):
         yield np.arange(start, min(start + READ_AT_ONCE, length), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class EpochPlan:
-    """N examples in one epoch: their batches, their shifts `(N, 2)` and whether they are mirrored."""
+    """Batches of N examples in one epoch, their shifts `(N, 2)` and whether they are flipped `(N,)`."""
 
     batches: tuple[IntArray, ...]
     shifts: Tensor
@@ -113,33 +113,33 @@ class EpochPlan:
 
     @classmethod
     def draw(cls, settings: TrainSettings, examples: int, epoch: int) -> EpochPlan:
-        """The plan of an epoch, counted from 1."""
+        """Draw the plan of an epoch, counted from 1."""
 
         def integers(purpose: str, shape: tuple[int, ...], low: int, high: int) -> Tensor:
             seed = derive_seed(settings.seed, f"train/{purpose}", epoch, 0)
             generator = torch.Generator().manual_seed(seed)
             return torch.randint(low, high, shape, generator=generator, device=generator.device)
 
-        order = integers("order", (examples,), 0, LARGE).argsort(stable=True)
+        order = integers("order", (examples,), 0, ORDER_RANGE).argsort(stable=True)
         shifts = integers("shift", (examples, 2), -settings.crop, settings.crop + 1)
         coins = integers("flip", (examples,), 0, 2)
         # Batches of nearly equal size: a last batch of one image would have no batch statistics.
         batches = np.array_split(order.numpy(), steps_per_epoch(settings, examples))
         return cls(tuple(batches), shifts, coins.bool() & settings.flip)
 
-    def augmented(self, x: Tensor, positions: IntArray) -> Tensor:
-        """The images `(B, C, H, W)` at these positions, moved as planned."""
+    def augment(self, x: Tensor, positions: IntArray) -> Tensor:
+        """Return the images `(B, C, H, W)` at these positions, shifted and flipped as planned."""
         rows = torch.from_numpy(positions)
-        return flipped(shifted(x, self.shifts[rows]), self.flips[rows])
+        return flip_images(shift_images(x, self.shifts[rows]), self.flips[rows])
 
 
 def steps_per_epoch(settings: TrainSettings, examples: int) -> int:
-    """Batches per epoch."""
+    """Return the number of batches in an epoch."""
     return math.ceil(examples / settings.batch_size)
 
 
-def shifted(x: Tensor, by: Tensor) -> Tensor:
-    """Each image moved down and right by whole pixels `by` `(B, 2)`; its border is repeated."""
+def shift_images(x: Tensor, by: Tensor) -> Tensor:
+    """Shift each image down and right by whole pixels `by` `(B, 2)`; the border is repeated."""
     most = int(by.abs().max()) if len(by) else 0
     if not most:
         return x
@@ -151,6 +151,6 @@ def shifted(x: Tensor, by: Tensor) -> Tensor:
     return padded[inputs, :, rows, columns].permute(0, 3, 1, 2).contiguous()
 
 
-def flipped(x: Tensor, which: Tensor) -> Tensor:
-    """The images mirrored left to right where `which` `(B,)` is true."""
+def flip_images(x: Tensor, which: Tensor) -> Tensor:
+    """Mirror the images for which `which` `(B,)` is true from left to right."""
     return torch.where(which.view(-1, 1, 1, 1), x.flip(-1), x)

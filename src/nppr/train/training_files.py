@@ -1,6 +1,6 @@
-"""The files of a training: weights, log and, until it is finished, a checkpoint.
+"""The files of a training: weights, log and, until it has ended, a checkpoint.
 
-The checkpoint is a safetensors file whose header holds everything but the tensors as JSON, with a
+The checkpoint is a safetensors file. Its header holds everything but the tensors as JSON, with a
 checksum of the tensors.
 """
 
@@ -39,15 +39,15 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True)
 class EpochResult:
-    """A finished epoch: mean loss and accuracy over its batches as trained on."""
+    """A finished epoch: mean loss and accuracy over its batches, perturbed as for training."""
 
     epoch: int
     loss: float
     accuracy: float
 
 
-class Standing(BaseModel, defer_build=True):
-    """The epoch under way (from 1), its finished steps and their sums, and the epochs before it."""
+class TrainingStanding(BaseModel, defer_build=True):
+    """The current epoch (from 1), its finished steps and their sums, and the finished epochs."""
 
     epoch: int = 1
     step: int = 0
@@ -65,20 +65,19 @@ class Standing(BaseModel, defer_build=True):
 
     @property
     def result(self) -> EpochResult:
-        """The epoch under way as it is now."""
+        """The current epoch so far."""
         return EpochResult(self.epoch, self.loss / self.seen, self.correct / self.seen)
 
-    def next_epoch(self) -> Standing:
-        """The start of the next epoch."""
-        return Standing(epoch=self.epoch + 1, finished=[*self.finished, self.result])
+    def next_epoch(self) -> TrainingStanding:
+        """Return the start of the next epoch."""
+        return TrainingStanding(epoch=self.epoch + 1, finished=[*self.finished, self.result])
 
 
 class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
     """The state of a training with these `settings`.
 
-    `threads` is the number it runs with: another number adds in another order and rounds differently.
-    `tensors` are those of the network and of the optimiser, under `model/NAME` and
-    `optimiser/NUMBER/NAME`.
+    A resumed training uses the same number of `threads`, because another number rounds differently.
+    `tensors` belong to the network (`model/NAME`) and the optimiser (`optimiser/NUMBER/NAME`).
     """
 
     format: Literal[1] = 1
@@ -86,11 +85,11 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
     threads: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    standing: Standing
+    standing: TrainingStanding
     tensors: dict[str, Tensor] = Field(exclude=True)
 
     def restore(self, module: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-        """Bring a network and an optimiser of the same settings into this state."""
+        """Load the state into a network and an optimiser of the same settings."""
         module.load_state_dict(take_prefix("model/", self.tensors))
         restore_optimiser(optimiser, take_prefix("optimiser/", self.tensors))
 
@@ -100,7 +99,7 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
-        """Read a checkpoint file; one that cannot be continued from raises `RunFolderError`."""
+        """Read a checkpoint file; raise `RunFolderError` if it is damaged."""
         try:
             tensors, content = read_record(path)
             return cls(**content, tensors=tensors)
@@ -113,7 +112,7 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
 
 @dataclass(frozen=True)
 class Outputs:
-    """The weights file, and two files beside it that carry its name.
+    """The weights file and two files beside it with its name.
 
     >>> outputs = Outputs(Path("mine.safetensors"))
     >>> outputs.log.name, outputs.checkpoint.name
@@ -124,18 +123,21 @@ class Outputs:
 
     @property
     def log(self) -> Path:
-        """Settings, epochs and the accuracy at the end."""
+        """File of the settings, the epochs and the final accuracy."""
         return self.weights.with_name(self.weights.name.removesuffix(SUFFIX) + ".json")
 
     @property
     def checkpoint(self) -> Path:
-        """The state of an unfinished training."""
+        """File of the state of an unfinished training."""
         return self.log.with_suffix(".checkpoint" + SUFFIX)
 
     def begin(
         self, settings: Mapping[str, Value], *, resume: bool, overwrite: bool
     ) -> Checkpoint | None:
-        """The checkpoint to continue from, None to start; raises `RunFolderError` otherwise."""
+        """Return the checkpoint to continue from, or None to start.
+
+        Raise `RunFolderError` if the files belong to another training.
+        """
         if overwrite and not resume:
             return None
         if not self.checkpoint.exists():
@@ -166,10 +168,10 @@ class Outputs:
             )
         return checkpoint
 
-    def finished(
+    def read_finished(
         self, settings: Mapping[str, Value]
     ) -> tuple[tuple[EpochResult, ...], float] | None:
-        """Epochs and accuracy of a training with these settings that has ended, or None."""
+        """Return epochs and accuracy if a training with these settings has ended."""
         if self.checkpoint.exists() or not self.weights.exists():
             return None
         try:
@@ -192,7 +194,7 @@ class Outputs:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from training to the same file, and remove what a killed one left."""
+        """Keep other processes from training to the same file; remove leftovers of a killed process."""
         self._require_writable()
         lock = FileLock(self.log.with_suffix(".lock"))
         with self.writing():
@@ -213,7 +215,7 @@ class Outputs:
             lock.release()
 
     def _require_writable(self) -> None:
-        """Find out now, not after hours of training."""
+        """Raise `RunFolderError` now, and not after hours of training, if files cannot be written."""
         if self.weights.is_dir():
             raise RunFolderError(
                 f"`out` must be a file, got {str(self.weights)!r}, which is a folder."
@@ -226,7 +228,7 @@ class Outputs:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Raise `RunFolderError` where a file cannot be written."""
+        """Raise `RunFolderError` if a file cannot be written."""
         try:
             yield
         except OSError as error:

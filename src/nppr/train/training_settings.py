@@ -1,4 +1,4 @@
-"""What determines a training, and the defaults of every network."""
+"""Settings of a training, and the defaults of every network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _require(holds: bool, name: str, expected: str, value: object, fix: str = ""
 
 
 class Method(StrEnum):
-    """What the network is trained on: clean images, or images with Gaussian noise or a PGD attack."""
+    """Training images: clean, with Gaussian noise, or attacked by PGD."""
 
     STANDARD = "standard"
     GAUSSIAN = "gaussian"
@@ -35,11 +35,12 @@ class Optimiser(StrEnum):
 
 MOST = {"epochs": 100_000, "batch_size": 2**20, "threads": 1_024, "seed": 2**63 - 1}
 MOST_ATTACK_STEPS = 10_000
+"""Upper limits: larger values never finish or overflow the seed."""
 
 
 @dataclass(frozen=True)
 class Adversary:
-    """The attack of PGD training: ascent of the cross-entropy from a random point of the budget.
+    """The attack of PGD training: ascent of the cross-entropy from a random point in the budget.
 
     `step` is relative to the radius. The defaults are PGD-10 as in the paper.
     """
@@ -57,13 +58,13 @@ class Adversary:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a network is trained; see `default_settings` for what suits a network and its data.
+    """Settings of a training; `default_training` returns those that suit a network and its data.
 
-    `warm_up` is the share of all steps in which the learning rate rises. `crop` is the largest shift
-    in pixels, `flip` mirrors every second image on average. `momentum` belongs to SGD alone. With an
-    `adversary`, perturbed images take the place of the clean ones; with `sigma`, images with Gaussian
-    noise of that standard deviation per pixel do, clipped to [0, 1]. `threads` is the number of CPU
-    threads, None for PyTorch's choice; it changes the order of sums and so the last digits.
+    The learning rate rises over the fraction `warm_up` of all steps. `crop` is the largest shift in
+    pixels, and `flip` mirrors every second image on average. `momentum` is used by SGD only. With an
+    `adversary` the network is trained on attacked images; with `sigma`, on images with Gaussian noise
+    of this standard deviation per pixel, clipped to [0, 1]. `threads` is the number of CPU threads
+    (None: PyTorch's choice); it changes the order of sums, and so the last digits.
     """
 
     epochs: int = 30
@@ -92,8 +93,8 @@ class TrainSettings:
         _require(0 < rate < math.inf, "learning_rate", "a number > 0", rate, " Example: 0.1")
         _require(0 <= decay < math.inf, "weight_decay", "a number >= 0", decay, " Example: 5e-4")
         for name in ("momentum", "warm_up", "label_smoothing"):
-            share = getattr(self, name)
-            _require(0 <= share < 1, name, "a number >= 0 and < 1", share)
+            fraction = getattr(self, name)
+            _require(0 <= fraction < 1, name, "a number >= 0 and < 1", fraction)
         sigma = self.sigma
         _require(
             sigma is None or 0 < sigma < math.inf, "sigma", "a number > 0", sigma, " Example: 0.25"
@@ -104,15 +105,15 @@ class TrainSettings:
 
     @property
     def method(self) -> Method:
-        """Standard training unless there is an adversary or noise."""
+        """`pgd` with an adversary, `gaussian` with noise, else `standard`."""
         if self.adversary is not None:
             return Method.PGD
         return Method.STANDARD if self.sigma is None else Method.GAUSSIAN
 
-    def described(self) -> dict[str, Value]:
-        """All choices by the name of their option, as JSON can hold them.
+    def describe(self) -> dict[str, Value]:
+        """Return all settings by the names of their options, as plain values.
 
-        >>> TrainSettings(epochs=3).described()["epochs"]
+        >>> TrainSettings(epochs=3).describe()["epochs"]
         3
         """
         named: dict[str, Value] = {"method": self.method.value}
@@ -132,8 +133,7 @@ class TrainSettings:
 
 
 _SETTINGS = {
-    # So small that threads would only wait for each other; and with one thread, every machine adds
-    # in the same order.
+    # The network is too small for more threads, and one thread rounds the same way on every machine.
     "digits-cnn": TrainSettings(
         epochs=40, batch_size=64, optimiser=Optimiser.ADAM, label_smoothing=0.05, threads=1
     ),
@@ -146,14 +146,14 @@ _RATES = {
 _USUAL_RATES = {Optimiser.SGD: 0.1, Optimiser.ADAM: 1e-3}
 
 
-def default_settings(
+def default_training(
     architecture: str, shape: tuple[int, ...], optimiser: Optimiser | None = None
 ) -> TrainSettings:
-    """The settings for a network and images of `shape` (C, H, W).
+    """Return the settings for a network and images of `shape` (C, H, W).
 
     Images are shifted by up to an eighth of their side; only colour images are mirrored.
 
-    >>> default_settings("digits-cnn", (1, 8, 8)).crop
+    >>> default_training("digits-cnn", (1, 8, 8)).crop
     1
     """
     require_known(architecture)

@@ -73,6 +73,9 @@ def test_the_same_run_gives_the_same_bytes(run: Any) -> None:
 def test_text_alternatives_hold_the_numbers(run: Any) -> None:
     drawn = run.drawn
     rows = headlines(run.report.results)
+    assert {row.metric for row in rows.values()} >= {Metric.NPPR, Metric.PR, Metric.AR}
+    assert Dependency.JOINT in {row.dependency for row in rows.values()}
+    assert Dependency.JOINT in {entry.dependency for entry in run.report.distributions}
     assert "merged" not in drawn["radii"].alt
     assert "a search at the other radius may find worse" in drawn["radii"].caption
     for source, row in rows.items():

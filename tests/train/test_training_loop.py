@@ -25,22 +25,22 @@ from nppr.train import (
     Adversary,
     Optimiser,
     Outputs,
-    Trained,
+    TrainedNetwork,
     TrainProgress,
     TrainSettings,
-    accuracy,
-    default_settings,
-    train,
-)
-from nppr.train.train_network import (
-    adversarial,
-    build_optimiser,
-    noisy,
-    relative_rate,
-    set_rate,
-    start_draws,
+    default_training,
+    measure_accuracy,
+    train_network,
 )
 from nppr.train.training_files import Checkpoint
+from nppr.train.training_loop import (
+    add_noise,
+    attack_images,
+    build_optimiser,
+    draws_of_batch,
+    relative_rate,
+    set_rate,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def data() -> Data:
     return load_data("digits").limit(fit_inputs=90, select_inputs=30, inputs=50)
 
 
-def files_of(trained: Trained) -> tuple[bytes, bytes]:
+def files_of(trained: TrainedNetwork) -> tuple[bytes, bytes]:
     return trained.weights.read_bytes(), trained.log.read_bytes()
 
 
@@ -75,16 +75,16 @@ def test_the_defaults_reach_the_shipped_accuracy(tmp_path: Path) -> None:
     """A quarter of the epochs reach as much as the weights that are shipped."""
     digits = load_data("digits")
     path = tmp_path / "w.safetensors"
-    settings = default_settings("digits-cnn", (1, 8, 8))
-    trained = train("digits-cnn", digits, path, replace(settings, epochs=10))
+    settings = default_training("digits-cnn", (1, 8, 8))
+    trained = train_network("digits-cnn", digits, path, replace(settings, epochs=10))
     assert trained.accuracy >= 0.97
     assert trained.epochs[-1].loss < trained.epochs[0].loss
-    assert accuracy(load_classifier("digits-cnn", weights=path), digits) == trained.accuracy
-    assert accuracy(load_classifier("digits-cnn"), digits) >= 0.97
+    assert measure_accuracy(load_classifier("digits-cnn", weights=path), digits) == trained.accuracy
+    assert measure_accuracy(load_classifier("digits-cnn"), digits) >= 0.97
 
 
 def test_weights_and_log_say_what_they_are(tmp_path: Path, data: Data) -> None:
-    trained = train("digits-cnn", data, tmp_path / "w.safetensors", METHODS["pgd"])
+    trained = train_network("digits-cnn", data, tmp_path / "w.safetensors", METHODS["pgd"])
     metadata = read_weights(trained.weights).metadata
     assert {name: metadata[name] for name in metadata if name not in ("mean", "std")} == {
         "architecture": "digits-cnn", "budget": "linf 0.1", "classes": "10", "data": "digits",
@@ -102,7 +102,7 @@ def test_training_is_reproducible_by_seed(tmp_path: Path, data: Data) -> None:
     def files(number: int, seed: int) -> tuple[bytes, bytes]:
         torch.rand(number + 1)
         return files_of(
-            train("digits-cnn", data, tmp_path / str(number), replace(QUICK, seed=seed))
+            train_network("digits-cnn", data, tmp_path / str(number), replace(QUICK, seed=seed))
         )
 
     first = files(0, 0)
@@ -112,13 +112,13 @@ def test_training_is_reproducible_by_seed(tmp_path: Path, data: Data) -> None:
 
 def test_finished_files_are_safe(tmp_path: Path, data: Data) -> None:
     out = tmp_path / "w.safetensors"
-    train("digits-cnn", data, out, QUICK)
+    train_network("digits-cnn", data, out, QUICK)
     before = out.read_bytes()
     for resume in (False, True):
         with pytest.raises(RunFolderError, match="exists"):
-            train("digits-cnn", data, out, replace(QUICK, seed=1), resume=resume)
+            train_network("digits-cnn", data, out, replace(QUICK, seed=1), resume=resume)
     assert out.read_bytes() == before
-    train("digits-cnn", data, out, replace(QUICK, seed=1), overwrite=True)
+    train_network("digits-cnn", data, out, replace(QUICK, seed=1), overwrite=True)
     assert out.read_bytes() != before
 
 
@@ -126,7 +126,7 @@ def test_the_callers_random_numbers_are_left_alone(tmp_path: Path, data: Data) -
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    train("digits-cnn", data, tmp_path / "w", replace(QUICK, epochs=1))
+    train_network("digits-cnn", data, tmp_path / "w", replace(QUICK, epochs=1))
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -152,15 +152,15 @@ def test_a_resumed_training_is_the_uninterrupted_one(
 ) -> None:
     """Three steps an epoch: stopped in the middle, at an epoch's end, by signal, at the very end."""
     settings = METHODS[method]
-    whole = files_of(train("digits-cnn", data, tmp_path / "whole", settings))
+    whole = files_of(train_network("digits-cnn", data, tmp_path / "whole", settings))
     out = tmp_path / "cut"
     for watch in (stop_at(1, 2), stop_at(1, 3), signal_at(2, 1), stop_at(3, 3)):
         with pytest.raises(KeyboardInterrupt):
-            train("digits-cnn", data, out, settings, resume=True, progress=watch)
+            train_network("digits-cnn", data, out, settings, resume=True, progress=watch)
         assert Outputs(out).checkpoint.exists()
         assert not out.exists()
     seen: list[TrainProgress] = []
-    trained = train("digits-cnn", data, out, settings, resume=True, progress=seen.append)
+    trained = train_network("digits-cnn", data, out, settings, resume=True, progress=seen.append)
     assert not seen, "all steps were done before"
     assert files_of(trained) == whole
     assert not Outputs(out).checkpoint.exists()
@@ -168,9 +168,9 @@ def test_a_resumed_training_is_the_uninterrupted_one(
 
 def test_a_resumed_training_goes_on_where_it_was(tmp_path: Path, data: Data) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train("digits-cnn", data, tmp_path / "w", QUICK, progress=stop_at(2, 2))
+        train_network("digits-cnn", data, tmp_path / "w", QUICK, progress=stop_at(2, 2))
     seen: list[TrainProgress] = []
-    train("digits-cnn", data, tmp_path / "w", QUICK, resume=True, progress=seen.append)
+    train_network("digits-cnn", data, tmp_path / "w", QUICK, resume=True, progress=seen.append)
     assert [(state.epoch, state.step) for state in seen] == [(2, 3), (3, 1), (3, 2), (3, 3)]
 
 
@@ -181,10 +181,10 @@ def test_dropout_is_repeated_after_an_interruption(
         return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64 * channels, classes))
 
     monkeypatch.setitem(ZOO, "dropping", Architecture(build))
-    whole = files_of(train("dropping", data, tmp_path / "whole", QUICK))
+    whole = files_of(train_network("dropping", data, tmp_path / "whole", QUICK))
     with pytest.raises(KeyboardInterrupt):
-        train("dropping", data, tmp_path / "cut", QUICK, progress=stop_at(2, 1))
-    assert files_of(train("dropping", data, tmp_path / "cut", QUICK, resume=True)) == whole
+        train_network("dropping", data, tmp_path / "cut", QUICK, progress=stop_at(2, 1))
+    assert files_of(train_network("dropping", data, tmp_path / "cut", QUICK, resume=True)) == whole
 
 
 def test_the_number_of_threads_is_resumed_too(tmp_path: Path, data: Data) -> None:
@@ -196,10 +196,10 @@ def test_the_number_of_threads_is_resumed_too(tmp_path: Path, data: Data) -> Non
         seen.append(torch.get_num_threads())
 
     with pytest.raises(KeyboardInterrupt):
-        train("digits-cnn", data, tmp_path / "w", free, progress=stop_at(1, 1))
+        train_network("digits-cnn", data, tmp_path / "w", free, progress=stop_at(1, 1))
     try:
         torch.set_num_threads(before + 1)
-        train("digits-cnn", data, tmp_path / "w", free, resume=True, progress=watch)
+        train_network("digits-cnn", data, tmp_path / "w", free, resume=True, progress=watch)
         assert set(seen) == {before}
         assert torch.get_num_threads() == before + 1
     finally:
@@ -214,22 +214,22 @@ def test_the_number_of_threads_can_be_set(tmp_path: Path, data: Data) -> None:
         seen.append(torch.get_num_threads())
 
     settings = replace(QUICK, epochs=1, threads=before + 1)
-    train("digits-cnn", data, tmp_path / "w", settings, progress=watch)
+    train_network("digits-cnn", data, tmp_path / "w", settings, progress=watch)
     assert set(seen) == {before + 1}
     assert torch.get_num_threads() == before
 
 
 def test_a_resume_with_other_settings_or_images_is_refused(tmp_path: Path, data: Data) -> None:
     with pytest.raises(KeyboardInterrupt):
-        train("digits-cnn", data, tmp_path / "w", QUICK, progress=stop_at(1, 1))
+        train_network("digits-cnn", data, tmp_path / "w", QUICK, progress=stop_at(1, 1))
     other = replace(QUICK, batch_size=41, learning_rate=0.5)
     with pytest.raises(
         RunFolderError, match=r"batch-size 41 instead of 40; learning-rate 0\.5 instead"
     ):
-        train("digits-cnn", data, tmp_path / "w", other, resume=True)
+        train_network("digits-cnn", data, tmp_path / "w", other, resume=True)
     fewer = data.limit(fit_inputs=80)
     with pytest.raises(RunFolderError, match=r"got images .* instead of"):
-        train("digits-cnn", fewer, tmp_path / "w", QUICK, resume=True)
+        train_network("digits-cnn", fewer, tmp_path / "w", QUICK, resume=True)
 
 
 class Failing(nn.Module):
@@ -251,7 +251,7 @@ def test_a_diverging_training_stops_and_keeps_the_last_good_checkpoint(
 ) -> None:
     monkeypatch.setitem(ZOO, "failing", Architecture(lambda *_: Failing()))
     with pytest.raises(SpecError, match="a loss of nan in epoch 3 after 1 steps"):
-        train("failing", data, tmp_path / "w", QUICK)
+        train_network("failing", data, tmp_path / "w", QUICK)
     kept = Checkpoint.load(Outputs(tmp_path / "w").checkpoint)
     assert (kept.standing.epoch, kept.standing.step) == (3, 0)
     assert all(bool(tensor.isfinite().all()) for tensor in kept.tensors.values())
@@ -263,17 +263,17 @@ def test_broken_weights_are_never_kept(tmp_path: Path, data: Data) -> None:
         QUICK, batch_size=200, optimiser=Optimiser.SGD, learning_rate=1e38, weight_decay=1e9
     )
     with pytest.raises(SpecError, match="`learning-rate` must keep the training finite, got NaN"):
-        train("digits-cnn", data, tmp_path / "w", wild)
+        train_network("digits-cnn", data, tmp_path / "w", wild)
     assert not list(tmp_path.iterdir())
 
 
 def test_networks_and_images_that_do_not_fit_are_named(tmp_path: Path, data: Data) -> None:
     with pytest.raises(SpecError, match="`crop` must be less than the side of the images, 8"):
-        train("digits-cnn", data, tmp_path / "w", replace(QUICK, crop=8))
+        train_network("digits-cnn", data, tmp_path / "w", replace(QUICK, crop=8))
     with pytest.raises(SpecError, match="`device`"):
-        train("digits-cnn", data, tmp_path / "w", QUICK, device="warp")
+        train_network("digits-cnn", data, tmp_path / "w", QUICK, device="warp")
     with pytest.raises(SpecError, match="`stem`"):
-        train("digits-cnn", data, tmp_path / "w", replace(QUICK, stem="small"))
+        train_network("digits-cnn", data, tmp_path / "w", replace(QUICK, stem="small"))
     assert not list(tmp_path.iterdir())
 
 
@@ -281,14 +281,14 @@ def test_a_batch_too_small_for_batch_normalisation_is_named(tmp_path: Path) -> N
     images = torch.rand(12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     data = from_arrays(images, np.arange(12) % 2)
     with pytest.raises(ClassifierError, match="`batch-size` must be larger for 'resnet18'"):
-        train("resnet18", data, tmp_path / "w", TrainSettings(epochs=1, batch_size=1))
+        train_network("resnet18", data, tmp_path / "w", TrainSettings(epochs=1, batch_size=1))
 
 
 def test_colour_images_and_a_stem(tmp_path: Path) -> None:
     images = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     data = from_arrays(images, np.arange(12) % 2)
-    settings = replace(default_settings("resnet18", (3, 8, 8)), epochs=1, stem="small")
-    trained = train("resnet18", data, tmp_path / "w.safetensors", settings)
+    settings = replace(default_training("resnet18", (3, 8, 8)), epochs=1, stem="small")
+    trained = train_network("resnet18", data, tmp_path / "w.safetensors", settings)
     weights = read_weights(trained.weights)
     assert weights.metadata["stem"] == "small"
     assert len(weights.numbers("mean") or ()) == len(weights.numbers("std") or ()) == 3
@@ -301,8 +301,8 @@ Y = torch.arange(16) % 10
 
 
 def attacked(classifier: Classifier, adversary: Adversary, epoch: int = 1) -> torch.Tensor:
-    draws = start_draws(0, epoch, POSITIONS, X)
-    return adversarial(classifier, X, Y % 2, adversary, draws)
+    draws = draws_of_batch(0, epoch, POSITIONS, X)
+    return attack_images(classifier, X, Y % 2, adversary, draws)
 
 
 @pytest.mark.parametrize("budget", [Budget.linf(0.1), Budget.l2(0.5)], ids=str)
@@ -337,7 +337,7 @@ def test_the_network_and_its_modes_are_left_alone() -> None:
 
 def test_the_start_depends_on_seed_epoch_and_image() -> None:
     def start(epoch: int, positions: list[int]) -> torch.Tensor:
-        draws = start_draws(0, epoch, np.array(positions), X)
+        draws = draws_of_batch(0, epoch, np.array(positions), X)
         return Budget.linf(0.1).uniform(draws, "pgd-training", (1, 2, 2))[:, 0]
 
     assert torch.equal(start(1, [3, 4])[1], start(1, [4])[0])
@@ -346,11 +346,11 @@ def test_the_start_depends_on_seed_epoch_and_image() -> None:
 
 def test_noise_has_the_deviation_asked_for_and_is_clipped_as_in_measuring() -> None:
     grey = torch.full((64, 1, SIDE, SIDE), 0.5)
-    draws = start_draws(0, 1, np.arange(64), grey)
-    moved = noisy(grey, 0.05, draws) - grey
+    draws = draws_of_batch(0, 1, np.arange(64), grey)
+    moved = add_noise(grey, 0.05, draws) - grey
     assert float(moved.std()) == pytest.approx(0.05, rel=0.05)
     assert float(moved.mean()) == pytest.approx(0, abs=0.003)
-    wide = noisy(grey, 2.0, draws)
+    wide = add_noise(grey, 2.0, draws)
     assert (float(wide.min()), float(wide.max())) == (0, 1)
     assert torch.allclose(wide, (grey + 40 * moved).clamp(0, 1), atol=1e-4), "the same draws"
 

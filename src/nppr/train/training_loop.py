@@ -1,10 +1,9 @@
-"""From the name of a network and data to trained weights on disk."""
+"""Train a network of the zoo and write its weights and a log."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,21 @@ from nppr.models.prepare_classifier import usable_device
 from nppr.models.zoo import ZOO
 from nppr.system.process import hold_back_interrupts
 from nppr.system.records import add_prefix, pack_optimiser
+from nppr.system.worker_pools import use_threads
 from nppr.train.training_examples import (
     EpochPlan,
     Examples,
-    accuracy,
     image_shape,
+    measure_accuracy,
     steps_per_epoch,
 )
-from nppr.train.training_files import Checkpoint, EpochResult, Outputs, Standing
+from nppr.train.training_files import Checkpoint, EpochResult, Outputs, TrainingStanding
 from nppr.train.training_settings import (
     Adversary,
     Optimiser,
     TrainSettings,
     Value,
-    default_settings,
+    default_training,
     require_known,
 )
 
@@ -46,7 +46,7 @@ LOG_FORMAT = 1
 
 @dataclass(frozen=True)
 class TrainProgress:
-    """After a step: where the training is, and the loss and accuracy of the epoch so far."""
+    """State after a step, with the loss and accuracy of the epoch so far."""
 
     epoch: int
     epochs: int
@@ -57,8 +57,8 @@ class TrainProgress:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A finished training: its files, its epochs, and the accuracy on the evaluate split."""
+class TrainedNetwork:
+    """A finished training: its files, its epochs and its accuracy on the evaluate split."""
 
     weights: Path
     log: Path
@@ -66,7 +66,7 @@ class Trained:
     accuracy: float
 
 
-def train(
+def train_network(
     architecture: str,
     data: Data,
     out: str | Path,
@@ -76,34 +76,33 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: Callable[[TrainProgress], None] | None = None,
-) -> Trained:
+) -> TrainedNetwork:
     """Train a network of the zoo on the fit and select splits; write its weights and a log.
 
-    `out` is the weights file. Until the training is finished, a checkpoint lies beside it, written
-    after every epoch and on Ctrl-C. `resume` continues from there (from the beginning where there
-    is none, and not at all where the training has ended): on the same machine the files come out
-    byte for byte as without an interruption.
-    `overwrite` starts again instead.
+    `out` is the weights file. Until the training has ended, there is a checkpoint beside it, written
+    after every epoch and on Ctrl-C. `resume` continues from the checkpoint. If there is none, it starts
+    from the beginning; if the training has ended, it does nothing. On the same machine, a resumed
+    training writes the same bytes as an uninterrupted one. `overwrite` starts again.
     """
     require_known(architecture)
     examples = Examples(data)
     shape = image_shape(data)
-    settings = settings or default_settings(architecture, shape)
+    settings = settings or default_training(architecture, shape)
     place = usable_device(device)
-    module = _untrained(architecture, data.classes, shape, settings).to(place)
+    module = _build_untrained(architecture, data.classes, shape, settings).to(place)
     choices: dict[str, Value] = {
         "model": architecture,
         "data": data.name,
         "classes": data.classes,
         "images": examples.fingerprint(),
-        **settings.described(),
+        **settings.describe(),
     }
     first = examples.batch(np.arange(1))[0].to(place)
     check_classifier(Classifier(module, name=architecture), first, data.classes)
     outputs = Outputs(Path(out))
     with outputs.locked():
-        if resume and (done := outputs.finished(choices)) is not None:
-            return Trained(outputs.weights, outputs.log, *done)
+        if resume and (done := outputs.read_finished(choices)) is not None:
+            return TrainedNetwork(outputs.weights, outputs.log, *done)
         held = outputs.begin(choices, resume=resume, overwrite=overwrite)
         mean, std = (held.mean, held.std) if held else examples.normalisation()
         classifier = Classifier(module, mean=mean, std=std, name=architecture)
@@ -111,17 +110,18 @@ def train(
         if held:
             training.standing = held.standing
             held.restore(module, training.optimiser)
-        with _threads(held.threads if held else settings.threads or torch.get_num_threads()):
+        threads = held.threads if held else settings.threads or torch.get_num_threads()
+        with use_threads(threads):
             training.run()
-            reached = accuracy(classifier, data)
+            reached = measure_accuracy(classifier, data)
         outputs.finish(module.state_dict(), training.metadata(), training.log(reached))
-    return Trained(outputs.weights, outputs.log, tuple(training.standing.finished), reached)
+    return TrainedNetwork(outputs.weights, outputs.log, tuple(training.standing.finished), reached)
 
 
-def _untrained(
+def _build_untrained(
     architecture: str, classes: int, shape: tuple[int, ...], settings: TrainSettings
 ) -> nn.Module:
-    """The network with first weights that depend on the seed only."""
+    """Build the network with first weights that depend on the seed only."""
     side = min(shape[-2:])
     if settings.crop >= side:
         raise SpecError(
@@ -132,20 +132,9 @@ def _untrained(
         return ZOO[architecture].build(classes, shape[0], settings.stem)
 
 
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Run with this number of threads, then with the caller's again."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @dataclass(eq=False)
 class _Training:
-    """A training under way; `choices` determine its weights, `progress` is called after every step."""
+    """A running training. `choices` determine its weights; `progress` is called after every step."""
 
     classifier: Classifier
     module: nn.Module
@@ -156,15 +145,14 @@ class _Training:
     progress: Callable[[TrainProgress], None] | None
 
     def __post_init__(self) -> None:
-        self.standing = Standing()
+        self.standing = TrainingStanding()
         self.optimiser = build_optimiser(self.module.parameters(), self.settings)
         self.steps = steps_per_epoch(self.settings, len(self.examples))
 
     def run(self) -> None:
         """Train to the end of the last epoch; save after every epoch and when interrupted.
 
-        PyTorch's own random numbers (dropout) are seeded in every step, and those of the caller are
-        as they were afterwards.
+        Every step seeds PyTorch's random numbers (dropout). The caller's random state is restored.
         """
         with torch.random.fork_rng(devices=[]), hold_back_interrupts() as interrupt:
             self.module.train()
@@ -185,10 +173,10 @@ class _Training:
             self.module.eval()
 
     def _step(self, plan: EpochPlan, positions: IntArray) -> None:
-        """One update of the weights."""
+        """Update the weights once."""
         x, y = self.examples.batch(positions)
         device = self.classifier.device
-        x, y = plan.augmented(x, positions).to(device), y.to(device)
+        x, y = plan.augment(x, positions).to(device), y.to(device)
         try:
             loss, correct = self._update(x, y, positions)
         except (RuntimeError, MemoryError) as error:
@@ -201,21 +189,21 @@ class _Training:
         self.standing.add_step(loss, correct, len(x))
 
     def _update(self, x: Tensor, y: Tensor, positions: IntArray) -> tuple[float, int]:
-        """Perturb if so set, then step along the gradient; mean loss and correct predictions."""
+        """Perturb the images if set and take a step; return mean loss and number of correct answers."""
         settings, epoch, step = self.settings, self.standing.epoch, self.standing.step
         torch.manual_seed(derive_seed(settings.seed, "train/network", step, epoch))
         if settings.adversary is not None:
-            draws = start_draws(settings.seed, epoch, positions, x)
-            x = adversarial(self.classifier, x, y, settings.adversary, draws)
+            draws = draws_of_batch(settings.seed, epoch, positions, x)
+            x = attack_images(self.classifier, x, y, settings.adversary, draws)
         elif settings.sigma is not None:
-            x = noisy(x, settings.sigma, start_draws(settings.seed, epoch, positions, x))
+            x = add_noise(x, settings.sigma, draws_of_batch(settings.seed, epoch, positions, x))
         done, steps = (epoch - 1) * self.steps + step, settings.epochs * self.steps
         set_rate(self.optimiser, settings, done, steps)
         logits = self._forward(x)
         loss = F.cross_entropy(logits, y, label_smoothing=settings.label_smoothing)
         value = float(loss.detach())
         if not math.isfinite(value):
-            raise self._diverged(f"a loss of {value}")
+            raise self._divergence(f"a loss of {value}")
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
@@ -239,12 +227,12 @@ class _Training:
                 TrainProgress(now.epoch, epochs, step, self.steps, now.loss, now.accuracy)
             )
 
-    def _save(self, standing: Standing) -> None:
-        """Replace the checkpoint, but not by a broken network."""
+    def _save(self, standing: TrainingStanding) -> None:
+        """Replace the checkpoint, unless the network has broken weights."""
         tensors = self.module.state_dict()
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise self._diverged(f"NaN or infinite weights in {name!r}")
+                raise self._divergence(f"NaN or infinite weights in {name!r}")
         memory = add_prefix("optimiser/", pack_optimiser(self.optimiser))
         with self.outputs.writing():
             Checkpoint(
@@ -256,7 +244,7 @@ class _Training:
                 tensors=add_prefix("model/", tensors) | memory,
             ).save(self.outputs.checkpoint)
 
-    def _diverged(self, what: str) -> SpecError:
+    def _divergence(self, what: str) -> SpecError:
         return SpecError(
             f"`learning-rate` must keep the training finite, got {what} in epoch"
             f" {self.standing.epoch} after {self.standing.step} steps, with"
@@ -265,7 +253,7 @@ class _Training:
         )
 
     def metadata(self) -> dict[str, str]:
-        """The metadata of the weights file."""
+        """Return the metadata of the weights file."""
         classifier, settings, data = self.classifier, self.settings, self.examples.data
         metadata = {
             "architecture": classifier.name,
@@ -286,7 +274,7 @@ class _Training:
         return metadata
 
     def log(self, reached: float) -> dict[str, Any]:
-        """The log: no clock and no machine in it, so that the same training gives the same log."""
+        """Return the log. It has no times and no machine, so the same training gives the same log."""
         return {
             "format": LOG_FORMAT,
             "settings": self.choices,
@@ -299,15 +287,15 @@ class _Training:
         }
 
 
-def adversarial(
+def attack_images(
     classifier: Classifier, x: Tensor, y: Tensor, adversary: Adversary, draws: DrawBlock
 ) -> Tensor:
-    """`argmax CE(h(x + delta), y)` over the budget, by projected gradient ascent, `(B, C, H, W)`.
+    """Return `argmax CE(h(x + delta), y)` over the budget by projected gradient ascent, `(B, C, H, W)`.
 
-    The start is uniform in the ball. Every step goes along the norm's steepest direction, then back
-    into the ball and to where `x + delta` is an image. The attack sees the network in eval mode, so
-    that it fools the network as it will be used and leaves the running statistics of batch
-    normalisation alone; the weights are then updated in train mode.
+    The start is uniform in the ball. Every step follows the norm's steepest direction, then projects
+    onto the ball and onto the images. The attack runs the network in eval mode: it fools the network as
+    it will be used, and does not change the running statistics of batch normalisation. The weights are
+    then updated in train mode.
 
     Reference: A. Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, 2018.
     """
@@ -324,21 +312,21 @@ def adversarial(
     return point
 
 
-def noisy(x: Tensor, sigma: float, draws: DrawBlock) -> Tensor:
-    """`x + N(0, sigma^2)` per pixel, clipped to [0, 1] as in measuring, `(B, C, H, W)`."""
+def add_noise(x: Tensor, sigma: float, draws: DrawBlock) -> Tensor:
+    """Return `x + N(0, sigma^2)` per pixel, clipped to [0, 1] as in measuring, `(B, C, H, W)`."""
     noise = draws.normal("gaussian-training", tuple(x.shape[1:]))[:, 0]
     return perturbed(x, noise.mul_(sigma))
 
 
-def start_draws(seed: int, epoch: int, positions: IntArray, x: Tensor) -> DrawBlock:
-    """The random numbers of a batch: of (seed, epoch, position of the image) only."""
+def draws_of_batch(seed: int, epoch: int, positions: IntArray, x: Tensor) -> DrawBlock:
+    """Return the random numbers of a batch, which depend on (seed, epoch, image position) only."""
     return DrawBlock(seed, "train", tuple(positions.tolist()), epoch, 1, x.device, capacity=1)
 
 
 def build_optimiser(
     parameters: Iterable[nn.Parameter], settings: TrainSettings
 ) -> torch.optim.Optimizer:
-    """The optimiser of the settings."""
+    """Return the optimiser of the settings."""
     rate, decay = settings.learning_rate, settings.weight_decay
     match settings.optimiser:
         case Optimiser.SGD:
@@ -350,9 +338,9 @@ def build_optimiser(
 
 
 def relative_rate(done: float, warm_up: float) -> float:
-    """Share of the learning rate when a share `done` of the training is over.
+    """Return the fraction of the learning rate after a fraction `done` of the training.
 
-    Linear from 0 to 1 over the warm-up, then a cosine down to 0.
+    It rises linearly from 0 to 1 over the warm-up, then falls as a cosine to 0.
 
     >>> [relative_rate(done, warm_up=0.2) for done in (0.0, 0.1, 0.2, 1.0)]
     [0.0, 0.5, 1.0, 0.0]
@@ -365,7 +353,7 @@ def relative_rate(done: float, warm_up: float) -> float:
 def set_rate(
     optimiser: torch.optim.Optimizer, settings: TrainSettings, step: int, steps: int
 ) -> None:
-    """Set the learning rate of step 0..steps-1, taken at its middle: neither end is wasted."""
-    share = relative_rate((step + 0.5) / steps, settings.warm_up)
+    """Set the learning rate of step 0..steps-1 to the schedule at the middle of the step."""
+    fraction = relative_rate((step + 0.5) / steps, settings.warm_up)
     for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * share
+        group["lr"] = settings.learning_rate * fraction
