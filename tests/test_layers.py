@@ -33,7 +33,8 @@ ORDER = [
 PRESENTATION = ("report", "compare", "export")
 READABLE = (
     "report", "compare", "export", "search.search_record", "search.search_settings", "noise.family",
-    "noise.rungs", "statistics", "core.nouns", "core.tally", "core.budget", "core.radius",
+    "noise.rungs", "noise.structures", "noise.admissible_set",
+    "statistics", "core.nouns", "core.tally", "core.budget", "core.radius",
     "core.transformations", "settings", "system.records", "system.manifest", "system.bounded",
     "system.registry", "errors",
 )  # fmt: skip

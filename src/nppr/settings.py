@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Annotated, Any, ParamSpec, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -41,6 +42,7 @@ from nppr.core.radius import LARGEST_RADIUS, NORM_NAMES, parse_radius
 from nppr.errors import BudgetError, NpprError, SpecError, require_at_most, unknown
 from nppr.noise.family import Family
 from nppr.noise.rungs import LADDER, Dependency, choose_rung, rungs_of
+from nppr.noise.structures import ANY, STRUCTURES
 from nppr.search.search_settings import (
     AUTO,
     FEWEST_PER_INPUT,
@@ -58,7 +60,7 @@ from nppr.search.search_settings import (
 )
 from nppr.system.specs import EAGER, ENGINES
 
-MOST = {"draws": 10**7, "seed": 2**63 - 1, "rare_calls": 10**10}
+MOST_DRAWS, MOST_RARE_CALLS, LARGEST_SEED = 10**7, 10**10, 2**63 - 1
 """Upper limits: larger values never finish or overflow the seed."""
 
 FINEST_PRECISION = 1e-5
@@ -161,6 +163,37 @@ def parse_radii(value: Any) -> tuple[str, ...]:
     return tuple(known[radius] for radius in sorted(known))
 
 
+def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
+    """Raise `SpecError`, with the nearest valid value, unless the value is one of the valid ones."""
+    if value not in valid:
+        raise unknown(name, value, valid)
+
+
+def whole(least: int = 1, most: float = math.inf) -> AfterValidator:
+    """Return the check that a setting is a whole number in this range, if it is given."""
+
+    def check(value: int | None, info: ValidationInfo) -> int | None:
+        name = str(info.field_name).replace("_", "-")
+        if value is not None and value < least:
+            raise SpecError(f"`{name}` must be a whole number >= {least}, got {value!r}.")
+        require_at_most(name, value, most)
+        return value
+
+    return AfterValidator(check)
+
+
+def one_of(valid: Collection[str]) -> AfterValidator:
+    """Return the check that a setting is one of these names, if it is given."""
+
+    def check(value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None:
+            require_one_of(str(info.field_name).replace("_", "-"), value, valid)
+        return value
+
+    return AfterValidator(check)
+
+
+Count = Annotated[int | None, whole()]
 Numbers = Annotated[tuple[float, ...] | None, BeforeValidator(parse_numbers)]
 Radii = Annotated[tuple[str, ...], BeforeValidator(parse_radii)]
 
@@ -292,12 +325,6 @@ def wrong_value(name: str, mistake: Mapping[str, Any], where: str = "") -> SpecE
     return SpecError(f"`{name}`{where} must be {expected}, got {mistake['input']!r}.")
 
 
-def require_one_of(name: str, value: str, valid: Collection[str]) -> None:
-    """Raise `SpecError`, with the nearest valid value, unless the value is one of the valid ones."""
-    if value not in valid:
-        raise unknown(name, value, valid)
-
-
 def require_sigma(sigma: float | None, where: str) -> float:
     """Return the standard deviation of Gaussian noise; raise `SpecError` unless it is a number > 0."""
     if sigma is None:
@@ -410,7 +437,9 @@ class DataSettings(ImageSettings):
 class BudgetSettings(Group):
     """The largest perturbation that is admitted."""
 
-    norm: str = option("linf", f"Norm of the budget: {' or '.join(NORM_NAMES)}.")
+    norm: Annotated[str, one_of(NORM_NAMES)] = option(
+        "linf", f"Norm of the budget: {' or '.join(NORM_NAMES)}."
+    )
     eps: str | None = option(
         None, "Radius of the budget, such as 8/255 or 0.03. Default for digits: 0.1 (linf)."
     )
@@ -435,7 +464,6 @@ class BudgetSettings(Group):
                     " Example: --transform rotate=15"
                 )
             return self
-        require_one_of("norm", self.norm, NORM_NAMES)
         if self.eps is None and self.norm != "linf":
             raise BudgetError(f"`eps` must be given with --norm {self.norm}. Example: --eps 0.5")
         if self.eps is not None:
@@ -446,33 +474,22 @@ class BudgetSettings(Group):
 class Limits(Group):
     """How many inputs of each split are used, and the seed that chooses them."""
 
-    inputs: int | None = option(
+    inputs: Count = option(
         None,
         "Evaluate at most this many inputs, stratified by class, including those misclassified without"
         " noise.",
     )
-    fit_inputs: int | None = option(None, "As --inputs, for the fit split.", Panel.ADVANCED)
-    select_inputs: int | None = option(None, "As --inputs, for the select split.", Panel.ADVANCED)
-    seed: int = option(0, "Seed of subsets, draws and resampling.")
-
-    @model_validator(mode="after")
-    def _require_counts(self) -> Self:
-        for name in ("draws", "inputs", "fit_inputs", "select_inputs", "seed", "rare_calls"):
-            value = getattr(self, name, None)
-            smallest = {"seed": 0, "rare_calls": RARE_CALLS_PER_INPUT}.get(name, 1)
-            argument = name.replace("_", "-")
-            if value is not None and value < smallest:
-                raise SpecError(
-                    f"`{argument}` must be a whole number >= {smallest}, got {value!r}."
-                )
-            require_at_most(argument, value, MOST.get(name, math.inf))
-        return self
+    fit_inputs: Count = option(None, "As --inputs, for the fit split.", Panel.ADVANCED)
+    select_inputs: Count = option(None, "As --inputs, for the select split.", Panel.ADVANCED)
+    seed: Annotated[int, whole(0, LARGEST_SEED)] = option(
+        0, "Seed of subsets, draws and resampling."
+    )
 
 
 class Counting(Group):
     """How sources are measured."""
 
-    draws: int | None = option(
+    draws: Annotated[int | None, whole(most=MOST_DRAWS)] = option(
         None,
         f"Perturbations drawn per input. Default: {DEFAULT_DRAWS}, fewer for more than 1,000 inputs;"
         f" with --precision, {FEWEST_DRAWS} to start with.",
@@ -521,7 +538,7 @@ class Measure(Limits, Counting, Keywords):
         " point, by an interval that holds after stopping. --inputs is then the most to use.",
         Panel.STATISTICS,
     )
-    rare_calls: int | None = option(
+    rare_calls: Annotated[int | None, whole(RARE_CALLS_PER_INPUT, MOST_RARE_CALLS)] = option(
         None,
         f"Images that --rare may classify in total. Default: {RARE_CALLS:,}; {RARE_ACCURACY}.",
         Panel.STATISTICS,
@@ -532,7 +549,7 @@ class Measure(Limits, Counting, Keywords):
         " fractions of the ranges: 0.25,0.5. Learned noise is scaled, not learned again.",
         Panel.STATISTICS,
     )
-    engine: str = option(
+    engine: Annotated[str, one_of(ENGINES)] = option(
         EAGER,
         "How the model runs. eager: exact. bfloat16: about a quarter less time, on processors"
         " with 16-bit floats, which take the clear decisions and lead fits. The model repeats a random"
@@ -545,7 +562,7 @@ class Measure(Limits, Counting, Keywords):
         " fit: all but nppr and universal.",
         Panel.ADVANCED,
     )
-    effort: str = option(
+    effort: Annotated[str, one_of(EFFORTS)] = option(
         NORMAL,
         "quick: a first look with fewer calls and draws, about 20 seconds on the demo. normal."
         " thorough: several seeds, more calls and draws. Settings that you state win.",
@@ -553,7 +570,6 @@ class Measure(Limits, Counting, Keywords):
 
     @model_validator(mode="after")
     def _require_measure(self) -> Self:
-        require_one_of("effort", self.effort, EFFORTS)
         if self.radii and self.only_merged:
             raise SpecError(
                 "`radii` must be given without `only-merged`, which reports one row for all attacks."
@@ -563,7 +579,6 @@ class Measure(Limits, Counting, Keywords):
                 f"`precision` must lie in [{FINEST_PRECISION:g}, 0.5), got {self.precision}:"
                 " how far intervals may reach from their value. Example: 0.01"
             )
-        require_one_of("engine", self.engine, ENGINES)
         if self.engine != EAGER and (self.precision is not None or self.rare_calls is not None):
             other = "precision" if self.precision is not None else "rare"
             raise SpecError(
@@ -619,7 +634,7 @@ class Run(Keywords):
 class FamilySettings(Group):
     """Settings of learned noise that the command line and study files share."""
 
-    preset: str = option(
+    preset: Annotated[str, one_of(PRESETS)] = option(
         "nppr",
         "nppr, or paper: the recipe of the paper as published, without selection afterwards.",
         Panel.SEARCH,
@@ -651,12 +666,6 @@ class FamilySettings(Group):
         Panel.ADVANCED,
     )
 
-    @field_validator("preset")
-    @classmethod
-    def _require_preset(cls, value: str) -> str:
-        require_one_of("preset", value, PRESETS)
-        return value
-
     @property
     def is_paper(self) -> bool:
         """Whether every family is fitted from scratch and nothing is selected."""
@@ -669,6 +678,7 @@ class FamilySettings(Group):
         covariance: str | None = None,
         upsampler: str | None = None,
         floor: float = 0.0,
+        structure: str = ANY,
     ) -> Family:
         """The family with these settings; what is None has the default of the preset."""
         paper = self.is_paper
@@ -685,6 +695,7 @@ class FamilySettings(Group):
             label_dim=self.label_dim,
             min_std=min_std if self.min_std is None else self.min_std,
             floor=floor,
+            structure=structure,
         )
 
 
@@ -700,6 +711,7 @@ class Search(FamilySettings, Keywords):
     `method`: gradients, scores (from the answers alone) or auto.
     `preset`: nppr, or paper (the recipe of the paper as published).
     `dependency`: how far down the ladder to go: independent, label, input, joint or per-input.
+    `structure`: what the noise is made of (docs/noise.md).
     `floor`: the least randomness rho, one value or several.
     `components`, `covariance`, `upsampler`, `grid`, `latent_dim`, `hidden_dim`, `label_dim`, `min_std`:
     the family of the noise (docs/noise.md).
@@ -718,6 +730,11 @@ class Search(FamilySettings, Keywords):
         f" Each rung on the way has a row. Default: {choose_rung('nppr')};"
         f" {choose_rung('paper')} with --preset paper.",
         Panel.NOISE,
+    )
+    structure: str = option(
+        ANY,
+        f"What the noise is made of: {', '.join(STRUCTURES)} (any is not restricted).",
+        Panel.ADVANCED,
     )
     floor: Numbers = option(
         None, f"{FLOOR_HELP} Default: 0,0.5; 0 with --preset paper.", Panel.NOISE
@@ -799,6 +816,7 @@ class Search(FamilySettings, Keywords):
             components if self.components is None else self.components,
             self.covariance,
             self.upsampler,
+            structure=self.structure,
         )
         chosen: dict[str, Any] = {
             "calls": self.calls,
@@ -832,13 +850,15 @@ class Search(FamilySettings, Keywords):
 class TrainOptions(Group):
     """A training; what is left out is the network's default (docs/training.md)."""
 
-    method: str = option(
+    method: Annotated[str, one_of(("standard", "gaussian", "pgd"))] = option(
         "standard",
         "standard, gaussian (images with Gaussian noise), or pgd: adversarial training by PGD.",
     )
     epochs: int | None = option(None, "Passes over the training images.")
     batch_size: int | None = option(None, "Images per step.")
-    optimiser: str | None = option(None, "sgd, or adam (with decoupled weight decay, AdamW).")
+    optimiser: Annotated[str | None, one_of(("adam", "sgd"))] = option(
+        None, "sgd, or adam (with decoupled weight decay, AdamW)."
+    )
     learning_rate: float | None = option(None, "Largest learning rate.")
     weight_decay: float | None = option(None, "Weight decay.")
     momentum: float | None = option(None, "Momentum of sgd.")
@@ -850,7 +870,9 @@ class TrainOptions(Group):
     )
     crop: int | None = option(None, "Shift images by up to this many pixels, border repeated.")
     flip: bool | None = option(None, "Mirror images at random. Default: colour images only.")
-    norm: str | None = option(None, "Norm of the budget of pgd: linf or l2. Default: linf.")
+    norm: Annotated[str | None, one_of(NORM_NAMES)] = option(
+        None, "Norm of the budget of pgd: linf or l2. Default: linf."
+    )
     eps: str | float | None = option(None, "Radius of the budget of pgd, such as 8/255.")
     attack_steps: int | None = option(None, "Steps of the attack. Default: 10.")
     attack_step: float | None = option(
@@ -865,13 +887,9 @@ class TrainOptions(Group):
 
     @model_validator(mode="after")
     def _require_method(self) -> Self:
-        require_one_of("method", self.method, ("standard", "gaussian", "pgd"))
-        if self.optimiser is not None:
-            require_one_of("optimiser", self.optimiser, ("adam", "sgd"))
         if self.method == "pgd":
             if self.eps is None:
                 raise BudgetError("`eps` must be given with --method pgd. Example: --eps 8/255")
-            require_one_of("norm", self.norm or "linf", NORM_NAMES)
             parse_radius(self.eps)
         if self.method == "gaussian":
             require_sigma(self.sigma, "with --method gaussian")

@@ -36,7 +36,6 @@ from nppr.run.session import result_of
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import AutoAttack, Guidance, Source, Uniform, parse_sources
 from nppr.sources.custom import CustomAttack
-from nppr.sources.learned import learned_name
 from nppr.statistics.estimates import estimate_adversarial, estimate_probabilistic
 
 BUDGET = Budget.linf(0.1)
@@ -64,8 +63,14 @@ def source(name: str, budget: Budget = BUDGET) -> Source:
     return parse_sources(name, budget)[0]
 
 
+def name_of(floor: float, fit_seed: int | None) -> str:
+    ends = [f"floor={floor:g}"] * bool(floor)
+    ends += [] if fit_seed is None else [f"fit-seed={fit_seed}"]
+    return ":".join(["nppr", *ends])
+
+
 def learned(floor: float = 0.0, fit_seed: int | None = None) -> Source:
-    found = Stray(BUDGET, 0.0, learned_name(None, floor, fit_seed))
+    found = Stray(BUDGET, 0.0, name_of(floor, fit_seed))
     found.metric = Metric.NPPR
     return found
 
@@ -81,7 +86,7 @@ def entry(
     known = {"max_weight": 0.9, "realised_std": 0.5} | diagnostics
     return LEARNED.model_copy(
         update={
-            "name": learned_name(None, floor, fit_seed),
+            "name": name_of(floor, fit_seed),
             "fit_seed": fit_seed,
             "family": replace(LEARNED.family, floor=floor, components=components),
             "diagnostics": LEARNED.diagnostics.model_copy(update=known),

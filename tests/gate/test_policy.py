@@ -13,6 +13,7 @@ from nppr.core.budget import Budget
 from nppr.core.tally import Metric
 from nppr.errors import SpecError
 from nppr.gate.policy import FORMS, Kind, make_policy, parse_requirement, read_policy
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.rungs import Dependency
 from nppr.run.resolve import stated_budget
 from nppr.statistics.noise_sets import Contaminated
@@ -33,7 +34,8 @@ def test_values_are_fractions_or_percentages(thousandths: int, rung: str) -> Non
     plain = parse_requirement(f"NPPR {rung} floor 0.5 >= {value}", BUDGET)
     percent = parse_requirement(f"NPPR {rung} floor 0.5 >= {100 * value:.1f} %", BUDGET)
     assert plain.at_least == value == pytest.approx(percent.at_least)
-    assert (plain.rung, plain.floor, plain.metric) == (Dependency(rung), 0.5, Metric.NPPR)
+    assert plain.admissible == AdmissibleSet(Dependency(rung), floor=0.5)
+    assert plain.metric is Metric.NPPR
 
 
 def test_every_part_of_a_requirement_is_read() -> None:
@@ -41,7 +43,8 @@ def test_every_part_of_a_requirement_is_read() -> None:
     assert bound.noise_set == Contaminated(1.0, 0.05, "tv")
     assert (bound.source, bound.at_least) == ("gaussian", 0.9)
     worst = parse_requirement("worst weather under NPPR joint floor 0.5 >= 0.7", BUDGET)
-    assert (worst.kind, worst.name, worst.rung) == (Kind.WORST, "weather", Dependency.JOINT)
+    assert (worst.kind, worst.name) == (Kind.WORST, "weather")
+    assert worst.admissible == AdmissibleSet(Dependency.JOINT, floor=0.5)
     paired = parse_requirement("not worse than runs/a b by more than 1 point (paired)", BUDGET)
     assert (paired.name, paired.at_least, paired.metric) == ("runs/a b", -0.01, Metric.PR)
     clean = parse_requirement("accuracy not worse than x by more than 0.5 points", BUDGET)

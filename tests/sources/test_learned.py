@@ -18,7 +18,7 @@ from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Context
 from nppr.sources import Uniform
-from nppr.sources.learned import Learned, learned_name
+from nppr.sources.learned import Learned
 
 SHAPE, CLASSES, FEATURES = (1, 4, 4), 3, 6
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.5)]
@@ -233,8 +233,6 @@ def test_names_hold_rung_floor_and_seed() -> None:
     assert learned(fit_seed=2).name == "nppr:joint:fit-seed=2"
     kept = learned(Dependency.LABEL)
     assert replace(kept, dependency=Dependency.JOINT).name == "nppr:joint", "its parent's law"
-    assert learned_name(Dependency.PER_INPUT, 1.0) == "nppr:per-input:floor=1"
-    assert learned_name(None) == "nppr"
 
 
 def test_a_measurement_is_the_same_by_hand() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from nppr.cli.app import Command, register
 from nppr.errors import SpecError
@@ -19,6 +19,7 @@ from nppr.settings import (
     RARE_CALLS,
     Assessment,
     BudgetSettings,
+    Count,
     DataSettings,
     Group,
     Measure,
@@ -29,8 +30,8 @@ from nppr.settings import (
     Shown,
     TrainOptions,
     figure_formats,
+    one_of,
     option,
-    require_one_of,
     require_sigma,
 )
 
@@ -273,7 +274,7 @@ class CertifyOptions(Group):
         flag="--set",
     )
     density_ratio: float | None = option(None, "c of the set contaminated. Default: 2.")
-    about: str = option(
+    about: Annotated[str, one_of(("population", "test-set"))] = option(
         "population",
         "population: each input is used once. test-set: inputs are drawn with replacement, so draws"
         " do not run out.",
@@ -286,7 +287,6 @@ class CertifyOptions(Group):
 
     @model_validator(mode="after")
     def _require_question(self) -> Self:
-        require_one_of("about", self.about, ("population", "test-set"))
         if not 0 < self.at_least < 1:
             raise SpecError(f"`at-least` must lie in (0, 1), got {self.at_least}. Example: 0.9")
         return self
@@ -304,17 +304,10 @@ class DoctorOptions(Group):
     data: Annotated[DataSettings, WITHOUT_SLICES]
     measure: Annotated[Measure, Shown(only=LIMITS)]
     run: Annotated[Run, Shown(only=COMPUTED)]
-    fail_below: str | None = option(
+    fail_below: Annotated[str | None, one_of(GRADE_LETTERS)] = option(
         None, "Exit with code 1 where the grade is worse than this one: A, B, C or D."
     )
     as_json: bool = JSON_OPTION
-
-    @field_validator("fail_below")
-    @classmethod
-    def _require_grade(cls, value: str | None) -> str | None:
-        if value is not None:
-            require_one_of("fail-below", value, GRADE_LETTERS)
-        return value
 
 
 class GateOptions(Group):
@@ -440,7 +433,7 @@ class StudyOptions(Group):
 
     file: Path = option(..., "The study, a TOML file (docs/studies.md).", flag="FILE")
     plan: bool = option(False, "Print nodes, calls and the expected time, and run nothing.")
-    workers: int | None = option(None, "Processes on this machine. Default: 1.")
+    workers: Count = option(None, "Processes on this machine. Default: 1.")
     ray: str | None = option(
         None,
         "Run on the Ray cluster at this address (HOST:PORT or auto; extra ray). Without an address: a"
@@ -464,12 +457,6 @@ class StudyOptions(Group):
     )
     yes: bool = option(False, "Run a study of more than 10,000 nodes.")
     quiet: bool = QUIET_OPTION
-
-    @model_validator(mode="after")
-    def _require_workers(self) -> Self:
-        if self.workers is not None and self.workers < 1:
-            raise SpecError(f"`workers` must be a whole number >= 1, got {self.workers}.")
-        return self
 
 
 class TrainCommandOptions(Group):

@@ -26,7 +26,7 @@ from nppr.gate.gate_questions import PairedQuestion, WorstQuestion
 from nppr.gate.gate_tests import GateTest, decide_tests, plan_test, require_decidable
 from nppr.gate.policy import ABOUT, TESTED, Kind, Policy, Requirement
 from nppr.models import ModelSpec
-from nppr.noise.rungs import Dependency
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.report import Report, read_run
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
@@ -69,14 +69,16 @@ def gate(
     tested = [each for each in asked if each.kind in TESTED]
     error = (1 - policy.measure.confidence) / (2 * max(1, len(tested)))
     flags = {each.text: find_flag(each.name) for each in asked if each.kind is Kind.FLAG}
-    tests = {each.text: _plan(policy, setup, each, error) for each in tested if each.rung is None}
+    tests = {
+        each.text: _plan(policy, setup, each, error) for each in tested if each.admissible is None
+    }
     known: _Known | None = None
     with ExitStack() as stack:
         if len(tests) < len(asked):
             folder = policy.run or out or stack.enter_context(tempfile.TemporaryDirectory())
             known = _find_known(policy, setup, Path(folder), progress)
             for each in tested:
-                if each.rung is not None:
+                if each.admissible is not None:
                     tests[each.text] = _plan(policy, setup, each, error, known)
     for test in tests.values():
         test.add_doubts((*seen, *(known.report.flags if known else ())))
@@ -132,10 +134,10 @@ def resolve_policy(
 
 
 class _Known(NamedTuple):
-    """The report of a run, and the noise it learned by rung and floor."""
+    """The report of a run, and the noise it learned by admissible set."""
 
     report: Report
-    learned: Mapping[tuple[Dependency | None, float | None], Source]
+    learned: Mapping[AdmissibleSet, Source]
 
 
 def _find_known(
@@ -162,7 +164,7 @@ def _find_known(
     sources: list[Source] = [*(each.source for each in found), *own]
     return _Known(
         report,
-        {(each.dependency, each.floor): each for each in sources if each.fit_seed is None},
+        {each.admissible: each for each in sources if each.fit_seed is None and each.admissible},
     )
 
 
@@ -194,20 +196,19 @@ def _measure(
 
 def _search_settings(policy: Policy, inputs: int) -> SearchSettings | None:
     """Return the settings of the search for all required learned noise, down to the lowest rung."""
-    asked = [each for each in policy.requirements() if each.rung is not None]
+    asked = [each.admissible for each in policy.requirements() if each.admissible is not None]
     if not asked:
         return None
-    rungs = [each.rung for each in asked if each.rung is not None]
-    lowest = max(rungs, key=lambda rung: (rung.depth, rung.value))
-    floors = tuple(sorted({each.floor for each in asked}))
-    search = policy.search.with_(dependency=lowest.value, floor=floors).resolve(
-        inputs, policy.measure.effort
-    )
-    for rung in rungs:
-        if rung not in search.rungs:
-            raise unknown(
-                f"rung beside {lowest.value}", rung.value, [each.value for each in search.rungs]
-            )
+    lowest = max(asked, key=lambda each: each.place[1:])
+    search = policy.search.with_(
+        dependency=lowest.rung.value,
+        structure=lowest.structure,
+        floor=tuple(sorted({each.floor for each in asked})),
+    ).resolve(inputs, policy.measure.effort)
+    for each in asked:
+        if each not in search.sets:
+            known = dict.fromkeys(one.label for one in search.sets)
+            raise unknown(f"rung beside {lowest.label}", each.label, list(known))
     return search
 
 
@@ -242,7 +243,8 @@ def _plan(
     if source is None:
         assert known is not None
         rows = [row for row in known.report.results if row.metric is Metric.NPPR and row.error]
-        name = f"NPPR {asked.rung} with floor {asked.floor:g}"
+        assert asked.admissible is not None
+        name = f"NPPR {asked.admissible.label} with floor {asked.admissible.floor:g}"
         problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")
         return GateTest(asked, claim, problem=problem)
     if source.metric is not Metric.ACCURACY:
@@ -263,8 +265,8 @@ def _find_source(setup: AssessmentRun, asked: Requirement, known: _Known | None)
     """Return the source of a requirement; None if its noise was not learned."""
     if asked.metric is Metric.ACCURACY:
         return Clean()
-    if asked.rung is not None:
-        return known.learned.get((asked.rung, asked.floor)) if known else None
+    if asked.admissible is not None:
+        return known.learned.get(asked.admissible) if known else None
     (source,) = parse_sources(asked.source, setup.budget)
     return source
 

@@ -21,8 +21,8 @@ from pydantic import model_validator
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError, unknown
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.family import FLOOR_NOISE
-from nppr.noise.rungs import Dependency
 from nppr.run.resolve import stated_budget
 from nppr.settings import (
     GRADE_LETTERS,
@@ -67,7 +67,7 @@ class Requirement:
     """One line of a policy.
 
     `at_least` is the smallest fraction of correct answers; for a difference, minus the largest loss.
-    `source` is written as on a command line. Learned noise has a `rung` and a `floor` instead. `name`
+    `source` is written as on a command line. Learned noise has an `admissible` set instead. `name`
     is the column of a worst slice, the letter of a grade, the id of a flag or the folder of a baseline.
     """
 
@@ -76,8 +76,7 @@ class Requirement:
     at_least: float = 0.0
     metric: Metric | None = None
     source: str = ""
-    rung: Dependency | None = None
-    floor: float = 0.0
+    admissible: AdmissibleSet | None = None
     noise_set: NoiseSet | None = None
     name: str = ""
 
@@ -103,7 +102,7 @@ class Requirement:
 
 LEFT_OUT = {
     **dict.fromkeys(
-        ("dependency", "floor"),
+        ("dependency", "structure", "floor"),
         "requirements name rungs and floors. Example: NPPR joint floor 0.5 >= 0.8",
     ),
     "quiet": "it is an option of nppr gate. Example: nppr gate policy.toml --quiet",
@@ -134,7 +133,7 @@ class Policy(Group):
     model: ModelSettings
     data: DataSettings
     budget: BudgetSettings
-    search: Annotated[Search, Shown(without=("dependency", "floor"))]
+    search: Annotated[Search, Shown(without=("dependency", "structure", "floor"))]
     measure: Annotated[Measure, Shown(only=MEASURED)]
     execution: Annotated[Run, Shown(only=("device", "batch_size"))]
 
@@ -152,7 +151,7 @@ class Policy(Group):
                 )
         if self.calls < 1:
             raise SpecError(f"`calls` must be a whole number >= 1, got {self.calls}.")
-        learned = [each.text for each in self.requirements() if each.rung is not None]
+        learned = [each.text for each in self.requirements() if each.admissible is not None]
         if self.measure.evaluate_all and learned:
             raise SpecError(
                 f"`evaluate-all` must be left out with {learned[0]!r}: learned noise is fitted on"
@@ -244,7 +243,7 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
     """Parse a requirement, with sources of a budget.
 
     >>> found = parse_requirement("NPPR label floor 0.5 >= 80 %", Budget.linf(0.1))
-    >>> found.rung.value, found.floor, found.at_least
+    >>> found.admissible.name_noise(), found.at_least
     ('label', 0.5, 0.8)
     """
     words = " ".join(text.split())
@@ -304,9 +303,8 @@ def _with_source(made: Requirement, given: dict[str, str], budget: Budget) -> Re
                 "`NPPR` must not be compared with a baseline: each is an upper bound that a search of"
                 f" its own found, got {made.text!r}. Example: {FORMS['not'][2]}"
             )
-        require_one_of("rung of NPPR", source, [each.value for each in Dependency])
         floor = _number(given.get("floor", "0"), made.text)
-        return replace(made, metric=metric, rung=Dependency(source), floor=floor)
+        return replace(made, metric=metric, admissible=AdmissibleSet.parse(source, floor))
     if "floor" in given:
         raise SpecError(
             f"`floor` must be given with NPPR only, got {made.text!r}. Example: {FORMS['NPPR'][2]}"

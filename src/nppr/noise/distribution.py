@@ -78,9 +78,8 @@ class Distribution(nn.Module):
     ) -> tuple[Tensor, Given]:
         """Perturbations with gradients `(B, S, C, H, W)`, and the mixture they came from."""
         given = self.mixture(context, heat)
-        gumbel = draws.uniform(COMPONENT, (self.family.components,))
-        size = self.mixture.covariance.noise_size(self.family.components)
-        latent = given.relaxed(gumbel, draws.normal(NOISE, (size,)), tau)
+        gumbel = self._uniform(draws, self.family.components)
+        latent = given.relaxed(gumbel, self._normal(draws, self.family.components), tau)
         return self._perturbation(latent, draws, budget), given
 
     def pair(
@@ -93,11 +92,11 @@ class Distribution(nn.Module):
         """
         given = self.mixture(context)
         one = replace(draws, size=1, capacity=1)
-        gumbel = one.uniform(COMPONENT, (self.family.components,))
+        gumbel = self._uniform(one, self.family.components)
         size = self.mixture.covariance.noise_size(self.family.components)
-        still = gumbel.new_zeros(len(gumbel), 1, size)
+        still = gumbel.new_zeros(*gumbel.shape[:2], size)
         means = given.relaxed(gumbel, still, tau)
-        step = one.normal(NOISE, (means.shape[-1],))
+        step = self._split(one.normal(NOISE, (self.upsampler.positions * means.shape[-1],)))
         with torch.no_grad():
             sides = [self._perturbation(means + sign * std * step, one, budget) for sign in (1, -1)]
         return means, step, torch.cat(sides, 1)
@@ -107,8 +106,7 @@ class Distribution(nn.Module):
         if self.family.floor == 1:
             return budget.uniform(draws, FLOOR_NOISE, self.shape)
         given = self.mixture(context)
-        size = self.mixture.covariance.noise_size(1)
-        latent = given.exact(self.choose(given, context, draws), draws.normal(NOISE, (size,)))
+        latent = given.exact(self.choose(given, context, draws), self._normal(draws, 1))
         return self._perturbation(latent, draws, budget)
 
     def centre(self, context: Context, draws: DrawBlock) -> Tensor:
@@ -120,9 +118,9 @@ class Distribution(nn.Module):
         return means
 
     def choose(self, given: Given, context: Context, draws: DrawBlock) -> Tensor:
-        """The component of every draw, `(B, S)`, or `(B, 1)` where all draws of an input share it."""
+        """Return the component of every latent vector, `(B, S P)`, or `(B, 1)` if all are the same."""
         if self.rule is Rule.WEIGHTS:
-            return given.choose(draws.uniform(COMPONENT, (1,)).squeeze(-1))
+            return given.choose(self._uniform(draws, 1).squeeze(-1))
         if self.rule is Rule.LARGEST:
             largest = given.log_weights.argmax(-1).expand(len(context.labels))
         else:
@@ -160,8 +158,23 @@ class Distribution(nn.Module):
         other.family = other.mixture.family = self.family.with_(floor=floor)
         return other
 
+    def _split(self, drawn: Tensor) -> Tensor:
+        """Return random numbers `(B, S, P N)` of draws as those of latent vectors, `(B, S P, N)`."""
+        vectors: Tensor = drawn.unflatten(-1, (self.upsampler.positions, -1)).flatten(1, 2)
+        return vectors
+
+    def _uniform(self, draws: DrawBlock, components: int) -> Tensor:
+        """Return uniform numbers that choose among components, `(B, S P, K)`."""
+        return self._split(draws.uniform(COMPONENT, (self.upsampler.positions * components,)))
+
+    def _normal(self, draws: DrawBlock, components: int) -> Tensor:
+        """Return the normal numbers of latent vectors that mix so many components."""
+        size = self.mixture.covariance.noise_size(components)
+        return self._split(draws.normal(NOISE, (self.upsampler.positions * size,)))
+
     def _perturbation(self, latent: Tensor, draws: DrawBlock, budget: Budget) -> Tensor:
-        delta = budget.squash(self.upsampler(latent), self.scale)
+        vectors = latent.unflatten(1, (-1, self.upsampler.positions)).flatten(-2)
+        delta = budget.squash(self.upsampler(vectors), self.scale)
         rho = self.family.floor
         if rho == 0:
             return delta

@@ -11,8 +11,10 @@ from enum import StrEnum
 from typing import Any
 
 from nppr.errors import SpecError, require_at_most, unknown
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.covariance import check_covariance
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import ANY, STRUCTURES
 
 FLOOR_NOISE = "uniform"
 """The source that the floor mixes in, whose stream it draws from: with rho = 1 both are the same."""
@@ -58,6 +60,7 @@ COLD = Temperatures()
 class Family:
     """A family of distributions: what the noise sees, its components, resolution and randomness.
 
+    `structure` is what the noise is made of, a name of `STRUCTURES`.
     `grid` is the side of the coarse grid of `bicubic` and `trainable`, by default 4 for images of up
     to 32 pixels and 7 for larger ones. `floor` is rho: the weight of Uniform noise in every draw.
     `hidden_dim` is the width of what sees the features, and the number of directions in which they
@@ -83,6 +86,7 @@ class Family:
     scaled: bool = True
     wide_heads: bool = False
     random_start: bool = False
+    structure: str = ANY
 
     def __post_init__(self) -> None:
         if self.dependency not in list(Dependency):
@@ -90,6 +94,14 @@ class Family:
         object.__setattr__(self, "dependency", Dependency(self.dependency))
         if not self.dependency.is_fitted:
             raise SpecError(f"`dependency` of a family of mixtures must not be {self.dependency}.")
+        if self.structure not in STRUCTURES:
+            raise unknown("structure", self.structure, STRUCTURES)
+        rungs = STRUCTURES[self.structure].rungs
+        if self.dependency not in rungs:
+            raise SpecError(
+                f"`dependency` of {self.structure} noise must be {' or '.join(rungs)},"
+                f" got {self.dependency}."
+            )
         for name in ("components", "latent_dim", "grid", "hidden_dim", "label_dim"):
             value = getattr(self, name)
             if name not in ("latent_dim", "grid") or value is not None:
@@ -104,6 +116,11 @@ class Family:
         check_covariance(self.covariance)
         if self.upsampler not in UPSAMPLERS:
             raise unknown("upsampler", self.upsampler, UPSAMPLERS)
+
+    @property
+    def admissible(self) -> AdmissibleSet:
+        """What its noise knows, what it is made of, and how random it must be."""
+        return AdmissibleSet(self.dependency, self.structure, self.floor)
 
     def with_(self, **changes: Any) -> Family:
         """The same but for some of its settings."""

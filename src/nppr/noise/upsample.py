@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from nppr.errors import SpecError
 from nppr.noise.family import Family
+from nppr.noise.structures import STRUCTURES
+from nppr.system.registry import load_object
 
 Shape = tuple[int, int, int]
 
@@ -52,16 +54,20 @@ def bicubic_matrix(fine: int, coarse: int, a: float) -> Tensor:
 
 
 class Upsampler(nn.Module):
-    """A linear map `(..., D) -> (..., C, H, W)`."""
+    """A map `(..., P D) -> (..., C, H, W)` of P latent vectors, which are drawn independently.
 
-    def __init__(self, shape: Shape, latent_dim: int) -> None:
+    P is 1 for all maps of this file; noise without a fixed pattern has a latent vector per position.
+    """
+
+    def __init__(self, shape: Shape, latent_dim: int, positions: int = 1) -> None:
         super().__init__()
         self.shape = shape
         self.latent_dim = latent_dim
+        self.positions = positions
 
     @abstractmethod
     def forward(self, latent: Tensor) -> Tensor:
-        """`(..., D) -> (..., C, H, W)`."""
+        """Return perturbations `(..., C, H, W)` of latent vectors `(..., P D)`."""
 
 
 class Identity(Upsampler):
@@ -148,7 +154,13 @@ class Multiscale(Upsampler):
 
 
 def make_upsampler(family: Family, shape: Shape) -> Upsampler:
-    """The up-sampler of a family for images of `shape` (C, H, W)."""
+    """Return the up-sampler of a family for images of `shape` (C, H, W), made by its structure."""
+    made: Upsampler = load_object(STRUCTURES[family.structure].sampler)(family, shape)
+    return made
+
+
+def make_free(family: Family, shape: Shape) -> Upsampler:
+    """Return the up-sampler of noise that is not restricted, which `family.upsampler` names."""
     name, kernel = family.upsampler, family.kernel
     if family.latent_dim is not None and name != "trainable":
         raise SpecError(

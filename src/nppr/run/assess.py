@@ -24,7 +24,6 @@ from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import SCORES, SearchSettings
 from nppr.settings import NORMAL, KeywordsT, Measure, Run, Search, refuse_misplaced
 from nppr.sources import NPPR, Source, check_unique, default_sources, parse_sources, split_search
-from nppr.sources.learned import learned_name
 from nppr.system.specs import EAGER
 
 
@@ -308,8 +307,7 @@ def _plan(
     names = [source.name for source in sources]
     warning = None
     if search is not None:
-        rungs = [(rung, floor) for floor in search.floors for rung in search.rungs]
-        names = [*(learned_name(rung, floor) for rung, floor in rungs), *names]
+        names = [*(each.name_noise() for each in search.sets), *names]
         if search.is_short:
             warning = (
                 f"--fit-calls {search.calls:,} is too few for this search, which needs"

@@ -52,8 +52,7 @@ def describe_rungs(
         seeds = [
             _value(tallies[other.source.name])
             for other in learned
-            if other.source.name in tallies
-            and (other.source.dependency, other.source.floor) == (source.dependency, source.floor)
+            if other.source.name in tallies and other.source.admissible == source.admissible
         ]
         quality = {  # of the search, and so not of noise that was given
             "half": min(last.restarts, default=None),

@@ -84,7 +84,7 @@ def count_passes(
         return Work(plain, guided, 0.0, 0.0, 0, len(sources))
     scored = search.recipe.scores
     per_call = SCORED if scored else PASSES_PER_CALL
-    rungs = len(search.rungs) * len(search.floors)
+    rungs = len(search.sets)
     plain += inputs * draws * rungs * radii
     stages = walk(search, data.classes, data.shape)
     few = min(draws, SAME_PATTERN_DRAWS)

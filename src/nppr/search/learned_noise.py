@@ -134,10 +134,11 @@ def load_learned(
             feature_model,
             record.dependency,
             record.fit_seed,
+            structure=record.structure,
         )
         learned.append(LearnedNoise(source, record, seen))
     # Files are in the order of their names, a ladder is not.
-    return sorted(learned, key=lambda each: (each.source.floor, each.record.dependency.depth))
+    return sorted(learned, key=lambda each: each.record.admissible.place)
 
 
 def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, IntArray]:

@@ -324,7 +324,7 @@ class NoiseSearch:
         for each in self.given:
             law = each.source.distribution
             same = (law.shape, law.classes) == (self.shape, self.data.classes)
-            if same and stage.family.dependency.contains(law.family.dependency):
+            if same and stage.family.admissible.contains(law.family.admissible):
                 law = law.with_floor(stage.family.floor).to(self.classifier.device)
                 described = each.record.classifier
                 name = described.name if described else "another model"
@@ -387,7 +387,14 @@ class NoiseSearch:
     ) -> LearnedNoise:
         """What the last stage selected, as a source with its record."""
         last, budget = finished[-1], self.budget
-        source = Learned(budget, last.selected, self.feature_model, last.record.rung, fit_seed)
+        source = Learned(
+            budget,
+            last.selected,
+            self.feature_model,
+            last.record.rung,
+            fit_seed,
+            structure=last.record.structure,
+        )
         record = LearnedNoiseRecord(
             name=source.name,
             fit_seed=fit_seed,
@@ -520,6 +527,7 @@ def _record(
     return StageRecord(
         stage=stage.name,
         rung=stage.family.dependency,
+        structure=stage.family.structure,
         selected=selected,
         dependency=fitted.family.dependency,
         components=fitted.family.components,

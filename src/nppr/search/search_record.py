@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from nppr.core.nouns import Nouns, choose_nouns
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.family import Family, Rule
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import ANY
 from nppr.search.search_settings import SearchSettings
 
 if TYPE_CHECKING:
@@ -154,6 +156,8 @@ class StageRecord(Record):
     all_calls: float | None = None
     """Select value after all of the calls, of the best variant of what was fitted."""
     select_inputs: int = 0
+    structure: str = ANY
+    """What its noise is made of."""
 
     def rounded(self) -> StageRecord:
         """The same with loss and running PR to six decimals, which is enough to plot them."""
@@ -245,6 +249,17 @@ class DistributionRecord(Record):
         """The rung it was searched on; noise of a rung above may have been kept there."""
         stages = self.search.stages
         return stages[-1].rung if stages else self.search.settings.family.dependency
+
+    @property
+    def structure(self) -> str:
+        """What the noise of the set it was searched in is made of."""
+        stages = self.search.stages
+        return stages[-1].structure if stages else self.family.structure
+
+    @property
+    def admissible(self) -> AdmissibleSet:
+        """The set it was searched in."""
+        return AdmissibleSet(self.dependency, self.structure, self.family.floor)
 
     @property
     def given(self) -> str | None:

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from nppr.errors import SpecError, require_at_most, unknown
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.family import TORCH_KERNEL, Family, Temperatures, require_count
 from nppr.noise.rungs import Dependency, Known
+from nppr.noise.structures import STRUCTURES
 
 PRESETS = ("nppr", "paper")
 PAPER_COMPONENTS = 7
@@ -234,10 +236,32 @@ class SearchSettings:
         return (*learned, Dependency.PER_INPUT) if self.per_input_calls else learned
 
     @property
+    def fitted_sets(self) -> tuple[AdmissibleSet, ...]:
+        """The sets of fitted noise that a search goes through at every floor, in its order."""
+        asked = STRUCTURES[self.family.structure]
+        return tuple(
+            AdmissibleSet(rung, structure.name)
+            for structure in (asked.path if self.walks else (asked,))
+            for rung in self.rungs
+            if rung.is_fitted and rung in structure.rungs
+        )
+
+    @property
+    def sets(self) -> tuple[AdmissibleSet, ...]:
+        """The sets that the search has a result for, floor by floor."""
+        own = [
+            AdmissibleSet(rung, self.family.structure) for rung in self.rungs if not rung.is_fitted
+        ]
+        return tuple(
+            replace(each, floor=floor)
+            for floor in self.floors
+            for each in (*self.fitted_sets, *own)
+        )
+
+    @property
     def needed_calls(self) -> int:
         """Calls with which every stage of the first floor has enough steps."""
-        stages = len(self.family.dependency.path) if self.walks else 1
-        return stages * FEWEST_STEPS * self.step_calls
+        return len(self.fitted_sets) * FEWEST_STEPS * self.step_calls
 
     @property
     def is_short(self) -> bool:
@@ -343,51 +367,60 @@ def walk(
 
     With `per_class`, noise that sees the label has a component for each of the classes.
     """
-    family, order = settings.family, settings.family.dependency.path
+    family, order = settings.family, settings.fitted_sets
     if settings.per_class and settings.walks:
         patterns = max(1, min(classes, MOST_PATTERNS // math.prod(shape)))
         family = family.with_(label_dim=max(family.label_dim, patterns))
-    if not settings.walks:
-        order = (family.dependency,)
     stages: list[Stage] = []
+    places: dict[AdmissibleSet, int] = {}
     for number, floor in enumerate(settings.floors):
         share = (FURTHER_FLOOR if number else 1.0) if settings.walks else 1.0
         fewest = len(order) * (len(order) + 1) // 2 if number else len(order)
         steps = max(fewest, int(settings.calls * share) // settings.step_calls)
-        for place, dependency in enumerate(order):
-            own = family.with_(dependency=dependency, floor=floor)
-            if settings.per_class and settings.walks and dependency.sees_label:
+        for place, each in enumerate(order):
+            own = family.with_(dependency=each.rung, structure=each.structure, floor=floor)
+            if settings.per_class and settings.walks and each.rung.sees_label:
                 own = own.with_(components=max(own.components, patterns))
-            parents = [len(stages) - 1] if place else []
-            parents += [len(stages) - len(order)] if number else []
+            parents = []
+            if settings.walks:
+                smaller = [replace(each, rung=rung) for rung in each.rung.path[-2:-1]]
+                parents = [places[one] for one in (*smaller, each) if one in places]
+            places[each] = len(stages)
             taken = _share(steps, place, len(order), growing=number > 0)
-            if not settings.walks:
-                parents = []
-            made = Stage(
-                name=dependency.value + (f", floor {floor:g}" if floor else ""),
-                family=own,
-                parents=tuple(parents),
-                recipe=settings.recipe,
-                steps=taken if floor < 1 else 0,  # rho = 1 is Uniform noise: nothing to fit
-            )
-            if parents:
-                made = replace(made, recipe=replace(made.recipe, rate=settings.child_rate))
-            elif settings.walks:
-                made = first_of_walk(made)
-            stages.append(made)
+            name = each.label + (f", floor {floor:g}" if floor else "")
+            stages.append(make_stage(settings, name, own, taken, tuple(parents)))
     return tuple(stages)
 
 
-def first_of_walk(stage: Stage) -> Stage:
-    """A stage from which others start: it is tried more than once, and in more, smaller steps."""
-    inputs = stage.recipe.inputs
-    if not stage.family.dependency.knows:
-        inputs = min(FIRST_INPUTS, inputs)
+def make_stage(
+    settings: SearchSettings,
+    name: str,
+    family: Family,
+    steps: int,
+    parents: tuple[int, ...] = (),
+    *,
+    first: bool | None = None,
+) -> Stage:
+    """Return the stage that fits a family; `steps` are those of `settings.recipe`.
+
+    The `first` stage of a search, by default one without parents, is tried more than once, and sees
+    fewer inputs in each of more steps if its noise knows nothing. All others move by `child_rate`.
+    """
+    recipe = replace(settings.recipe, **STRUCTURES[family.structure].recipe)
+    steps = steps * settings.step_calls // (recipe.inputs * recipe.draws)
+    if family.floor == 1:
+        steps = 0  # rho = 1 is Uniform noise: nothing to fit
+    stage = Stage(name, family, parents, recipe, steps)
+    if not settings.walks:
+        return stage
+    if not (not parents if first is None else first):
+        return replace(stage, recipe=replace(recipe, rate=settings.child_rate))
+    inputs = recipe.inputs if family.dependency.knows else min(FIRST_INPUTS, recipe.inputs)
     return replace(
         stage,
-        recipe=replace(stage.recipe, inputs=inputs),
-        steps=stage.steps * stage.recipe.inputs // inputs,
-        restarts=restarts_of(stage.steps),
+        recipe=replace(recipe, inputs=inputs),
+        steps=steps * recipe.inputs // inputs,
+        restarts=restarts_of(steps),
     )
 
 

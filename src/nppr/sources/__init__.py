@@ -4,9 +4,9 @@ The modules below register their sources when they are imported. `learned` and `
 that have no name on a command line; they are imported where they are needed.
 """
 
+from nppr.noise.admissible_set import NPPR
 from nppr.sources.base import (
     ALL,
-    NPPR,
     SOURCES,
     Guidance,
     Source,

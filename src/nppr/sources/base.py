@@ -24,7 +24,9 @@ import numpy as np
 
 from nppr.core.tally import Estimate, Evaluate, Metric, Progress, Tally
 from nppr.errors import SpecError, unknown
+from nppr.noise.admissible_set import NPPR, AdmissibleSet
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import ANY
 from nppr.statistics.noise_sets import NoiseSet
 from nppr.system.registry import Registry
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
 Option = bool | int | float | str
 
-NPPR = "nppr"
 """Not a source but a search for one: the noise it learns is measured like any other source."""
 
 ALL = "all"
@@ -129,6 +130,7 @@ class Source(ABC):
     inputs_at_once: int | None = None
     """How many inputs it gets together whatever the micro-batch; None where that does not matter."""
     dependency: Dependency | None = None
+    structure: str = ANY
     floor: float | None = None
     fit_seed: int | None = None
     noise_sets: tuple[NoiseSet, ...] = ()
@@ -213,6 +215,13 @@ class Source(ABC):
     def missing_parts(self, classes: int) -> tuple[str, ...]:
         """Parts that do not run on a classifier of this many classes."""
         return ()
+
+    @property
+    def admissible(self) -> AdmissibleSet | None:
+        """The admissible set of learned noise; None for other sources."""
+        if self.dependency is None:
+            return None
+        return AdmissibleSet(self.dependency, self.structure, self.floor or 0.0)
 
     @property
     def carries_over(self) -> bool:

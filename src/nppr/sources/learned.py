@@ -15,9 +15,10 @@ from nppr.core.tally import FrozenModel, IntArray, Metric, SplitKind
 from nppr.data import Split
 from nppr.errors import SpecError
 from nppr.models import Classifier, frozen
+from nppr.noise.admissible_set import NPPR
 from nppr.noise.distribution import Distribution
 from nppr.noise.rungs import Dependency
-from nppr.sources.base import NPPR, Guidance, LastFound, Source
+from nppr.sources.base import Guidance, LastFound, Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,9 @@ class Learned(Source):
 
     The budget may have another radius than the one it was fitted for. Noise that depends on the input
     sees features of the classifier it is measured on, or of `feature_model`; `known` holds those of
-    inputs that were seen before, by dataset index. `dependency` is that of the admissible set it was
-    searched in, by default its own; `fit_seed` the number of a repeated search that was not chosen.
+    inputs that were seen before, by dataset index. `dependency` and `structure` are those of the
+    admissible set it was searched in, by default its own; `fit_seed` is the number of a repeated
+    search that was not chosen.
     """
 
     kind = NPPR
@@ -40,11 +42,14 @@ class Learned(Source):
     dependency: Dependency | None = None
     fit_seed: int | None = None
     known: Mapping[int, Tensor] | None = field(default=None, repr=False)
+    structure: str = ""
     _seen: LastFound[Tensor] = field(default_factory=LastFound, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.dependency is None:
             object.__setattr__(self, "dependency", self.distribution.family.dependency)
+        if not self.structure:
+            object.__setattr__(self, "structure", self.distribution.family.structure)
 
     @property
     def floor(self) -> float:  # type: ignore[override]
@@ -53,7 +58,8 @@ class Learned(Source):
 
     @property
     def name(self) -> str:
-        return learned_name(self.dependency, self.floor, self.fit_seed)
+        assert self.admissible is not None
+        return self.admissible.name_noise(self.fit_seed)
 
     @property
     def row_source(self) -> str:
@@ -153,16 +159,3 @@ class Learned(Source):
                 f"`distribution` perturbs {self.budget.nouns.perturbed} of shape"
                 f" {self.distribution.shape}, got {wanted}."
             )
-
-
-def learned_name(
-    dependency: Dependency | None, floor: float = 0.0, fit_seed: int | None = None
-) -> str:
-    """The name of learned noise for readers and files.
-
-    >>> learned_name(Dependency.JOINT, 0.5), learned_name(Dependency.LABEL, fit_seed=1)
-    ('nppr:joint:floor=0.5', 'nppr:label:fit-seed=1')
-    """
-    parts = [NPPR] + ([dependency.value] if dependency else [])
-    parts += [f"floor={floor:g}"] if floor else []
-    return ":".join(parts + ([] if fit_seed is None else [f"fit-seed={fit_seed}"]))

@@ -19,11 +19,12 @@ from nppr.core.losses import margin
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel, Metric
 from nppr.core.transformations import spread_points
+from nppr.noise.admissible_set import NPPR, AdmissibleSet
 from nppr.noise.distribution import NOISE
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.rungs import Dependency
-from nppr.sources.base import NPPR, Guidance, LastFound, Source
-from nppr.sources.learned import Learned, learned_name
+from nppr.sources.base import Guidance, LastFound, Source
+from nppr.sources.learned import Learned
 
 AT_ONCE = 64
 NUMBERS_AT_ONCE = 2**22
@@ -74,7 +75,7 @@ class PerInput(Source):
 
     @property
     def name(self) -> str:
-        return learned_name(self.dependency, self.floor)
+        return AdmissibleSet(self.dependency, self.structure, self.floor).name_noise()
 
     @property
     def row_source(self) -> str:

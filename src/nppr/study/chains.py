@@ -13,7 +13,7 @@ from nppr.search.search_settings import (
     SearchSettings,
     Stage,
     default_settings,
-    first_of_walk,
+    make_stage,
     paper_settings,
     walk,
 )
@@ -129,17 +129,9 @@ class Chain:
         stages = len(LADDER[-1].fitted.path)
         steps = settings.calls // stages // settings.step_calls
         name = f"{member.dependency.value}-{member.components}"
-        stage = Stage(
-            name=name if not member.floor else f"{name}-floor-{member.floor:g}",
-            family=replace(settings.family, floor=member.floor),
-            parents=(),
-            recipe=settings.recipe,
-            steps=max(1, steps) if member.floor < 1 else 0,
-        )
-        if first:
-            stage = first_of_walk(stage)
-        else:
-            stage = replace(stage, recipe=replace(stage.recipe, rate=settings.child_rate))
+        name += f"-floor-{member.floor:g}" if member.floor else ""
+        family = replace(settings.family, floor=member.floor)
+        stage = make_stage(settings, name, family, max(1, steps), first=first)
         calls = max(1, stage.steps) * stage.recipe.inputs * stage.recipe.draws
         own = replace(settings, family=stage.family, recipe=stage.recipe, calls=calls)
         return own, stage

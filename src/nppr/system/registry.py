@@ -126,7 +126,7 @@ class Registry(Mapping[str, T]):
         """Return the thing of a name; `PluginError` if the package that brings it fails."""
         if name not in self._things:
             if name in self._places:
-                self.add(name, _imported(self._places[name]))
+                self.add(name, load_object(self._places[name]))
             else:
                 self._load(self._added()[name])
         return self._things[name]
@@ -178,7 +178,7 @@ class Registry(Mapping[str, T]):
             _loading.append(point.origin)
             try:
                 with contain_exits():
-                    thing = _imported(point.place)
+                    thing = load_object(point.place)
                     self._require_kind(point.name, thing)
                     self.add(point.name, thing)
             except Exception as error:  # the code of a package may fail in any way
@@ -191,7 +191,7 @@ class Registry(Mapping[str, T]):
 
     def _require_kind(self, name: str, thing: object) -> None:
         """Raise `PluginError` unless the thing is what the registry holds."""
-        wanted = _imported(self._accepts)
+        wanted = load_object(self._accepts)
         is_class = isinstance(thing, type) and issubclass(thing, wanted)
         if not (is_class if self._classes else isinstance(thing, wanted)):
             article = "a subclass of" if self._classes else "an instance of"
@@ -208,8 +208,8 @@ def import_modules(package: ModuleType) -> None:
         importlib.import_module(f"{package.__name__}.{found.name}")
 
 
-def _imported(place: str) -> Any:
-    """Import `module:name`."""
+def load_object(place: str) -> Any:
+    """Return the object at a place, `module:name`."""
     return metadata.EntryPoint("", place, "").load()
 
 
