@@ -17,17 +17,22 @@ from torch import nn
 from helpers import FAMILIES
 from nppr.core.budget import Budget, perturbed
 from nppr.core.random_draws import DrawBlock
-from nppr.core.tally import FrozenModel
+from nppr.core.tally import Evaluate, FrozenModel, Tally
 from nppr.data import load_data
 from nppr.measuring.measurement import measure
 from nppr.models import Classifier, PreparedClassifier, frozen, load_classifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
+from nppr.run.resolve import Resolved
+from nppr.run.session import AssessmentRun
+from nppr.run.shards import share_out
+from nppr.settings import Measure
 from nppr.sources import JPEG, SOURCES, Brightness, Clean, Scan, Source, parse_sources, sources_in
 from nppr.sources.custom import CustomAttack, CustomNoise
 from nppr.sources.gaussian_offset import bracket
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInput
+from nppr.system.worker_pools import WorkerPool
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.8)]
 BOX = Budget.box("rotate=30,exposure=-1:0")
@@ -209,6 +214,41 @@ def test_counts_do_not_depend_on_the_batch_size(
             assert tally.sums is not None
             # Another batch rounds logits otherwise, and tiny losses are all rounding.
             assert np.allclose(tally.sums, tallies[0].sums, rtol=1e-3, atol=1e-2)
+
+
+def again() -> Resolved:
+    """What the process of a shard loads."""
+    return Resolved(DATA, classifier())
+
+
+def measured_in_shards(source: Source, parts: int) -> Tally[Evaluate]:
+    """The tally of a source, measured by so many shards."""
+    resolved = Resolved(DATA, classifier(), prepared=prepared(8), request=again)
+    run = AssessmentRun.open(resolved, source.budget or BUDGETS[0], Measure(draws=17))
+    correct = run.measure(Clean(), np.ones(20, bool)).correct == 1
+    if parts > 1:
+        run.pool, run.parts = WorkerPool(), parts
+        share_out(run, [run.plan(source)], correct)
+        kept = run.held[source.name].held
+        assert kept is not None
+        assert kept.finished.all(), "nothing is left for the process of the run"
+    return run.measure(source, correct)
+
+
+@sources
+def test_counts_do_not_depend_on_the_number_of_shards(source: Source) -> None:
+    source = ready(source, classifier())
+    whole, *divided = (measured_in_shards(source, parts) for parts in (1, 2, 3))
+    for tally in divided:
+        assert np.array_equal(tally.correct, whole.correct)
+        assert tally.calls == whole.calls
+        assert np.array_equal(tally.clean_correct, whole.clean_correct)
+        if whole.outcomes is not None:
+            assert tally.outcomes is not None
+            assert np.array_equal(tally.outcomes, whole.outcomes)
+        if whole.sums is not None:
+            assert tally.sums is not None
+            assert np.allclose(tally.sums, whole.sums, rtol=1e-3, atol=1e-2)
 
 
 @sources

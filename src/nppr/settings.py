@@ -605,6 +605,7 @@ class Run(Keywords):
     `out`: the run folder. `resume`: continue an interrupted run of the same settings in it.
     `overwrite`: replace the run that the folder holds. `device`: such as `cpu` or `cuda:0`.
     `batch_size`: images per micro-batch. `anyway`: measure a classifier that hardly beats guessing.
+    `workers`: measure the inputs in this many processes. `ray`: address of a Ray cluster that does.
 
     >>> Run(out="runs/mine", resume=True).resume
     True
@@ -624,6 +625,24 @@ class Run(Keywords):
         "Measure the classifier even if it hardly beats guessing, such as one without its weights.",
         Panel.ADVANCED,
     )
+    workers: int | None = option(
+        None,
+        "Measure the inputs in this many processes, each with one thread. Counts do not depend on it."
+        " Default: 1.",
+        Panel.ADVANCED,
+    )
+    ray: str | None = option(
+        None,
+        "Measure the inputs on the Ray cluster at this address (HOST:PORT, auto or local; extra ray)."
+        " All machines must see the run folder, the model and the data.",
+        Panel.ADVANCED,
+    )
+
+    @model_validator(mode="after")
+    def _require_workers(self) -> Self:
+        if self.workers is not None and self.workers < 1:
+            raise SpecError(f"`workers` must be a whole number >= 1, got {self.workers}.")
+        return self
 
     @field_validator("device", mode="before")
     @classmethod

@@ -17,13 +17,13 @@ from nppr.core.tally import BoolArray, Evaluate, FloatArray, IntArray, Metric, P
 from nppr.data import from_arrays
 from nppr.doctor.flags import PRECISION
 from nppr.errors import SpecError
-from nppr.measuring.blocks import Blocks
+from nppr.measuring.blocks import Blocks, GrowingStore
 from nppr.report import Report
 from nppr.report.findings import guaranteed, table_rows
 from nppr.report.model import Result
 from nppr.report.results_table import notes_of
 from nppr.run.assess import assess
-from nppr.run.precision import MARGIN, GrowingStore, Look, Need, Round, whole_blocks
+from nppr.run.precision import MARGIN, Look, Need, Round, whole_blocks
 from nppr.settings import Measure, Run
 from nppr.statistics import Interval, betting_sequence
 from nppr.statistics.estimates import SEQUENCE

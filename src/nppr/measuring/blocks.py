@@ -179,3 +179,31 @@ class FileStore:
                 " Delete it to measure that source again."
             )
         return found
+
+
+@dataclass
+class GrowingStore:
+    """Blocks of some of the inputs, at `rows` of all of them, kept as blocks of all.
+
+    So a measurement of more of them, or with more draws, continues where a smaller one ended. They are
+    kept in `file`, or without one in `held` as long as the process runs.
+    """
+
+    rows: IntArray
+    inputs: int
+    file: Store | None = None
+    held: Blocks | None = field(default=None, repr=False)
+
+    def load(self, inputs: int) -> Blocks | None:
+        held = self.held = self.file.load(self.inputs) if self.file else self.held
+        return held.of(self.rows) if held is not None else None
+
+    def save(self, blocks: Blocks, *, now: bool) -> None:
+        held = self._with(blocks)
+        if self.file:
+            self.file.save(held, now=now)
+
+    def _with(self, blocks: Blocks) -> Blocks:
+        held = self.held = self.held or Blocks.none(self.inputs)
+        held.put(self.rows, blocks)
+        return held

@@ -341,7 +341,9 @@ def _logits(
     judged = [models.fast.features_and_logits(batch, wanted=wanted) for batch in x.split(size)]
     if job.keep is not None and wanted:
         features = torch.cat([seen for seen, _ in judged])
-        job.keep.update(zip(draws.indices, features.unbind(), strict=True))
+        # Copies: a view would be sent to other processes with all that it is a part of.
+        rows = [each.clone() for each in features]
+        job.keep.update(zip(draws.indices, rows, strict=True))
     return torch.cat([found for _, found in judged]), None
 
 

@@ -1,5 +1,6 @@
 """Classifiers: wrapping, loading, preparing, the zoo and its training."""
 
+from nppr.models.backend import Backend
 from nppr.models.classifier import (
     Classifier,
     FrozenClassifier,
@@ -25,6 +26,7 @@ from nppr.models.rough_gradients import with_rough_gradients
 __all__ = [
     "AGREEMENT",
     "SPEEDUPS",
+    "Backend",
     "Classifier",
     "FrozenClassifier",
     "FrozenPair",

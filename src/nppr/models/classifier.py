@@ -22,6 +22,7 @@ from nppr.core.task import Task
 from nppr.data.data_set import Data
 from nppr.data.layout import Layout
 from nppr.errors import ClassifierError, GradientError, NpprError, unknown
+from nppr.models.backend import Backend, run_backend
 from nppr.system.user_code import contain_exits
 
 logger = logging.getLogger(__name__)
@@ -118,6 +119,12 @@ class Classifier:
         return self.model if isinstance(self.model, nn.Module) else None
 
     @property
+    def backend(self) -> Backend | None:
+        """The model, if it is one of another library with gradients of its own."""
+        model = self.model
+        return model if isinstance(model, Backend) and not isinstance(model, nn.Module) else None
+
+    @property
     def device(self) -> torch.device | None:
         """The device of the model's parameters or buffers, None if it is unknown."""
         for tensor in self.tensors().values():
@@ -179,7 +186,7 @@ class Classifier:
             x = x.contiguous(memory_format=torch.channels_last)
         try:
             with contain_exits():
-                return self.model(x)
+                return self.model(x) if self.backend is None else run_backend(self.backend, x)
         except (NpprError, MemoryError):
             raise
         except Exception as error:  # a foreign model may fail in any way
@@ -276,7 +283,11 @@ class FrozenClassifier:
         """Features and logits in one pass; no features `(B, 0)` where none are wanted."""
         if not wanted:
             return x.new_empty(len(x), 0), self.logits(x)
-        layer = self.classifier.features
+        layer, backend = self.classifier.features, self.classifier.backend
+        if backend is not None:
+            self.calls += len(x)
+            inputs = self.classifier.normalised(quantised(x) if self.quantise else x)
+            return backend.features(inputs.detach()).flatten(1), self.logits(x)
         with _recorded_features(self.classifier.module, layer) as seen:
             self.calls += len(x)
             logits = self.classifier.forward(quantised(x) if self.quantise else x)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
-from nppr.measuring.measurement import measure
 from nppr.report.model import Rung
+from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
@@ -114,48 +114,76 @@ def _value(tally: Tally[Evaluate]) -> float:
     return float(tally.headline_rates.mean())
 
 
-def _at_smaller_radius(
-    run: AssessmentRun, source: Learned, clean_correct: BoolArray
-) -> float | None:
-    """The value of the same pattern at (1 - rho) r without the Uniform part."""
+def plan_checks(
+    run: AssessmentRun,
+    learned: Sequence[LearnedNoise],
+    own: Sequence[PerInput],
+    clean_correct: BoolArray,
+) -> list[PlannedMeasurement]:
+    """What is measured to describe the rungs, beside the rungs themselves."""
+    smaller = [
+        _plan_smaller_radius(run, each.source) for each in learned if each.source.fit_seed is None
+    ]
+    checks = [each for noise in own for each in _plan_checks_of(run, noise, clean_correct)]
+    return [*(each for each in smaller if each is not None), *checks]
+
+
+def _plan_smaller_radius(run: AssessmentRun, source: Learned) -> PlannedMeasurement | None:
+    """The same pattern at (1 - rho) r without the Uniform part."""
     if not 0 < source.floor < 1 or source.budget.transform is not None:
         return None  # parameters are few: a smaller box is no substitute for their randomness
     smaller = source.budget.at((1 - source.floor) * source.budget.radius)
     same = replace(source, budget=smaller, distribution=source.distribution.with_floor(0.0))
     draws = min(run.settings.draws or 1, SAME_PATTERN_DRAWS)
-    return _value(_measured(run, same, len(clean_correct), draws, run.settings.seed))
+    inputs = len(run.data.evaluate)
+    return run.plan(same, f"{source.name} at a smaller radius", inputs=inputs, draws=draws)
+
+
+def _at_smaller_radius(
+    run: AssessmentRun, source: Learned, clean_correct: BoolArray
+) -> float | None:
+    planned = _plan_smaller_radius(run, source)
+    return None if planned is None else _value(_measured(run, planned, clean_correct))
+
+
+def _plan_checks_of(
+    run: AssessmentRun, noise: PerInput, clean_correct: BoolArray
+) -> list[PlannedMeasurement]:
+    """The rung `per-input` on some inputs: with half of the calls, and with another seed."""
+    inputs = int(np.searchsorted(np.cumsum(clean_correct), CHECKED_INPUTS) + 1)
+    inputs = min(inputs, len(clean_correct))
+    if not clean_correct[:inputs].any():
+        return []
+    draws, seed = min(run.settings.draws or 1, SAME_PATTERN_DRAWS), run.settings.seed
+    left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
+    fewer = replace(noise, calls=noise.calls - left)
+    return [
+        run.plan(fewer, f"{noise.name} with half of the calls", inputs=inputs, draws=draws),
+        run.plan(
+            noise, f"{noise.name} with another seed", inputs=inputs, draws=draws, seed=seed + 1
+        ),
+    ]
 
 
 def _checked(
     run: AssessmentRun, noise: PerInput, tally: Tally[Evaluate], clean_correct: BoolArray
 ) -> dict[str, object]:
     """The rung again on some inputs: with half of the calls, and with another seed."""
-    inputs = int(np.searchsorted(np.cumsum(clean_correct), CHECKED_INPUTS) + 1)
-    draws, seed = min(run.settings.draws or 1, SAME_PATTERN_DRAWS), run.settings.seed
-    some = slice(0, min(inputs, len(clean_correct)))
-    if not clean_correct[some].any():
+    planned = _plan_checks_of(run, noise, clean_correct)
+    if not planned:
         return {}
+    some = slice(planned[0].inputs)
     full = float(tally.rates[some][clean_correct[some]].mean())
-    left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
-    fewer = replace(noise, calls=noise.calls - left)
+    half, again = (_value(_measured(run, each, clean_correct)) for each in planned)
     return {
-        "half": _value(_measured(run, fewer, some.stop, draws, seed)),
+        "half": half,
         "full": full,
-        "restarts": (full, _value(_measured(run, noise, some.stop, draws, seed + 1))),
+        "restarts": (full, again),
         "select_inputs": int(clean_correct[some].sum()),
     }
 
 
 def _measured(
-    run: AssessmentRun, source: Source, inputs: int, draws: int, seed: int
+    run: AssessmentRun, planned: PlannedMeasurement, clean_correct: BoolArray
 ) -> Tally[Evaluate]:
-    split = run.data.evaluate
-    some = replace(split, indices=split.indices[:inputs], labels=split.labels[:inputs])
-    with run.timed("ladder"):
-        return measure(
-            source,
-            run.classifier,
-            some,
-            draws=draws,
-            seed=seed,
-        )
+    return run.measure_planned(planned, clean_correct, timed_as="ladder")

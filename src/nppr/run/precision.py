@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +27,10 @@ import numpy as np
 from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.core.tally import Evaluate, IntArray, Metric, Tally
 from nppr.errors import RunStopped
-from nppr.measuring.blocks import Blocks, Store
+from nppr.measuring.blocks import GrowingStore, Store
 from nppr.report.model import DataRecord, PrecisionRecord, Width
 from nppr.run.session import AssessmentRun
+from nppr.run.shards import share_out
 from nppr.sources import Clean, Source
 from nppr.statistics.betting import CAP, betting_sequence
 from nppr.statistics.intervals import Interval
@@ -144,34 +145,6 @@ class Look:
         return Width(half_width=float(farthest), between=between, within=within)
 
 
-@dataclass
-class GrowingStore:
-    """Blocks of some of the inputs, at `rows` of all of them, kept as blocks of all.
-
-    So a measurement of more of them, or with more draws, continues where a smaller one ended. They are
-    kept in `file`, or without one in `held` as long as the process runs.
-    """
-
-    rows: IntArray
-    inputs: int
-    file: Store | None = None
-    held: Blocks | None = field(default=None, repr=False)
-
-    def load(self, inputs: int) -> Blocks | None:
-        held = self.held = self.file.load(self.inputs) if self.file else self.held
-        return held.of(self.rows) if held is not None else None
-
-    def save(self, blocks: Blocks, *, now: bool) -> None:
-        held = self._with(blocks)
-        if self.file:
-            self.file.save(held, now=now)
-
-    def _with(self, blocks: Blocks) -> Blocks:
-        held = self.held = self.held or Blocks.none(self.inputs)
-        held.put(self.rows, blocks)
-        return held
-
-
 class Growth:
     """The rounds of a run. Blocks of a round are those of the next one too.
 
@@ -272,6 +245,7 @@ class Growth:
         while continues:
             everything = np.ones(len(self.run.data.evaluate), bool)
             correct = self.run.measure(Clean(), everything).correct == 1
+            share_out(self.run, [self.run.plan(source) for source in drawn], correct)
             tallies = {}
             for source in drawn:
                 try:

@@ -6,8 +6,9 @@ classifier.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,8 @@ class Resolved:
     feature_model: Classifier | None = None
     budget: Budget | None = None
     prepared: PreparedClassifier | None = None
+    request: Callable[[], Resolved] | None = None
+    """Resolves the same again, in another process."""
 
     def required_budget(self) -> Budget:
         """Return the budget, which must be stated except for the digits demo."""
@@ -89,7 +92,12 @@ def resolve(
         loaded = with_slices(loaded, reading.slices)
     classifier, features = resolve_models(model, loaded, network, feature_model=feature_model)
     stated = stated_budget(budget) if isinstance(budget, BudgetSettings) else budget
-    return Resolved(_in_its_classes(loaded, classifier), classifier, features, stated)
+    again = partial(
+        resolve, model, data, limits, network=network, reading=reading, task=task,
+        input_range=input_range, class_order=class_order,
+    )  # fmt: skip
+    known = _in_its_classes(loaded, classifier)
+    return Resolved(known, classifier, features, stated, request=again)
 
 
 def resolve_data(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import platform
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nppr.core.budget import Budget
 from nppr.core.tally import BoolArray, Claim, Evaluate, Metric, Tally
 from nppr.data import Split, short_digests
 from nppr.doctor import (
@@ -52,10 +54,12 @@ from nppr.report.model import (
 )
 from nppr.run.collect_evidence import collect
 from nppr.run.joint_bounds import with_supersets
-from nppr.run.ladder import describe_rungs, per_input_noise
+from nppr.run.ladder import describe_rungs, per_input_noise, plan_checks
 from nppr.run.lowest_rows import lowest_rows
+from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.precision import Growth
 from nppr.run.session import AssessmentRun, result_of
+from nppr.run.shards import share_out
 from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
@@ -112,14 +116,16 @@ def complete_run(
         others = [noise for noise in references(run.budget) if noise.name in winners]
         growth.grow([*ready, *(each.source for each in learned), *own, *others])
         measured, features = _measure_clean(run, keep=keep)
+    learned = [each if each.source.feature_model else each.with_known(features) for each in learned]
+    own = per_input_noise(search.settings, learned) if search is not None else []
+    measured.own = own
+    share_out(run, _plan(measured, ordered, ready, learned), measured.clean_correct)
     for source in ready:
         measured.add(source)
     measured.results += failed
     for each in learned:
-        seen = each if each.source.feature_model else each.with_known(features)
-        measured.add_learned(seen, run.record.classifier.fingerprint)
-    measured.own = per_input_noise(search.settings, measured.learned) if search is not None else []
-    for noise in measured.own:
+        measured.add_learned(each, run.record.classifier.fingerprint)
+    for noise in own:
         measured.add(noise)
     reused = _reused(given, run.data.evaluate)
     for name, count in reused.items():
@@ -131,6 +137,37 @@ def complete_run(
         for row in measured.results
     ]
     return _finish(measured, ordered, ready, flags, growth, show=examine)
+
+
+def _plan(
+    measured: _Measurements,
+    given: Sequence[Source],
+    ready: Sequence[Source],
+    learned: Sequence[LearnedNoise],
+) -> list[PlannedMeasurement]:
+    """Everything that will be measured, in its order; `given` are the sources before their fits."""
+    run = measured.session
+    if run.pool is None:
+        return []
+    noises = [*(each.source for each in learned), *measured.own]
+    sources = [*ready, *noises]
+    known = run.record.classifier.fingerprint
+    winners = {each.winner for each in learned if each.winner and each.was_compared(known)}
+    winners -= {source.name for source in sources}
+    sources += [noise for noise in references(run.budget) if noise.name in winners]
+    planned = [run.plan(source) for source in sources]
+    for text in run.settings.radii:
+        other = run.budget.at(text)
+        for source in (*given, *noises):
+            with contextlib.suppress(Exception):  # its row states why
+                if source.budget is not None:
+                    planned.append(run.plan(run.fitted(source.at(other)), _at(source, other)))
+    return planned + plan_checks(run, learned, measured.own, measured.clean_correct)
+
+
+def _at(source: Source, budget: Budget) -> str:
+    """The name under which blocks at another radius are kept."""
+    return f"{source.name}@{budget.radius!r}"
 
 
 def _require_better_than_guessing(
@@ -415,8 +452,7 @@ def _at_other_radii(
                 continue
             try:
                 moved = session.fitted(source.at(other))
-                stored = f"{source.name}@{other.radius!r}"
-                tally = session.measure(moved, clean.correct == 1, stored=stored)
+                tally = session.measure(moved, clean.correct == 1, stored=_at(source, other))
                 found = session.read(moved, tally, clean)
                 rows += [
                     row.model_copy(update={"tally": None})

@@ -18,8 +18,8 @@ from nppr.core.budget import Budget
 from nppr.core.tally import BoolArray, Estimate, Evaluate, Metric, Tally
 from nppr.data import Data
 from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
-from nppr.errors import ClassifierError, GradientError, NoFitDataError
-from nppr.measuring.blocks import Store
+from nppr.errors import ClassifierError, GradientError, NoFitDataError, SpecError
+from nppr.measuring.blocks import GrowingStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import (
     Classifier,
@@ -31,6 +31,7 @@ from nppr.models import (
 )
 from nppr.noise.rungs import Known
 from nppr.report.model import Result
+from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import Resolved
 from nppr.run.run_folder import Division, RunFolder
@@ -43,6 +44,7 @@ from nppr.sources import Source, references
 from nppr.statistics.estimates import SEQUENCE
 from nppr.statistics.intervals import Interval
 from nppr.system.specs import EAGER
+from nppr.system.worker_pools import WorkerPool, open_pool
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,16 @@ class AssessmentRun:
     store: Callable[[str], Store] | None = None
     stopped: Callable[[Tally[Evaluate], int], Interval] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    pool: WorkerPool | None = None
+    """The processes that measure shards, if there are several."""
+    parts: int | None = None
+    """Into how many shards inputs are divided; None is one for each worker."""
+    request: Callable[[], Resolved] | None = None
+    """Resolves data and classifier in another process."""
+    held: dict[str, GrowingStore] = field(default_factory=dict)
+    """Blocks of shards of a run without a folder."""
+    fits: dict[tuple[str, float | None], Source] = field(default_factory=dict)
+    """Sources fitted so far, by name and radius."""
 
     @classmethod
     def open(
@@ -94,6 +106,12 @@ class AssessmentRun:
         """
         run = run or Run()
         data, out = resolved.data, run.out
+        shared = run.ray is not None or (run.workers or 1) > 1
+        if run.ray is not None and out is None:
+            raise SpecError(
+                "`ray` must be given with `out`, a folder that all machines of the cluster see."
+                " Example: --out runs/mine"
+            )
         require_suitable(data, budget, settings, sources)
         finished = out is not None and not run.overwrite and RunFolder.is_finished(out)
         resume = run.resume or finished
@@ -133,24 +151,35 @@ class AssessmentRun:
                 rough=searching is not None and searching.fast.bfloat16_copy is not None,
             )
             folder = RunFolder.open(out, identity, used, resume=resume, overwrite=run.overwrite)
-        return cls(
-            settings,
-            data,
-            budget,
-            ready,
-            record,
-            resolved.feature_model,
-            searching,
-            folder,
-            finished,
-        )
+        made = cls(
+            settings, data, budget, ready, record, resolved.feature_model, searching, folder,
+            finished, request=resolved.request,
+        )  # fmt: skip
+        if shared and not finished and resolved.request is not None:
+            try:
+                made.pool = open_pool(run.workers, run.ray)
+            except BaseException:
+                made.close()
+                raise
+        return made
 
     def __enter__(self) -> AssessmentRun:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(interrupt=kind is not None)
+
+    def close(self, *, interrupt: bool = False) -> None:
+        """Release the processes of shards and the folder."""
+        self.close_pool(interrupt=interrupt)
         if self.folder is not None:
             self.folder.close()
+
+    def close_pool(self, *, interrupt: bool) -> None:
+        """Release the processes of shards."""
+        pool, self.pool = self.pool, None
+        if pool is not None:
+            pool.close(interrupt=interrupt)
 
     @property
     def resolved(self) -> Resolved:
@@ -238,18 +267,62 @@ class AssessmentRun:
         stored: str | None = None,
     ) -> Tally[Evaluate]:
         """The tally of a source; its blocks are kept under its name, or under `stored`."""
-        name, progress = stored or source.name, self.progress
-        store = self.store or (self.folder.store if self.folder else None)
-        with self.timed(name):
+        planned = self.plan(source, stored)
+        return self.measure_planned(planned, clean_correct, keep=keep, skip=skip)
+
+    def plan(
+        self,
+        source: Source,
+        stored: str | None = None,
+        *,
+        inputs: int | None = None,
+        draws: int | None = None,
+        seed: int | None = None,
+    ) -> PlannedMeasurement:
+        """A measurement of a source on all inputs, or on some of the first ones."""
+        settings = self.settings
+        return PlannedMeasurement(
+            source,
+            stored or source.name,
+            len(self.data.evaluate) if inputs is None else inputs,
+            source.fixed_draws or draws or settings.draws or 1,
+            settings.seed if seed is None else seed,
+            part=inputs is not None,
+        )
+
+    def store_of(self, planned: PlannedMeasurement) -> Store | None:
+        """Where a measurement keeps its blocks; None if they are not kept."""
+        name = planned.stored
+        if self.store is not None and not planned.part:
+            return self.store(name)
+        if self.folder is not None:
+            return self.folder.store(name)
+        if self.pool is None:
+            return self.held.get(name)
+        return self.held.setdefault(name, GrowingStore(np.arange(planned.inputs), planned.inputs))
+
+    def measure_planned(
+        self,
+        planned: PlannedMeasurement,
+        clean_correct: BoolArray,
+        *,
+        keep: dict[int, Tensor] | None = None,
+        skip: BoolArray | None = None,
+        timed_as: str | None = None,
+    ) -> Tally[Evaluate]:
+        """The tally of a planned measurement; what shards have measured is not measured again."""
+        name, progress, split = planned.stored, self.progress, self.data.evaluate
+        first = slice(planned.inputs)
+        with self.timed(timed_as or name):
             tally = measure(
-                source,
+                planned.source,
                 self.classifier,
-                self.data.evaluate,
-                draws=self.settings.draws or 1,
-                seed=self.settings.seed,
-                clean_correct=clean_correct,
+                replace(split, indices=split.indices[first], labels=split.labels[first]),
+                draws=planned.draws,
+                seed=planned.seed,
+                clean_correct=clean_correct[first],
                 progress=(lambda at: progress(replace(at, source=name))) if progress else None,
-                store=store(name) if store else None,
+                store=self.store_of(planned),
                 keep=keep,
                 skip=skip,
             )
@@ -261,6 +334,12 @@ class AssessmentRun:
         """The source, fitted on the fit split if it must be and there is one."""
         if not source.needs_fit_split or not len(self.data.fit):
             return source
+        key = source.name, source.budget.radius if source.budget else None
+        if key not in self.fits:
+            self.fits[key] = self._fit(source)
+        return self.fits[key]
+
+    def _fit(self, source: Source) -> Source:
         return source.fitted_on(
             self.classifier.original,
             self.data.fit,

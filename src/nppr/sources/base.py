@@ -70,6 +70,10 @@ class LastFound(Generic[T]):
     def __init__(self) -> None:
         self._last: tuple[FrozenModel, object, T] | None = None
 
+    def __getstate__(self) -> dict[str, None]:
+        """What is sent to another process: nothing was found there yet."""
+        return {"_last": None}
+
     def get(self, model: FrozenModel, draws: DrawBlock, find: Callable[[], T]) -> T:
         """What was found on these inputs, or is found now."""
         inputs = (draws.seed, draws.split, draws.indices)

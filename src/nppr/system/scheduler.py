@@ -40,6 +40,7 @@ from nppr.system.worker_pools import MOST_ATTEMPTS, WorkerPool
 logger = logging.getLogger(__name__)
 
 LONGEST_MESSAGE = 500
+TICK_SECONDS = 1.0
 
 R = TypeVar("R")
 
@@ -98,6 +99,7 @@ def run_jobs(
     stop_on: tuple[type[Exception], ...] = (),
     progress: Callable[[JobProgress], None] | None = None,
     note_of: Callable[[R], str] | None = None,
+    tick: Callable[[], None] | None = None,
 ) -> EndedJobs[R]:
     """Run all jobs, each after those it needs, and return their results and failures.
 
@@ -105,9 +107,10 @@ def run_jobs(
     and closes the `pool`. Each job runs with a number of PyTorch `threads`. `finished` holds results of
     an earlier run, which count as done. An error in `stop_on`, such as a full disk, ends everything and
     is raised here. `progress` is called in this process when a job starts or ends; `note_of` returns a
-    message about a result for it, or an empty text.
+    message about a result for it, or an empty text. `tick` is called here every second while jobs run.
     """
-    return _Schedule(jobs, pool, threads, dict(finished or {}), stop_on, progress, note_of).run()
+    known = dict(finished or {})
+    return _Schedule(jobs, pool, threads, known, stop_on, progress, note_of, tick).run()
 
 
 def failure_message(error: BaseException) -> str:
@@ -156,10 +159,11 @@ class _Schedule(Generic[R]):
         stop_on: tuple[type[Exception], ...],
         progress: Callable[[JobProgress], None] | None,
         note_of: Callable[[R], str] | None,
+        tick: Callable[[], None] | None,
     ) -> None:
         _require_consistent(jobs, finished)
         self.pool, self.threads, self.stop_on = pool, threads, stop_on
-        self.progress, self.note_of = progress, note_of
+        self.progress, self.note_of, self.tick = progress, note_of, tick
         self.left = {job.key: job for job in jobs if job.key not in finished}
         self.total = len(finished) + len(self.left)
         self.needs = {key: set(job.needs) & self.left.keys() for key, job in self.left.items()}
@@ -182,11 +186,19 @@ class _Schedule(Generic[R]):
                 self._start(ready.pop(0))
             if not self.running:  # all that is left needs a job that failed
                 break
-            for future in wait(self.running, return_when=FIRST_COMPLETED).done:
+            for future in self._wait():
                 job = self.running.pop(future)
                 if self._end(job, future):
                     sorter.done(job.key)
         return self.ended
+
+    def _wait(self) -> set[Future[_Attempt[R]]]:
+        """Wait until a job has ended, or for the next tick."""
+        seconds = TICK_SECONDS if self.tick else None
+        ended = wait(self.running, timeout=seconds, return_when=FIRST_COMPLETED).done
+        if self.tick:
+            self.tick()
+        return ended
 
     def _path_costs(self) -> dict[str, float]:
         """Cost of the longest path that starts at each job."""

@@ -1,0 +1,48 @@
+"""Models of other libraries that have gradients: all that nppr asks of them, in one place.
+
+A callable from inputs to logits is a model without gradients. With the two methods of `Backend` it has
+gradients and features, and is searched and attacked like a PyTorch module.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A model in another library. Inputs are those of the model: after layout and normalisation."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return logits `(B, classes)` of inputs `(B, C, H, W)`."""
+
+    def gradient(self, x: Tensor, upstream: Tensor) -> Tensor:
+        """Return the gradient in `x` of the sum of `upstream * model(x)`, in the shape of `x`."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return features `(B, F)`, such as the input of the last layer."""
+
+
+class _RunBackend(torch.autograd.Function):
+    """Logits whose backward pass asks the backend for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, backend: Backend) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.backend = backend
+        return backend(x.detach())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        return ctx.backend.gradient(x, upstream).to(x), None
+
+
+def run_backend(backend: Backend, x: Tensor) -> Tensor:
+    """Return logits that are differentiable in `x`, once."""
+    logits: Tensor = _RunBackend.apply(x, backend)  # type: ignore[no-untyped-call]
+    return logits
