@@ -80,7 +80,7 @@ def noisy(n: int, spread: float, unlike: float = 0.0) -> Draw:
     return draw
 
 
-def attacked(n: int, discordant: float, unlike: float = 0.0, towards: float = 0.5) -> Draw:
+def find_attacked(n: int, discordant: float, unlike: float = 0.0, towards: float = 0.5) -> Draw:
     """One outcome per input; they differ on a fraction of the inputs, in favour of a `towards`."""
 
     def draw(random: Random) -> list[Pair]:
@@ -141,15 +141,15 @@ def cases_without_a_difference() -> list[Case]:
         Case(f"n {n}: the same, clean-correct sets differ", noisy(n, 0.4, 0.1)) for n in (50, 400)
     ]
     cases += [
-        Case(f"n {n}: attack, {d:.1%} discordant", attacked(n, d))
+        Case(f"n {n}: attack, {d:.1%} discordant", find_attacked(n, d))
         for n in (50, 400, 2000)
         for d in (0.01, 0.1, 1.0)
     ]
     cases += [
-        Case("n 400: attack, clean-correct sets differ", attacked(400, 0.1, 0.1)),
-        Case("n 400: everything tied", attacked(400, 0.0)),
+        Case("n 400: attack, clean-correct sets differ", find_attacked(400, 0.1, 0.1)),
+        Case("n 400: everything tied", find_attacked(400, 0.0)),
         Case(f"n 400: {ROWS} rows, sparse and skewed", many_rows(skewed(400, 0.001, 1, 0.016))),
-        Case(f"n 400: {ROWS} rows, attacks", many_rows(attacked(400, 0.1))),
+        Case(f"n 400: {ROWS} rows, attacks", many_rows(find_attacked(400, 0.1))),
         Case(f"n 400: {ROWS} related rows", related_rows(400)),
     ]
     return cases
@@ -159,11 +159,11 @@ def cases_with_a_difference() -> list[Case]:
     """Two obvious ones, as one of many rows; and smaller ones."""
 
     def among(one: Draw) -> Draw:
-        return lambda random: [*one(random), *many_rows(attacked(337, 0.1))(random)[1:]]
+        return lambda random: [*one(random), *many_rows(find_attacked(337, 0.1))(random)[1:]]
 
     def rates(n: int, better: float, worse: float, unlike: float) -> Draw:
         def draw(random: Random) -> list[Pair]:
-            ((a, b),) = attacked(n, better + worse, unlike, better / (better + worse))(random)
+            ((a, b),) = find_attacked(n, better + worse, unlike, better / (better + worse))(random)
             drawn = [
                 share(
                     random.binomial(DRAWS, np.where(each.above > 0, 0.95, 0.05)) / DRAWS,
@@ -181,8 +181,10 @@ def cases_with_a_difference() -> list[Case]:
             words = f"{better} : {worse} of 337{', clean-correct sets differ' if unlike else ''}"
             d, towards = (better + worse) / 337, better / (better + worse)
             found += [
-                Case(f"attack, {words}, 1 row", attacked(337, d, unlike, towards)),
-                Case(f"attack, {words}, {ROWS} rows", among(attacked(337, d, unlike, towards))),
+                Case(f"attack, {words}, 1 row", find_attacked(337, d, unlike, towards)),
+                Case(
+                    f"attack, {words}, {ROWS} rows", among(find_attacked(337, d, unlike, towards))
+                ),
                 Case(
                     f"rates, {words}, {ROWS} rows",
                     among(rates(337, better / 337, worse / 337, unlike)),

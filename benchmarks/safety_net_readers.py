@@ -10,13 +10,14 @@ import csv
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors.numpy import load_file
 
-from nppr import read_report
+from nppr.report.number import Number, split_intervals
+from nppr.statistics.noise_sets import make_set
 from nppr.system.records import read_record
 
 Value = int | float | str | None
@@ -25,16 +26,40 @@ Reader = Callable[[Path], Values]
 
 
 def read_results(folder: Path) -> Values:
-    """The rows of a report, at its own radius and at the others."""
-    report = read_report(folder / "report.json")
-    rows = [("", row) for row in report.results]
-    rows += [(f"radius {row.radius}", row) for row in report.other_radii]
-    found: Values = {"grade": report.grade.letter}
-    for radius, row in rows:
-        gamma = "" if row.gamma is None else f"gamma {row.gamma}"
-        name = _name("result", radius, row.name, row.metric, row.method, gamma)
-        found |= _pick(name, row.model_dump(), "value low high draws inputs calls")
+    """Every interval of every number of a report, at its own radius and at the others."""
+    report = _json(folder / "report.json")
+    read = _read_rows if report["schema_version"] < 3 else _read_numbers
+    found: Values = {"grade": report["grade"]["letter"]}
+    for table in ("results" if "results" in report else "numbers", "other_radii"):
+        for name, row in read(report[table]):
+            radius = f"radius {row['radius']}" if table == "other_radii" else ""
+            gamma = "" if row["gamma"] is None else f"gamma {row['gamma']}"
+            entry = _name("result", radius, name, row["metric"], row["method"], gamma)
+            found |= _pick(entry, row, "value low high draws inputs calls")
     return found
+
+
+def _read_numbers(numbers: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name of each number with its facts, once for each interval or failure."""
+    for each in numbers:
+        number = Number.model_validate_json(json.dumps(each))
+        facts = each | {"radius": number.radius, "method": None, "low": None, "high": None}
+        if not number.intervals:
+            yield number.name, facts
+        for part in split_intervals(number):
+            yield number.name, facts | part.intervals[0].model_dump() | {"value": part.value}
+
+
+def _read_rows(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The same of a report before schema version 3, which has a row for each interval."""
+    for row in rows:
+        parts = [row["source"], *([row["dependency"]] if row["dependency"] else [])]
+        parts += [f"floor={row['floor']:g}"] if row["floor"] else []
+        parts += [f"fit-seed={row['fit_seed']}"] if row["fit_seed"] is not None else []
+        if row["noise_set"] is not None:
+            parts.append(make_set(row["noise_set"], row["size"], row["density_ratio"]).label)
+        parts += [f"q={row['order']:.15g}"] if row["order"] is not None else []
+        yield ":".join(parts) + " (lowest of the set)" * row["with_references"], row
 
 
 def read_per_input(folder: Path) -> Values:

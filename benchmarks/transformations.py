@@ -24,6 +24,7 @@ from nppr.core.tally import BoolArray, FloatArray
 from nppr.data import Data
 from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, prepare
+from nppr.report.number import split_intervals
 from nppr.sources import Bound, Uniform
 
 GRID, TURNS = 201, 11
@@ -69,7 +70,7 @@ def compare(classifier: Classifier, data: Data, box: str, draws: int, tried: int
         measure=nppr.Measure(draws=draws),
     )
     values = {rung.name: 100 * rung.value for rung in report.ladder}
-    uniform = next(row.value for row in report.results if row.source == "uniform")
+    uniform = next(row.value for row in report.numbers if row.source == "uniform")
     random = np.random.default_rng(0).uniform(-1, 1, tried)
     shared = 100 * answers(classifier, data, budget, random).mean(0)
     grid = answers(classifier, data, budget, np.linspace(-1, 1, GRID))
@@ -91,11 +92,12 @@ def bound(classifier: Classifier, data: Data, box: str, patterns: int) -> None:
     report = nppr.assess(
         classifier, data, budget=budget, sources=sources, measure=nppr.Measure(draws=100)
     )
-    for row in report.results:
-        if row.metric.value in ("bound", "infimum") and row.value is not None:
-            sees = "may see" if row.sees_input else "does not see"
-            print(f"{box}: ratio 5, the law {sees} the input, {row.claim}: {row.metric.value}"
-                  f" {100 * row.value:.1f}")  # fmt: skip
+    for row in report.numbers:
+        if row.bound is not None:
+            sees = "may see" if row.bound.sees_input else "does not see"
+            for part in split_intervals(row):
+                print(f"{box}: ratio 5, the law {sees} the input, {part.intervals[0].claim}:"
+                      f" {row.metric.value} {100 * (part.value or 0.0):.1f}")  # fmt: skip
 
 
 def overhead(classifier: Classifier, data: Data) -> None:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from nppr.core.tally import Metric
 from nppr.noise.rungs import Dependency
-from nppr.report import Report, read_report
+from nppr.report import Number, Report, read_report
 from nppr.report.at_least_line import stated_bound
-from nppr.report.findings import attacked, interval_of
+from nppr.report.findings import find_attacked
 from nppr.report.ladder_tables import steps_of
-from nppr.report.model import Result
-from nppr.report.numbers import percent
+from nppr.report.printed_numbers import percent
 
 START, END = "<!-- demo: written by make pictures -->", "<!-- /demo -->"
 
@@ -40,28 +39,28 @@ that of the row above.
 
 def reading(report: Report) -> str:
     """The sentences with the numbers of a run."""
-    rungs = {step.name: step.results for step in steps_of(report)}
+    rungs = {step.name: step.numbers for step in steps_of(report)}
     known = next(each for name, each in rungs.items() if name.startswith(Metric.PR.value))
     joint, own = rungs[Dependency.JOINT.value], rungs[Dependency.PER_INPUT.value]
-    attack, bound = attacked(report), stated_bound(report)
+    attack, bound = find_attacked(report), stated_bound(report)
     assert attack is not None
     assert bound is not None
+    assert bound.bound is not None
     return READING.strip().format(
         known=percent(known[0.0].value or 0.0),
-        joint=most(report, joint[0.0]),
-        own=most(report, own[0.0]),
-        attack=most(report, attack),
+        joint=most(joint[0.0]),
+        own=most(own[0.0]),
+        attack=most(attack),
         least=percent(bound.value or 0.0, "at-least"),
-        ratio=bound.density_ratio,
-        random_joint=most(report, joint[0.5]),
+        ratio=bound.bound.density_ratio,
+        random_joint=most(joint[0.5]),
     )
 
 
-def most(report: Report, row: Result) -> str:
-    """The upper end of a result for readers."""
-    high = interval_of(report, row).high
-    assert high is not None
-    return percent(high, "at-most")
+def most(row: Number) -> str:
+    """Return the upper end of a number for readers."""
+    assert row.shown is not None
+    return percent(row.shown.high, "at-most")
 
 
 def main(run: Path, readme: Path) -> None:

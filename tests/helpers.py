@@ -18,6 +18,7 @@ from nppr.data import Data, Split, TensorImages, from_arrays
 from nppr.models import ModelSpec
 from nppr.noise.distribution import Distribution
 from nppr.noise.rungs import LADDER
+from nppr.report.number import Number, StatedInterval
 from nppr.run.resolve import resolve
 from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise, law_of
@@ -234,3 +235,10 @@ def grouped(**given: Any) -> dict[str, Any]:
         if own:
             found[argument] = kind(**own)
     return {**given, **found}
+
+
+def stated(number: Number | None) -> StatedInterval:
+    """The interval that a table prints beside a number, which there must be."""
+    assert number is not None
+    assert number.own is not None
+    return number.own

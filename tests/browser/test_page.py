@@ -146,12 +146,14 @@ def test_the_first_screen_holds_the_answer(
 def test_the_longest_numbers_fit_a_phone(browser: Browser) -> None:
     report, per_input = made_report(names=[f"class {i}" for i in range(10)])
     rows = [
-        row.model_copy(update={"value": 0.9991, "low": 0.9971, "high": 1.0})
+        row.with_intervals(
+            *(each.model_copy(update={"low": 0.9971, "high": 1.0}) for each in row.intervals)
+        ).model_copy(update={"value": 0.9991})
         if row.metric in ("AR", "NPPR")
         else row
-        for row in report.results
+        for row in report.numbers
     ]
-    report = report.model_copy(update={"results": tuple(rows)})
+    report = report.model_copy(update={"numbers": tuple(rows)})
     page = browser.open(render(report, per_input, made_evidence()), 360).page
     labels = [" ".join(text.split()) for text in page.locator(".line .label").all_inner_texts()]
     assert any(each.startswith("AR at most 100.0 % (99.9 % observed)") for each in labels)

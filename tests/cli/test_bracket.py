@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from nppr.cli import run
-from nppr.core.tally import Metric
-from nppr.report.numbers import percent
+from nppr.core.tally import Claim, Metric
+from nppr.report.printed_numbers import percent
 from nppr.report.run_files import read_report
 
 from .conftest import Refused
@@ -28,13 +28,18 @@ def test_it_prints_the_bracket_and_writes_the_run(capsys: pytest.CaptureFixture[
     assert run(words) == 0
     out = " ".join(capsys.readouterr().out.split())
     report = read_report("run/report.json")
-    test_set = [row for row in report.results if row.claim == "this test set" and row.size == 1]
-    low = next(row.value for row in test_set if row.metric is Metric.BOUND) or 0.0
-    high = next(row.high for row in test_set if row.metric is Metric.NPPR) or 0.0
+    test_set = {
+        row.metric: interval
+        for row in report.numbers
+        if row.bound and row.bound.size == 1
+        for interval in row.intervals
+        if interval.claim is Claim.TEST_SET
+    }
+    low, high = test_set[Metric.BOUND].low, test_set[Metric.NPPR].high
     ends = percent(low, "at-least"), percent(high, "at-most")
     assert "[at least {} %, at most {} %] of the draws are".format(*ends) in out
     assert "0.125 0.5 [" in out
-    assert {row.error for row in report.results} == {None}
+    assert {row.error for row in report.numbers} == {None}
     assert Path("run/figures/brackets.svg").exists()
     assert "The bracket" in Path("run/report.html").read_text()
 
@@ -95,7 +100,7 @@ def test_an_interrupted_run_is_resumed_to_the_same_report() -> None:
     assert run([*words, "whole"]) == 0
     # What was found for inputs that are not finished is searched for again: calls are more.
     cut, whole = (
-        [row.model_copy(update={"calls": 0}) for row in read_report(f"{name}/report.json").results]
+        [row.model_copy(update={"calls": 0}) for row in read_report(f"{name}/report.json").numbers]
         for name in ("cut", "whole")
     )
     assert cut == whole

@@ -21,8 +21,8 @@ from nppr.core.tally import Metric
 from nppr.data import load_data
 from nppr.models.zoo import shipped_weights
 from nppr.report import read_report
-from nppr.report.model import Result
-from nppr.report.numbers import percent
+from nppr.report.number import Number, split_intervals
+from nppr.report.printed_numbers import percent
 from nppr.sources import Bound, Uniform
 
 from .conftest import Refused
@@ -34,8 +34,8 @@ ASSESS = ["assess", *QUICK, "--sources", "uniform,pgd:steps=2"]
 FIT = ["--components", "2", "--fit-calls", "600", "--fit-inputs", "64", "--select-inputs", "20"]
 
 
-def rows_of(folder: str) -> list[Result]:
-    return list(nppr.read_report(Path(folder, "report.json")).results)
+def rows_of(folder: str) -> list[Number]:
+    return list(nppr.read_report(Path(folder, "report.json")).numbers)
 
 
 def values_of(folder: str) -> dict[str, float | None]:
@@ -159,12 +159,12 @@ class TestAssess:
         for radius in ("0.05", "0.2"):
             assert run([*words, "--eps", radius, "--out", radius, "--quiet"]) == 0
             alone = {
-                (row.name, row.metric, row.value, row.low, row.high) for row in rows_of(radius)
+                (row.name, row.metric, row.value, row.intervals[:1]) for row in rows_of(radius)
             }
             there = [row for row in found if row.radius == float(radius)]
             assert there
             for row in there:
-                assert (row.name, row.metric, row.value, row.low, row.high) in alone
+                assert (row.name, row.metric, row.value, row.intervals[:1]) in alone
 
     def test_the_papers_preset_chooses_nothing(self) -> None:
         words = ["assess", "--sources", "nppr", *QUICK, "--fit-inputs", "64", "--quiet"]
@@ -201,7 +201,11 @@ def test_learned_noise_is_evaluated_here_and_at_another_radius(
     rungs = [f"nppr:{rung}" for rung in ("independent", "label", "joint")]
     alone = [row.name for row in rows_of("a") if not row.with_references]
     assert list(dict.fromkeys(alone)) == ["clean", *rungs, *(f"{each}:floor=0.5" for each in rungs)]
-    compared = {(row.dependency, row.floor) for row in rows_of("a") if row.with_references}
+    compared = {
+        (row.learned.rung, row.learned.floor)
+        for row in rows_of("a")
+        if row.learned and row.with_references
+    }
     assert compared == {(rung, 0.0) for rung in ("independent", "label", "joint")}
     plain = [row.name for row in rows_of("b") if row.metric is not Metric.BOUND]
     assert list(dict.fromkeys(plain)) == ["clean", "uniform", "nppr:joint"], "nothing was compared"
@@ -267,10 +271,11 @@ class TestBound:
             assert values == sorted(values, reverse=True)
         assert entries[0]["estimate"] > entries[-1]["estimate"]
         rows = [row for row in rows_of("b") if row.source != "clean"]
-        assert [row.density_ratio for row in rows] == [c for c in (1, 2, 5, 10) for _ in range(3)]
-        assert [row.direction for row in rows] == ["lower bound", "lower bound", "estimate"] * 4
+        ratios = [row.bound.density_ratio for row in rows if row.bound]
+        assert ratios == [c for c in (1, 2, 5, 10) for _ in range(2)]
+        assert [row.direction for row in rows] == ["lower bound", "estimate"] * 4
         shown = [entry[name] for entry in entries for name in self.NAMES[4:]]
-        assert [row.value for row in rows] == shown
+        assert [part.value for row in rows for part in split_intervals(row)] == shown
         assert run([*self.QUICK, "--out", "b"]) == 0
         printed = capsys.readouterr().out
         lines = [line.split() for line in printed.splitlines()]
@@ -291,7 +296,7 @@ class TestBound:
         assert (entry["draws"], entry["patterns"]) == (20, 64)
         assert entry["shared_population"] < entry["shared_test_set"] < entry["shared_estimate"]
         rows = [row for row in rows_of("b") if row.source != "clean"]
-        assert [row.sees_input for row in rows] == [True] * 3 + [False] * 3
+        assert [row.bound and row.bound.sees_input for row in rows] == [True] * 2 + [False] * 2
         words = [*self.QUICK, "--set", "tv:0.05", "--patterns", "64", "--out", "b", "--resume"]
         assert run(words) == 0
         assert "does not see it" in capsys.readouterr().out
@@ -574,12 +579,12 @@ def test_a_finished_run_says_that_it_is_there(
     words = ["assess", "--inputs", "20", "--draws", "4", "--sources", "uniform", "--out", "run"]
     assert run([*words, "--no-page"]) == 0
     assert "finished before" not in capsys.readouterr().err
-    first = read_report("run/report.json").results
+    first = read_report("run/report.json").numbers
     monkeypatch.setattr(Uniform, "perturb", forbidden)
     assert run([*words, "--no-page"]) == 0
     printed = capsys.readouterr().err
     assert "finished before, in run: it is read; --overwrite computes it again" in printed
-    assert read_report("run/report.json").results == first
+    assert read_report("run/report.json").numbers == first
     assert run([*words, "--no-page", "--overwrite"]) == 1
     assert "it is measured again" in capsys.readouterr().err
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from nppr.core.tally import BoolArray, Evaluate, IntArray, Metric, Tally
-from nppr.report import PerInput, Report, Result, RunFiles, per_input_of
+from nppr.report import Number, PerInput, Report, RunFiles, per_input_of
 from nppr.report.model import (
+    SCHEMA_VERSION,
     DataRecord,
     Environment,
     Grade,
@@ -28,7 +29,7 @@ from nppr.statistics.estimates import (
     estimate_probabilistic,
 )
 from nppr.system.records import write_whole
-from report.page.made_runs import results_of
+from report.page.made_runs import numbers_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +68,11 @@ def a_run(
     measured = {name: settings.pop(name) for name in Measure.model_fields if name in settings}
     tallies = {name: tally(each.correct, each.draws, correct) for name, each in sources.items()}
     clean = tally(correct.astype(np.int64), 1, np.ones(len(correct), np.bool_))
-    rows = results_of([estimate_accuracy(clean, 0.95)], "clean")
+    rows = numbers_of([estimate_accuracy(clean, 0.95)], "clean")
     for name, each in sources.items():
         rows += rows_of(name, each.metric, tallies[name])
     report = Report(
-        schema_version=2,
+        schema_version=SCHEMA_VERSION,
         nppr_version="0.1.0",
         classifier=ClassifierRecord(
             name=classifier, weights=None, mean=None, std=None, fingerprint=classifier, features=None
@@ -92,7 +93,7 @@ def a_run(
             measure=Measure(**{"draws": 16, **measured}),
             **settings,
         ),
-        results=tuple(rows),
+        numbers=tuple(rows),
         grade=Grade(letter="A", reason="no flag"),
         timing=Timing(seconds={}, total_seconds=1.0, images_per_second=1.0),
         environment=Environment(
@@ -103,7 +104,7 @@ def a_run(
     return RunFiles(Path(folder), report, per_input_of(tallies, 0.95), None)
 
 
-def rows_of(name: str, metric: Metric, measured: Tally[Evaluate]) -> list[Result]:
+def rows_of(name: str, metric: Metric, measured: Tally[Evaluate]) -> list[Number]:
     """The rows of a source."""
     if metric is Metric.AR:
         found = [estimate_adversarial(measured, 0.95)]
@@ -111,15 +112,15 @@ def rows_of(name: str, metric: Metric, measured: Tally[Evaluate]) -> list[Result
         found = estimate_probabilistic(measured, 0.95, metric)
     found.append(estimate_normalised(measured, 0.95, metric))
     if metric is not Metric.NPPR:
-        return results_of(found, name)
+        return numbers_of(found, name)
     floor = float(name.partition("floor=")[2] or 0)
-    return results_of(found, "nppr", floor=floor, tally=name)
+    return numbers_of(found, "nppr", floor=floor, tally=name)
 
 
-def with_rows(run: RunFiles, *rows: Result, **changes: Any) -> RunFiles:
+def with_rows(run: RunFiles, *rows: Number, **changes: Any) -> RunFiles:
     """The run with more rows and other parts of its report."""
-    results = (*run.report.results, *rows)
-    return replace(run, report=run.report.model_copy(update={"results": results, **changes}))
+    numbers = (*run.report.numbers, *rows)
+    return replace(run, report=run.report.model_copy(update={"numbers": numbers, **changes}))
 
 
 def lines_of(run: RunFiles) -> PerInput:

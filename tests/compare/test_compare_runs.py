@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from compare.runs import Measured, a_run, lines_of, pr, with_rows, written
+from helpers import stated
 from nppr.compare import Comparison, compare
 from nppr.compare.compare_runs import group_seeds
 from nppr.compare.comparison import Difference
@@ -19,6 +20,7 @@ from nppr.core.tally import Metric
 from nppr.errors import NpprError
 from nppr.report import PerInput, RunFiles
 from nppr.report.model import AuditRecord
+from nppr.report.number import MergedSubject
 from nppr.statistics.betting import betting
 from report.page.made_runs import failed
 
@@ -89,7 +91,7 @@ def test_values_are_those_of_the_reports() -> None:
     for run, standing in zip(runs, compared.standings, strict=True):
         row = run.report.headline("uniform", Metric.PR)
         assert row is not None
-        assert (standing.value, standing.low, standing.high) == (row.value, row.low, row.high)
+        assert (standing.value, standing.low, standing.high) == (row.value, *stated(row).ends)
         assert standing.inputs == N
     assert [standing.rank for standing in compared.standings] == [2, 1]
     wider = compare(runs, confidence=0.99).of("uniform", Metric.PR)
@@ -333,7 +335,7 @@ def test_merged_and_attacks_are_compared() -> None:
         row = run.report.headline("pgd", Metric.AR)
         assert row is not None
         value = float(broken.mean())
-        merged = row.model_copy(update={"source": "merged", "value": value, "tally": None})
+        merged = row.model_copy(update={"subject": MergedSubject(), "value": value, "tally": None})
         runs.append(with_rows(run, merged))
     found = compare(runs)
     assert difference_of(found, "pgd", Metric.AR).separated
@@ -387,7 +389,7 @@ def test_the_same_folder_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_in_common_is_refused() -> None:
-    runs = [replace(run, report=run.report.model_copy(update={"results": ()})) for run in pair()]
+    runs = [replace(run, report=run.report.model_copy(update={"numbers": ()})) for run in pair()]
     with pytest.raises(NpprError, match="metric in common"):
         compare(runs)
 

@@ -26,6 +26,7 @@ from nppr.compare.comparison import Compared
 from nppr.core.tally import Metric
 from nppr.noise import Dependency, Family, Rule
 from nppr.report import RunFiles
+from nppr.report.number import MergedSubject
 from nppr.search import SearchSettings, default_settings
 from nppr.search.search_record import (
     BudgetRecord,
@@ -122,7 +123,7 @@ def searched(
     )  # fmt: skip
     uniform = tally(sources["uniform"].correct, 16, ALL)
     both = [
-        row.model_copy(update={"with_references": True, "tally": "uniform"})
+        row.with_subject(with_references=True).model_copy(update={"tally": "uniform"})
         for row in rows_of("nppr", Metric.NPPR, uniform)
         if row.metric is Metric.NPPR
     ]
@@ -130,7 +131,7 @@ def searched(
     head = found.report.headline("pgd", Metric.AR)
     assert head is not None
     value = float(unbroken.mean())
-    merged = head.model_copy(update={"source": "merged", "value": value, "tally": None})
+    merged = head.model_copy(update={"subject": MergedSubject(), "value": value, "tally": None})
     seen = {"model": "net", "fingerprint": name, "layer": "fc", "number": 8, **(features or {})}
     classifier = found.report.classifier.model_copy(update={"features": FeaturesRecord(**seen)})
     return with_rows(found, *both, merged, distributions=(made,), classifier=classifier)
@@ -282,7 +283,7 @@ def test_merged_attacks_are_compared_only_where_the_search_of_every_floor_is_the
         )
         own = found.report.headline("nppr", Metric.NPPR)
         assert own is not None
-        return with_rows(found, own.model_copy(update={"floor": 0.5}), distributions=(first, last))
+        return with_rows(found, own.with_subject(floor=0.5), distributions=(first, last))
 
     same = row(compare([two_floors("a", 4096), two_floors("b", 4096)]), "merged", Metric.AR)
     assert same.incomparable == ""
@@ -296,7 +297,8 @@ def test_the_rung_per_input_has_the_search_it_starts_at_and_its_own_calls() -> N
         head = found.report.headline("nppr", Metric.NPPR)
         assert head is not None
         return with_rows(
-            found, head.model_copy(update={"dependency": Dependency.PER_INPUT, "tally": None})
+            found,
+            head.with_subject(rung=Dependency.PER_INPUT).model_copy(update={"tally": None}),
         )
 
     found = compare([own("a", 20), own("b", 40)])

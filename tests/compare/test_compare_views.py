@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from compare.runs import Measured, a_run, pr, with_rows
+from helpers import stated
 from nppr.compare import Comparison, compare, read_comparison
 from nppr.compare.compare_views import (
     FORMATS,
@@ -38,8 +39,8 @@ from nppr.compare.comparison import (
 from nppr.core.tally import Metric
 from nppr.errors import NpprError
 from nppr.report import RunFiles
-from nppr.report.findings import headline_of, interval_of
-from nppr.report.numbers import percent
+from nppr.report.findings import headline_of
+from nppr.report.printed_numbers import percent
 from report.page.made_runs import failed, made_report, won_by
 
 EVIL = "<script>alert(1)</script>|&_%$#{}~^\\"
@@ -120,7 +121,7 @@ def test_another_comparison_is_not_replaced_unasked(comparison: Comparison, tmp_
         (lambda text: text[:200], "cut off or edited"),
         (
             lambda text: text.replace('"schema_version": 3', '"schema_version": 9'),
-            "version 3, got 9",
+            "version 3, which nppr .* reads, got 9",
         ),
         (
             lambda text: text.replace('"confidence": 0.95', '"confidence": "much"', 1),
@@ -305,12 +306,12 @@ def test_one_run_is_shown_with_the_interval_that_its_page_quotes() -> None:
     assert found is not None
     row = runs[0].report.headline("uniform", Metric.PR)
     assert row is not None
-    assert row.method == "normal"
+    assert stated(row).method == "normal"
     assert found.standings[0].method == "betting"
-    assert found.standings[0].low == interval_of(runs[0].report, row).low
+    assert row.shown is not None
+    assert found.standings[0].low == row.shown.low
     relative = runs[0].report.headline("uniform", Metric.NORMALISED_ACCURACY)
-    assert relative is not None
-    assert found.standings[0].normalised_low == relative.low
+    assert found.standings[0].normalised_low == stated(relative).low
 
 
 def test_failures_and_markup_in_them_are_shown() -> None:
@@ -341,8 +342,8 @@ def test_the_answer_is_that_of_the_runs_pages(tmp_path: Path, winner: str | None
         report, per_input = made_report(inputs=200)
         report = won_by(winner, report) if winner else report
         classifier = report.classifier.model_copy(update={"name": name})
-        kept = tuple(row for row in report.results if row.source != "merged")
-        report = report.model_copy(update={"classifier": classifier, "results": kept})
+        kept = tuple(row for row in report.numbers if row.source != "merged")
+        report = report.model_copy(update={"classifier": classifier, "numbers": kept})
         runs.append(RunFiles(tmp_path / name, report, per_input, None))
     found = compare(runs)
     first = next(result for result in found.results if result.metric is Metric.NPPR)

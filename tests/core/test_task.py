@@ -120,17 +120,17 @@ def report() -> nppr.Report:
 
 def test_the_worst_noise_of_a_sum_is_known(report: nppr.Report) -> None:
     """Four pixels moved by 0.1 move the sum by 0.4 > 0.25: no answer stays right."""
-    values = {row.name: row.value for row in report.results if row.gamma is None}
+    values = {row.name: row.value for row in report.numbers if row.gamma is None}
     assert values["clean"] == 1
     assert values["pgd"] == 0
-    found = [row for row in report.results if row.dependency is Dependency.INDEPENDENT]
+    found = [row for row in report.numbers if row.name == "nppr:independent"]
     assert found[0].value == pytest.approx(0, abs=0.02)
 
 
 def test_uniform_noise_agrees_with_a_closed_form(report: nppr.Report) -> None:
     """Of four uniform numbers in [-0.1, 0.1], |sum| < 0.25 unless it is in a tail (Irwin-Hall)."""
     expected = 1 - 2 * 0.75**4 / 24  # the tail of four uniforms on [0, 1] below (2 - 1.25)
-    row = next(row for row in report.results if row.name == "uniform" and row.gamma is None)
+    row = next(row for row in report.numbers if row.name == "uniform" and row.gamma is None)
     assert row.value == pytest.approx(expected, abs=0.01)
 
 
@@ -160,9 +160,9 @@ def test_without_a_score_the_search_sees_right_and_wrong_only() -> None:
         measure=nppr.Measure(draws=8),
     )
     assert "by-scores" in {flag.id for flag in report.flags}
-    rows = {row.name: row for row in report.results if row.value is not None}
+    rows = {row.name: row for row in report.numbers if row.value is not None}
     assert rows["nppr:independent"].value == pytest.approx(0, abs=0.05)
-    attack = next(row for row in report.results if row.name == "pgd")
+    attack = next(row for row in report.numbers if row.name == "pgd")
     assert attack.error is not None  # no gradient leads an attack
 
 
@@ -285,7 +285,7 @@ def test_the_unit_of_a_score_does_not_matter() -> None:
             sources="pgd",
             measure=nppr.Measure(draws=4),
         )
-        values.append(next(row.value for row in report.results if row.name == "pgd"))
+        values.append(next(row.value for row in report.numbers if row.name == "pgd"))
     assert values[0] == values[1] == values[2]
 
 

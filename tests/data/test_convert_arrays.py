@@ -189,5 +189,5 @@ def test_a_subset_of_the_classes_of_a_classifier_can_be_assessed() -> None:
     )
     for each in (report, shifted):
         assert each.data.classes == 10
-        assert each.results[0].value is not None
-        assert each.results[0].value > 0.9
+        assert each.numbers[0].value is not None
+        assert each.numbers[0].value > 0.9

@@ -95,7 +95,7 @@ def test_a_radius_is_a_share_of_each_range() -> None:
     margins = (x[:, 0] / 10 + x[:, 1] / 100 - 0.5).abs()
     data = nppr.from_arrays(x, y, input_range=((-5, 0), (5, 100)))
     expected = float((margins[torch.from_numpy(data.evaluate.indices)] > 0.2).float().mean())
-    row = next(row for row in report.results if row.name == "pgd" and row.gamma is None)
+    row = next(row for row in report.numbers if row.name == "pgd" and row.gamma is None)
     # Noise that leaves the range is clipped to it, which spares a few inputs at its ends.
     assert row.value == pytest.approx(expected, abs=0.05)
     assert str(report.budget) == "linf 0.1 of the range of each feature"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nppr.core.tally import Direction, Metric
+from nppr.core.tally import Claim, Direction, Metric
 from nppr.data import from_arrays
 from nppr.doctor.flags import (
     ATTACK_TOO_WEAK,
@@ -36,10 +36,11 @@ from nppr.doctor.flags import (
     could_be_raised,
     flag,
     grade,
+    number_flags,
     overlap_flags,
-    result_flags,
 )
-from nppr.report.model import Grade, Result
+from nppr.report.model import Grade
+from nppr.report.number import AttackSubject, Number, StatedInterval
 from report.page.made_runs import made_report
 
 DOCUMENTED = (Path(__file__).parents[2] / "docs" / "flags.md").read_text()
@@ -77,10 +78,18 @@ def test_a_flag_that_says_too_high_limits_no_upper_bound() -> None:
 
 def test_a_flag_of_many_results_is_raised_once_per_source() -> None:
     rows = [
-        Result(source=source, metric=Metric.AR, confidence=0.95, flags=(NO_GRADIENTS,))
+        Number(
+            subject=AttackSubject(source=source), metric=Metric.AR, confidence=0.95,
+            flags=(NO_GRADIENTS,),
+        )
         for source in ("pgd", "pgd", "cw")
-    ]
-    assert [found.source for found in result_flags(rows)] == ["pgd", "cw"]
+    ]  # fmt: skip
+    assert [found.source for found in number_flags(rows)] == ["pgd", "cw"]
+    interval = StatedInterval(
+        low=0.0, high=1.0, method="normal", claim=Claim.POPULATION, flags=("approximate-interval",)
+    )
+    row = rows[0].with_intervals(interval)
+    assert [found.id for found in number_flags([row])] == [NO_GRADIENTS, "approximate-interval"]
 
 
 def test_the_same_image_in_two_splits_is_flagged() -> None:

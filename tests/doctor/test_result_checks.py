@@ -31,8 +31,9 @@ from nppr.doctor.flags import (
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
-from nppr.report.model import Flag, Result
-from nppr.run.session import result_of
+from nppr.report.model import Flag
+from nppr.report.number import CleanSubject, LearnedSubject, NoiseSubject, Number
+from nppr.run.make_numbers import numbers_of
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import AutoAttack, Guidance, Source, Uniform, parse_sources
 from nppr.sources.custom import CustomAttack
@@ -100,7 +101,7 @@ def entry(
 def check(
     measured: Mapping[Source, Tally[Evaluate]] | None = None,
     distributions: Sequence[DistributionRecord] = (),
-    results: Sequence[Result] = (),
+    numbers: Sequence[Number] = (),
     clean: Tally[Evaluate] | None = None,
     classes: int = 10,
     *,
@@ -108,7 +109,7 @@ def check(
 ) -> list[Flag]:
     """The flags, that of a single attack only if it is asked for: most cases here have one attack."""
     found = check_results(
-        results,
+        numbers,
         {each.name: counts for each, counts in (measured or {}).items()},
         list(measured or {}),
         distributions,
@@ -206,34 +207,39 @@ def test_parts_of_autoattack_that_need_more_classes() -> None:
 def test_few_draws() -> None:
     for draws, flags in ((9, [(FEW_DRAWS, "uniform")]), (10, [])):
         rows = estimate_probabilistic(tally(np.full(INPUTS, draws), draws), 0.95)
-        assert named(check(results=[result_of(Uniform(BUDGET), row) for row in rows])) == flags
-    attack = result_of(source("pgd"), estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95))
-    failed = Result(source="uniform", metric=Metric.PR, confidence=0.95, error="no")
-    assert FEW_DRAWS not in dict(named(check(results=[attack, failed])))
+        assert named(check(numbers=numbers_of(Uniform(BUDGET), rows))) == flags
+    (attack,) = numbers_of(source("pgd"), [estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95)])
+    failed = Number(
+        subject=NoiseSubject(source="uniform"), metric=Metric.PR, confidence=0.95, error="no"
+    )
+    assert FEW_DRAWS not in dict(named(check(numbers=[attack, failed])))
 
 
 def test_a_headline_without_a_number_is_flagged() -> None:
     """NPPR of any set, AR and PR where nothing of them was measured; not the clean accuracy alone."""
-    attack = result_of(source("pgd"), estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95))
-    clean = attack.model_copy(update={"source": "clean", "metric": Metric.ACCURACY})
+    (attack,) = numbers_of(source("pgd"), [estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95)])
+    clean = attack.model_copy(update={"subject": CleanSubject(), "metric": Metric.ACCURACY})
 
-    def missing(name: str, metric: Metric, **more: Any) -> Result:
-        return Result(source=name, metric=metric, confidence=0.95, error="no", **more)
+    def missing(name: str, metric: Metric, **more: Any) -> Number:
+        subject = LearnedSubject(**more) if name == "nppr" else NoiseSubject(source=name)
+        return Number(subject=subject, metric=metric, confidence=0.95, error="no")
 
-    noise, cw = missing("nppr", Metric.NPPR, flags=("no-gradients",)), missing("cw", Metric.AR)
-    assert named(check(results=[clean, attack, noise])) == [(HEADLINE_MISSING, "nppr")]
-    assert named(check(results=[clean, attack, cw])) == []
-    assert named(check(results=[clean, attack, missing("uniform", Metric.PR)])) == [
+    noise, cw = missing("nppr", Metric.NPPR), missing("cw", Metric.AR)
+    assert named(check(numbers=[clean, attack, noise])) == [(HEADLINE_MISSING, "nppr")]
+    assert named(check(numbers=[clean, attack, cw])) == []
+    assert named(check(numbers=[clean, attack, missing("uniform", Metric.PR)])) == [
         (HEADLINE_MISSING, "uniform")
     ]
-    narrow = attack.model_copy(update={"metric": Metric.NPPR, "floor": 0.5, "draws": 100})
-    assert named(check(results=[clean, narrow, noise, cw])) == [
+    narrow = attack.model_copy(
+        update={"subject": LearnedSubject(floor=0.5), "metric": Metric.NPPR, "draws": 100}
+    )
+    assert named(check(numbers=[clean, narrow, noise, cw])) == [
         (HEADLINE_MISSING, "nppr"),
         (HEADLINE_MISSING, "cw"),
     ]
-    assert named(check(results=[clean, narrow, missing("nppr", Metric.NPPR, fit_seed=1)])) == []
-    assert named(check(results=[clean, noise, cw])) == [(NOTHING_MEASURED, None)]
-    assert named(check(results=[clean])) == []
+    assert named(check(numbers=[clean, narrow, missing("nppr", Metric.NPPR, fit_seed=1)])) == []
+    assert named(check(numbers=[clean, noise, cw])) == [(NOTHING_MEASURED, None)]
+    assert named(check(numbers=[clean])) == []
 
 
 def test_few_inputs() -> None:

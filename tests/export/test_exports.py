@@ -18,10 +18,10 @@ from nppr.errors import RunFolderError, SpecError
 from nppr.export.claims import claims_of, doubting_flags, read_filed
 from nppr.export.exports import EXPORTS, write_exports
 from nppr.report import Report
-from nppr.report.findings import interval_of, population_bound, table_rows
+from nppr.report.findings import table_rows
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag, SliceResult
-from nppr.report.numbers import percent
+from nppr.report.printed_numbers import percent
 from nppr.statistics.sequential import Verdict
 from report.page.made_runs import failed, made_report
 
@@ -50,9 +50,9 @@ SERIOUS = Flag(id="randomised", source=None, message="passes differ", severity="
 def kept(folder: Path, *flags: Flag) -> tuple[Report, Any]:
     """A run folder with a report alone, and its content."""
     report = made_report()[0]
-    rows = (*report.results, failed("pgd:steps=9", Metric.AR, "it broke"))
+    rows = (*report.numbers, failed("pgd:steps=9", Metric.AR, "it broke"))
     slices = (*SLICES, MILD)
-    report = report.model_copy(update={"flags": flags, "slices": slices, "results": rows})
+    report = report.model_copy(update={"flags": flags, "slices": slices, "numbers": rows})
     folder.mkdir(exist_ok=True)
     (folder / "report.json").write_text(report.to_json())
     return report, json.loads(report.to_json())
@@ -71,16 +71,18 @@ def exported(folder: Path, kind: str) -> list[str]:
 def test_every_number_of_the_table_and_of_the_slices_is_a_claim(tmp_path: Path) -> None:
     report, content = kept(tmp_path)
     claims = claims_of(read_filed(tmp_path / "report.json"))
-    rows = []
+    values = []
     for row in table_rows(report):
-        wider = population_bound(report, row) if row.metric is Metric.BOUND else None
-        rows += [each for each in (wider, row) if each is not None and each.value is not None]
-    assert sum(row.metric is Metric.BOUND for row in rows) >= 2
-    assert len(claims) == len(rows) + len(SLICES) + 1
-    values = [*(row.value for row in rows), *(row.value for row in (*SLICES, MILD))]
+        values += [row.population.low] if row.is_lower_bound and row.population else []
+        values += [row.value] if row.value is not None else []
+    assert sum(claim.direction is Direction.LOWER_BOUND for claim in claims) >= 2
+    values += [row.value for row in (*SLICES, MILD)]
     for claim, value in zip(claims, values, strict=True):
         entry, used = at(content, claim.pointer), at(content, claim.interval_pointer)
-        assert (claim.value, claim.direction) == (entry["value"], entry["direction"])
+        if "value" in entry:
+            assert (claim.value, claim.direction) == (entry["value"], entry["direction"])
+        else:
+            assert (claim.value, claim.claim) == (entry["low"], entry["claim"])
         assert claim.low in (None, used["low"])
         assert claim.high in (None, used["high"])
         assert (claim.low is None) == (claim.direction is Direction.UPPER_BOUND)
@@ -88,7 +90,9 @@ def test_every_number_of_the_table_and_of_the_slices_is_a_claim(tmp_path: Path) 
         text = json.dumps(entry, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         assert claim.sha256 == hashlib.sha256(text.encode()).hexdigest()
         assert claim.value == value
-    assert claims[0].high == interval_of(report, rows[0]).high
+    first = table_rows(report)[0].shown
+    assert first is not None
+    assert claims[0].high == first.high
 
 
 def test_the_safety_case_is_a_tree_whose_leaves_are_evidence(tmp_path: Path) -> None:
@@ -112,13 +116,16 @@ def test_the_safety_case_is_a_tree_whose_leaves_are_evidence(tmp_path: Path) -> 
     for node in leaves:
         evidence = node["evidence"]
         entry = at(content, evidence["pointer"])
-        for field in ("value", "confidence", "claim", "direction", "inputs", "draws", "metric"):
-            assert evidence[field] == entry[field], field
         used = at(content, evidence["interval_pointer"])
+        whole = at(content, "/".join(evidence["pointer"].split("/")[:3]))
+        for field in ("confidence", "direction", "inputs", "draws", "metric"):
+            assert evidence[field] == whole[field], field
+        assert evidence["value"] == entry.get("value", entry.get("low"))
+        assert evidence["claim"] == used["claim"]
         assert evidence["low"] in (None, used["low"])
         assert evidence["high"] in (None, used["high"])
         assert evidence["seed"] == content["seed"]
-        clean = entry["metric"] == "accuracy"
+        clean = whole["metric"] == "accuracy"
         wanted = "none: the inputs as they are" if clean else "; budget linf 8/255"
         assert evidence["set"].endswith(wanted)
         assert node["kind"] == ("finding" if evidence["flags"] else "solution")
@@ -142,10 +149,12 @@ def test_the_section_prints_the_numbers_of_their_places(tmp_path: Path) -> None:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         pointer = next(cell for cell in cells if cell.startswith("/"))
         entry = at(content, pointer)
-        form = "at-least" if entry["direction"] == "lower bound" else "percent"
-        assert cells[3] == percent(entry["value"], form)
-        assert entry["claim"] in cells
-        assert entry["direction"] in cells
+        whole = at(content, "/".join(pointer.split("/")[:3]))
+        form = "at-least" if whole["direction"] == "lower bound" else "percent"
+        assert cells[3] == percent(entry.get("value", entry.get("low")), form)
+        used = at(content, [cell for cell in cells if cell.startswith("/")][1])
+        assert used["claim"] in cells
+        assert whole["direction"] in cells
     evidence, findings = text.split("### Findings")
     assert "| gaussian |" in findings
     assert "| gaussian |" not in evidence.split("### Evidence")[1]
@@ -164,11 +173,11 @@ def test_the_model_card_has_the_numbers_and_their_intervals(tmp_path: Path) -> N
     for number, metric in enumerate(metrics):
         entry = at(content, facts[f"nppr:metric:{number}:pointer"])
         used = at(content, facts[f"nppr:metric:{number}:interval_pointer"])
-        assert float(metric["value"]) == entry["value"]
+        assert float(metric["value"]) == entry.get("value", entry.get("low"))
         ends = metric["confidenceInterval"]
         assert float(ends.get("lowerBound", used["low"])) == used["low"]
         assert float(ends.get("upperBound", used["high"])) == used["high"]
-        assert facts[f"nppr:metric:{number}:claim"] == entry["claim"]
+        assert facts[f"nppr:metric:{number}:claim"] == used.get("claim")
         assert facts[f"nppr:metric:{number}:seed"] == str(content["seed"])
     assert not any("gaussian (" in metric["type"] for metric in metrics)
     limits = card["considerations"]["technicalLimitations"]
@@ -205,7 +214,10 @@ def evidence_in(kind: str, texts: list[str]) -> set[str]:
         return {node["evidence"]["pointer"] for node in nodes if node["kind"] == "solution"}
     if kind == "technical-documentation":
         evidence = texts[0].split("### Evidence")[1].split("### Findings")[0]
-        return {rows[0] for rows in re.findall(r"\| (/(results|slices)/\d+) \|", evidence)}
+        return {
+            rows[0]
+            for rows in re.findall(r"\| (/(numbers|slices)/\d+(/intervals/1)?) \|", evidence)
+        }
     assert kind == "cyclonedx", f"state where {kind} has its evidence"
     card = json.loads(texts[0])["components"][0]["modelCard"]
     properties = card["properties"]
@@ -372,7 +384,8 @@ def test_a_report_that_was_edited_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run" / "report.json"
     assert write_exports(tmp_path / "run", "safety-case")
     content = json.loads(path.read_text())
-    content["results"][0]["value"] = content["results"][0]["high"] = 0.99999
+    first = content["numbers"][0]
+    first["value"] = first["intervals"][0]["high"] = 0.99999
     path.write_text(json.dumps(content))
     with pytest.raises(RunFolderError, match=r"per_input\.csv"):
         write_exports(tmp_path / "run", "safety-case")

@@ -22,8 +22,8 @@ from nppr.report.brackets import (
     quoted_bracket,
 )
 from nppr.report.figures import figures_of
-from nppr.report.numbers import Numbers, percent
 from nppr.report.page import page_of
+from nppr.report.printed_numbers import Numbers, percent
 from nppr.report.quotes import sentence_of
 from nppr.settings import Measure
 from nppr.sources.gaussian_offset import bracket
@@ -54,7 +54,7 @@ def test_every_bracket_has_both_ends_for_both_claims_and_contains_the_truth() ->
         exact = float(norm.cdf(np.linspace(1, 3, 60) - each.steps).mean())
         assert set(each.ends) == set(Claim)
         for claim, ends in each.ends.items():
-            assert (ends.at_least.claim, ends.at_most.claim) == (claim, claim)
+            assert (ends.least.claim, ends.most.claim) == (claim, claim)
             assert ends.low < exact < ends.high
         assert each.ends[Claim.TEST_SET].high - each.ends[Claim.TEST_SET].low < 0.06
 
@@ -62,8 +62,8 @@ def test_every_bracket_has_both_ends_for_both_claims_and_contains_the_truth() ->
 def test_a_run_without_both_ends_has_none() -> None:
     assert brackets_of(made_report()[0]) == []
     assert quoted_bracket(made_report()[0]) is None
-    one_end = tuple(row for row in measured().results if row.metric is not Metric.NPPR)
-    assert brackets_of(measured().model_copy(update={"results": one_end})) == []
+    one_end = tuple(row for row in measured().numbers if row.metric is not Metric.NPPR)
+    assert brackets_of(measured().model_copy(update={"numbers": one_end})) == []
 
 
 def test_the_quoted_bracket_is_that_of_the_budget() -> None:
@@ -116,6 +116,6 @@ def test_the_picture_describes_both_ends() -> None:
 def test_both_ends_have_a_sentence_that_names_the_noise() -> None:
     numbers = Numbers(measured())
     for metric, start in ((Metric.BOUND, "all noise"), (Metric.NPPR, "noise")):
-        row = next(row for row in measured().results if row.metric is metric)
+        row = next(row for row in measured().numbers if row.metric is metric)
         words = f"{start} that is N(0, 0.02^2) noise plus any offset of l2 length up to"
         assert words in sentence_of(numbers, row)

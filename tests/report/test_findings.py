@@ -8,23 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers import stated
 from nppr.core.tally import Claim, Metric
 from nppr.errors import RunFolderError
 from nppr.noise import Dependency
-from nppr.report import PerInput, Report, Result
+from nppr.report import Number, PerInput, Report
 from nppr.report.findings import (
-    attacked,
     bounds_of,
-    came_lower,
-    guaranteed,
+    find_attacked,
+    find_lower,
     headline_of,
-    interval_of,
-    is_fixed,
     lines_of,
     measured_source,
     missing_search,
     not_followed,
-    population_bound,
     shares_of,
     table_rows,
 )
@@ -41,7 +38,7 @@ from report.page.made_runs import (
 MADE, PER_INPUT = made_report()
 
 
-def of(report: Report, name: str, metric: Metric = Metric.NPPR) -> Result:
+def of(report: Report, name: str, metric: Metric = Metric.NPPR) -> Number:
     row = report.headline(name, metric)
     assert row is not None
     assert row.value is not None
@@ -51,8 +48,8 @@ def of(report: Report, name: str, metric: Metric = Metric.NPPR) -> Result:
 def changed(report: Report, name: str, metric: Metric, **values: Any) -> Report:
     """The report with other values in the first row of a name and metric."""
     found = report.headline(name, metric)
-    rows = [row.model_copy(update=values) if row is found else row for row in report.results]
-    return report.model_copy(update={"results": tuple(rows)})
+    rows = [row.model_copy(update=values) if row is found else row for row in report.numbers]
+    return report.model_copy(update={"numbers": tuple(rows)})
 
 
 def quoted(report: Report) -> str:
@@ -67,13 +64,12 @@ def test_the_headline_is_the_lowest_learned_rung() -> None:
         name_of(floor, rung) for floor in (0.0, 0.5) for rung in RUNGS
     ]
     assert quoted(report) == "nppr:joint"
-    assert came_lower(report, of(report, "nppr:joint")) == []  # per-input contains it
+    assert find_lower(report, of(report, "nppr:joint")) == []  # per-input contains it
     lower = changed(report, "nppr:label", Metric.NPPR, value=0.01)
-    assert [row.name for row in came_lower(lower, of(lower, "nppr:joint"))] == ["nppr:label"]
-    less = [row for row in report.results if row.dependency is not Dependency.JOINT or row.floor]
-    gone = failed("nppr", Metric.NPPR, "no memory.")
-    gone = gone.model_copy(update={"dependency": Dependency.JOINT, "floor": 0.0})
-    lacking = report.model_copy(update={"results": (*less, gone)})
+    assert [row.name for row in find_lower(lower, of(lower, "nppr:joint"))] == ["nppr:label"]
+    less = [row for row in report.numbers if row.subject.noise != "nppr:joint"]
+    gone = failed("nppr", Metric.NPPR, "no memory.", rung=Dependency.JOINT)
+    lacking = report.model_copy(update={"numbers": (*less, gone)})
     assert quoted(lacking) == "nppr:label"
     assert missing_search(lacking) is gone
 
@@ -112,9 +108,11 @@ def test_a_failed_search_is_missing() -> None:
     found = missing_search(made_report(only="failed")[0])
     assert found is not None
     assert found.error
-    narrow = [row for row in MADE.results if row.floor or row.source != "nppr"]
+    narrow = [
+        row for row in MADE.numbers if not row.name.startswith("nppr:joint") or "floor" in row.name
+    ]
     rows = (*narrow, failed("nppr", Metric.NPPR, "no memory."))
-    narrower = MADE.model_copy(update={"results": rows})
+    narrower = MADE.model_copy(update={"numbers": rows})
     assert quoted(narrower) == "nppr:joint:floor=0.5"
     assert missing_search(narrower) is rows[-1]
     assert missing_search(MADE) is None
@@ -125,56 +123,57 @@ def test_guaranteed_intervals_are_of_the_same_number_and_claim() -> None:
     others = [row for row in table_rows(MADE) if row.metric is not Metric.BOUND]
     assert bounds
     assert others
-    assert [guaranteed(MADE, row) for row in bounds] == [None] * len(bounds)
+    assert [row.guaranteed for row in bounds] == [None] * len(bounds)
     for row in others:
-        sure = guaranteed(MADE, row)
+        sure = row.guaranteed
         assert sure is not None
-        assert (sure.name, sure.metric, sure.value) == (row.name, row.metric, row.value)
-        assert sure.claim is row.claim
+        assert sure in row.intervals
+        assert sure.claim is stated(row).claim
         assert sure.method in ("betting", "clopper-pearson")
 
 
 def test_an_interval_outside_its_regime_is_replaced() -> None:
     row = of(MADE, "nppr:joint")
-    assert "approximate-interval" in row.flags
-    assert interval_of(MADE, row).method == "betting"
-    inside = changed(MADE, "nppr:joint", Metric.NPPR, flags=())
-    assert interval_of(inside, of(inside, "nppr:joint")) is of(inside, "nppr:joint")
+    assert stated(row).is_untested
+    assert row.shown is not None
+    assert row.shown.method == "betting"
+    first, *others = row.intervals
+    inside = row.with_intervals(first.model_copy(update={"flags": ()}), *others)
+    assert inside.shown is inside.own
 
 
 def test_bounds_have_both_claims() -> None:
     for row in bounds_of(MADE):
-        population = population_bound(MADE, row)
-        assert population is not None
-        assert (row.claim, population.claim) == (Claim.TEST_SET, Claim.POPULATION)
-        assert population.density_ratio == row.density_ratio
-        assert population_bound(MADE, population) is None
+        assert row.population is not None
+        assert (stated(row).claim, row.population.claim) == (Claim.TEST_SET, Claim.POPULATION)
+        assert row.value == stated(row).low
+        assert row.with_intervals(row.population).population is None
 
 
 def test_fixed_noise_is_declared_by_its_source() -> None:
     row = of(MADE, "gaussian", Metric.PR)
-    assert is_fixed(MADE, row)
-    assert not is_fixed(MADE, row.model_copy(update={"source": "gaussian:scale=2"}))
-    assert not is_fixed(MADE, of(MADE, "nppr:joint"))
+    assert row.is_fixed
+    assert not row.with_subject(fixed=False).is_fixed
+    assert not of(MADE, "nppr:joint").is_fixed
 
 
 def test_a_repeated_fit_is_no_lower_noise() -> None:
     row = of(MADE, "nppr:joint")
-    repeated = row.model_copy(
-        update={"fit_seed": 1, "value": 0.0, "tally": "nppr:joint:fit-seed=1"}
+    repeated = row.with_subject(fit_seed=1).model_copy(
+        update={"value": 0.0, "tally": "nppr:joint:fit-seed=1"}
     )
-    more = MADE.model_copy(update={"results": (*MADE.results, repeated)})
-    assert came_lower(more, row) == []
+    more = MADE.model_copy(update={"numbers": (*MADE.numbers, repeated)})
+    assert find_lower(more, row) == []
     assert quoted(more) == "nppr:joint"
     lowered = changed(MADE, "gaussian", Metric.PR, value=0.01)
-    assert [other.name for other in came_lower(lowered, row)] == ["gaussian"]
+    assert [other.name for other in find_lower(lowered, row)] == ["gaussian"]
 
 
 def test_attacks_are_quoted_together() -> None:
-    found = attacked(MADE)
+    found = find_attacked(MADE)
     assert found is not None
     assert found.source == "merged"
-    assert attacked(made_report(only="noise")[0]) is None
+    assert find_attacked(made_report(only="noise")[0]) is None
 
 
 def test_noise_that_splitting_did_not_follow() -> None:

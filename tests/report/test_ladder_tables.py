@@ -11,7 +11,7 @@ from nppr.noise import Dependency
 from nppr.report import Report
 from nppr.report.findings import headline_of
 from nppr.report.ladder_tables import ladder_table, search_table, steps_of, threat_table
-from nppr.report.numbers import Numbers
+from nppr.report.printed_numbers import Numbers
 from nppr.report.results_table import as_text, notes_of, terminal_tables
 from nppr.report.tables import FORMATS
 from report.page.made_runs import failed, made_report, with_ladder, won_by
@@ -28,10 +28,11 @@ def test_it_goes_from_known_noise_down_to_attacks(report: Report) -> None:
     steps = steps_of(report)
     assert [step.name for step in steps] == ROWS
     for step in steps[1:-1]:
-        assert set(step.results) == {0.0, 0.5}
+        assert set(step.numbers) == {0.0, 0.5}
         assert step.threat == Dependency(step.name).threat_of()
-        assert {row.dependency for row in step.results.values()} == {Dependency(step.name)}
-    assert [list(steps[end].results) for end in (0, -1)] == [[0.0], [0.0]]
+        rungs = {row.learned.rung for row in step.numbers.values() if row.learned}
+        assert rungs == {Dependency(step.name)}
+    assert [list(steps[end].numbers) for end in (0, -1)] == [[0.0], [0.0]]
     assert len({step.threat for step in steps}) == len(ROWS)
 
 
@@ -45,7 +46,7 @@ def test_cells_state_what_may_be_claimed(report: Report) -> None:
     table, numbers = ladder_table(report), Numbers(report)
     for step, cells in zip(steps_of(report), table.rows, strict=True):
         for cell, floor in zip(cells[1:3], (0.0, 0.5), strict=True):
-            row = step.results.get(floor)
+            row = step.numbers.get(floor)
             assert cell.value == (row.value if row else None)
             assert cell.text == (numbers.claim(row, cell=True, kind=str) if row else "")
             assert cell.strong == (row is not None and row is headline_of(report))
@@ -56,25 +57,21 @@ def test_cells_state_what_may_be_claimed(report: Report) -> None:
     assert table.to_html("l").count("data-pointer") == sum(
         (2 if row.metric is not Metric.PR else 3)
         for step in steps_of(report)
-        for row in step.results.values()
+        for row in step.numbers.values()
     )
 
 
 def test_the_lowest_source_of_a_set_is_in_its_cell() -> None:
     report = won_by("gaussian", made_report()[0])
     [joint] = [step for step in steps_of(report) if step.name == "joint"]
-    assert joint.results[0.0].with_references
-    assert not joint.results[0.5].with_references
+    assert joint.numbers[0.0].with_references
+    assert not joint.numbers[0.5].with_references
 
 
 def test_a_rung_that_failed_keeps_its_place(report: Report) -> None:
-    gone = failed("nppr", Metric.NPPR, "no memory").model_copy(
-        update={"dependency": Dependency.LABEL, "floor": 0.0}
-    )
-    rows = [
-        row for row in report.results if not (row.dependency is Dependency.LABEL and row.floor == 0)
-    ]
-    lacking = report.model_copy(update={"results": (*rows, gone)})
+    gone = failed("nppr", Metric.NPPR, "no memory", rung=Dependency.LABEL)
+    rows = [row for row in report.numbers if row.subject.noise != "nppr:label"]
+    lacking = report.model_copy(update={"numbers": (*rows, gone)})
     [cells] = [row for row in ladder_table(lacking).rows if row[0].text == "label"]
     assert cells[1].text == "failed"
 

@@ -6,19 +6,22 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from helpers import stated
 from nppr.cli import console
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError
 from nppr.noise import Dependency
-from nppr.report import Report
+from nppr.report import Number, Report
 from nppr.report.bounds_table import bounds_table
-from nppr.report.findings import guaranteed, interval_of, table_rows
+from nppr.report.findings import table_rows
 from nppr.report.model import PrecisionRecord, Width
-from nppr.report.numbers import percent
+from nppr.report.number import StressSubject
 from nppr.report.page import render
+from nppr.report.printed_numbers import percent
 from nppr.report.results_table import (
     RESULT_COLUMNS,
     as_text,
@@ -39,8 +42,13 @@ def report() -> Report:
     return made_report(radii=True)[0]
 
 
+def with_own(row: Number, **values: Any) -> Number:
+    """The number with its own interval alone, and other values in it."""
+    return row.with_intervals(stated(row).model_copy(update=values))
+
+
 def with_rows(report: Report, *rows: object) -> Report:
-    return report.model_copy(update={"results": (*report.results, *rows)})
+    return report.model_copy(update={"numbers": (*report.numbers, *rows)})
 
 
 def test_values_are_those_of_the_report(report: Report) -> None:
@@ -50,12 +58,11 @@ def test_values_are_those_of_the_report(report: Report) -> None:
         found = {name: cells[place] for name, place in places.items()}
         assert (found["metric"].value, found["source"].value) == (row.metric.value, row.name)
         assert found["value"].value == row.value
-        assert found["interval"].value == (row.low, row.high)
-        sure = guaranteed(report, row)
-        assert found["guaranteed"].value == ((sure.low, sure.high) if sure else None)
+        assert found["interval"].value == stated(row).ends
+        assert found["guaranteed"].value == (row.guaranteed.ends if row.guaranteed else None)
         assert (found["inputs"].value, found["draws"].value) == (row.inputs, row.draws)
-        assert found["claim"].text == (row.claim or "")
-        assert found["interval"].text.endswith("*") == ("approximate-interval" in row.flags)
+        assert found["claim"].text == stated(row).claim
+        assert found["interval"].text.endswith("*") == stated(row).is_untested
     assert table.marked == [row.name for row in table_rows(report)].index("nppr:joint")
 
 
@@ -71,14 +78,14 @@ def test_the_terminal_prints_the_numbers_of_the_files(report: Report) -> None:
 def test_a_column_that_is_added_is_shown_everywhere(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    added = (Column("split", "which split"), lambda _, row: Cell.of(row.split))
+    added = (Column("about", "what about"), lambda _, row: Cell.of(row.subject.kind))
     monkeypatch.setattr("nppr.report.results_table.RESULT_COLUMNS", (*RESULT_COLUMNS, added))
     table = table_of(report)
     for text in (table.to_md(), table.to_latex(), table.to_html("t"), report.table(130)):
-        assert "which split" in text
-        assert "evaluate" in text
-    assert json.loads(table.to_json())[0]["split"] == "evaluate"
-    assert "split" in table.to_csv().splitlines()[0].split(",")
+        assert "what about" in text
+        assert "learned" in text
+    assert json.loads(table.to_json())[0]["about"] == "clean"
+    assert "about" in table.to_csv().splitlines()[0].split(",")
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -115,10 +122,12 @@ def test_a_failed_source_has_a_row_with_its_reason(report: Report) -> None:
 def test_a_stress_is_a_loss(report: Report) -> None:
     row = report.headline("uniform", Metric.PR)
     assert row is not None
-    loss = {"source": "stress", "order": 10.0, "value": 2.3456, "low": 2.0, "high": 3.0}
+    interval = stated(row).model_copy(update={"low": 2.0, "high": 3.0})
+    subject = {"subject": StressSubject(source="stress", order=10.0)}
+    loss = row.with_intervals(interval).model_copy(update=subject)
     rows = [
-        row.model_copy(update={**loss, "metric": Metric.STRESS}),
-        row.model_copy(update={**loss, "metric": Metric.NORMALISED_STRESS, "value": 1.5}),
+        loss.model_copy(update={"metric": Metric.STRESS, "value": 2.3456}),
+        loss.model_copy(update={"metric": Metric.NORMALISED_STRESS, "value": 1.5}),
     ]
     table = table_of(with_rows(report, *rows))
     [cells] = [each for each in table.rows if each[0].value == "stress"]
@@ -143,19 +152,21 @@ def test_spectrum_and_bounds_as_json(report: Report) -> None:
     assert list(spectrum[0]) == [
         "floor", "at_most", "value", "low", "high", "realised_std", "selected",
     ]  # fmt: skip
-    assert spectrum[0]["at_most"] == interval_of(report, row).high
-    assert (spectrum[0]["value"], spectrum[0]["low"]) == (row.value, row.low)
+    assert row.shown is not None
+    assert spectrum[0]["at_most"] == row.shown.high
+    assert (spectrum[0]["value"], spectrum[0]["low"]) == (row.value, stated(row).low)
     bounds = json.loads(bounds_table(report).to_json())
     assert [entry["density_ratio"] for entry in bounds] == [1.0, 10.0]
     found = {
-        (row.density_ratio, row.metric, row.claim): row.value
-        for row in report.results
-        if row.density_ratio
+        (row.bound.density_ratio, interval.claim): interval.low
+        for row in report.numbers
+        if row.bound and row.metric is Metric.BOUND
+        for interval in row.intervals
     }
     for entry in bounds:
         ratio = entry["density_ratio"]
-        assert entry["test_set"] == found[ratio, Metric.BOUND, Claim.TEST_SET]
-        assert entry["population"] == found[ratio, Metric.BOUND, Claim.POPULATION]
+        assert entry["test_set"] == found[ratio, Claim.TEST_SET]
+        assert entry["population"] == found[ratio, Claim.POPULATION]
         assert "estimate_with_splitting" not in entry
 
 
@@ -190,9 +201,8 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
     )  # fmt: skip
     headline = report.headline("nppr:joint", Metric.NPPR)
     assert headline is not None
-    joined = headline.model_copy(
-        update={"method": "draws + splitting", "value": 0.167, "high": 0.1761}
-    )
+    joined = with_own(headline, method="draws + splitting", high=0.1761)
+    joined = joined.model_copy(update={"value": 0.167})
     changes = {"rare": (RARE,), "precision": precision}
     text = notes_of(with_rows(report, joined).model_copy(update=changes))
     assert "failures found for 0, none found by following the margin for 1, 0 out of calls" in text
@@ -217,35 +227,36 @@ def test_notes_report_rare_failures_precision_and_radii(report: Report) -> None:
 def test_notes_at_other_radii_give_directions_and_losses(report: Report) -> None:
     nppr = report.headline("nppr:joint", Metric.NPPR)
     assert nppr is not None
-    upper = nppr.model_copy(update={"radius": 0.5, "value": 0.25, "high": 0.304})
-    sure = upper.model_copy(update={"method": "betting", "high": 0.321, "flags": ()})
+    moved = nppr.with_subject(radius=0.5).model_copy(update={"value": 0.25})
+    upper = with_own(moved, high=0.304)
+    betting = stated(upper).model_copy(update={"method": "betting", "high": 0.321, "flags": ()})
+    sure = upper.with_intervals(stated(upper), betting)
     stress = {
-        "source": "stress",
+        "subject": StressSubject(source="stress", order=1.0, radius=0.5),
         "metric": Metric.STRESS,
         "direction": Direction.ESTIMATE,
-        "order": 1.0,
     }
-    loss = upper.model_copy(update={**stress, "low": 0.2, "flags": ()})
+    loss = with_own(upper, low=0.2, flags=()).model_copy(update=stress)
     text = notes_of(report.model_copy(update={"other_radii": (upper, loss)}))
     first = f"at radius 0.5, 95 % confidence: {upper.name}"
     assert f"{first} at most 30.4 % (25.0 % observed), {loss.name} loss 0.25 (0.2-0.304)" in text
-    text = notes_of(report.model_copy(update={"other_radii": (upper, sure)}))
+    text = notes_of(report.model_copy(update={"other_radii": (sure,)}))
     assert f"{first} at most 32.1 % (25.0 % observed)" in text
 
 
 def test_files_state_what_may_be_claimed(report: Report) -> None:
     table = table_of(report)
     for row, entry in zip(table_rows(report), json.loads(table.to_json()), strict=True):
-        used = interval_of(report, row)
+        used = row.shown
         assert row.value is not None
-        assert used.high is not None
+        assert used is not None
         if row.direction is Direction.UPPER_BOUND:
             shown = f"{percent(row.value)} % observed"
             claim = f"at most {percent(used.high, 'at-most')} % with 95 % confidence ({shown})"
         elif row.direction is Direction.LOWER_BOUND:
             claim = f"at least {percent(row.value, 'at-least')} % with 95 % confidence"
         else:
-            ends = percent(used.low or 0, "at-least"), percent(used.high, "at-most")
+            ends = percent(used.low, "at-least"), percent(used.high, "at-most")
             claim = f"{percent(row.value)} % ({ends[0]}-{ends[1]} %"
             claim += " with 95 % confidence)"
         assert entry["statement"] == claim
@@ -261,9 +272,9 @@ def test_latex_fits_a_paper_and_keeps_what_may_be_claimed(report: Report) -> Non
     rows = [row for row in table_rows(report) if row.value is not None]
     assert {row.direction for row in rows} >= set(Direction)
     for row, line in zip(rows, body, strict=True):
-        used = interval_of(report, row)
+        used = row.shown
         assert row.value is not None
-        assert used.high is not None
+        assert used is not None
         if row.direction is Direction.UPPER_BOUND:
             assert (
                 rf"$\leq$ {percent(used.high, 'at-most')} ({percent(row.value)} observed)" in line
@@ -271,7 +282,7 @@ def test_latex_fits_a_paper_and_keeps_what_may_be_claimed(report: Report) -> Non
         elif row.direction is Direction.LOWER_BOUND:
             assert rf"$\geq$ {percent(row.value, 'at-least')}" in line
         else:
-            ends = percent(used.low or 0, "at-least"), percent(used.high, "at-most")
+            ends = percent(used.low, "at-least"), percent(used.high, "at-most")
             assert f"({ends[0]}--{ends[1]})" in line
 
 
@@ -300,9 +311,8 @@ def test_a_report_shows_itself_in_a_line(report: Report) -> None:
     assert len(text) < 400
     row = report.headline("nppr:joint", Metric.NPPR)
     assert row is not None
-    most = interval_of(report, row).high
-    assert most is not None
-    assert f"NPPR nppr:joint at most {percent(most, 'at-most')} %" in text
+    assert row.shown is not None
+    assert f"NPPR nppr:joint at most {percent(row.shown.high, 'at-most')} %" in text
     assert f"grade {report.grade.letter}" in text
     assert f"{report.data.inputs.evaluate:,} inputs evaluated" in text
     assert str(report) == report.table()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 
 from nppr.core.tally import Metric
 from nppr.errors import RunFolderError
-from nppr.report import model, read_report, read_run
+from nppr.report import model, read_report, read_run, schema_text
 from nppr.report.evidence import Draws, Evidence, write_evidence
 from nppr.report.model import PrecisionRecord, Width
 from nppr.search import search_record
@@ -71,14 +73,18 @@ def test_no_run_is_there(tmp_path: Path) -> None:
         read_report(tmp_path / "report.json")
 
 
-@pytest.mark.parametrize("version", [1, 3, "new", None])
+RELEASE = version_of("nppr")
+
+
+@pytest.mark.parametrize("version", [1, 2, 4, "new", None])
 def test_a_report_of_another_version_names_who_wrote_it(folder: Path, version: object) -> None:
     file = folder / "report.json"
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "schema_version": version, "nppr_version": "9.1.0"}))
     message = refused(folder)
-    assert f"schema version 2, got {version!r}" in message
-    assert "was written by nppr 9.1.0. Repeat its command in a new folder." in message
+    assert f"schema version 3, which nppr {version_of('nppr')} reads, got {version!r}" in message
+    assert f"nppr 9.1.0 wrote {file}." in message
+    assert "Repeat its command in a new folder, or read the file with that release." in message
 
 
 def test_a_report_that_is_cut_off_or_edited(folder: Path) -> None:
@@ -125,11 +131,13 @@ def test_a_missing_field_is_named(folder: Path, field: str) -> None:
         ("settings.measure.confidence", True),
         ("settings.measure.confidence", 95),
         ("seed", -1),
-        ("results.0.metric", "recall"),
-        ("results.0.value", "high"),
-        ("results.0.low", None),
-        ("results.0.claim", None),
-        ("results", []),
+        ("numbers.0.metric", "recall"),
+        ("numbers.0.value", "high"),
+        ("numbers.0.direction", None),
+        ("numbers.0.intervals", []),
+        ("numbers.0.intervals.0.low", None),
+        ("numbers.0.intervals.0.claim", None),
+        ("numbers", []),
         ("settings.search.family.dependency", "everything"),
         ("settings.sources.0.fixed", "yes"),
         ("distributions.0.search.stages.0.floor", []),
@@ -237,7 +245,7 @@ def test_every_field_is_documented() -> None:
 
 
 def test_a_report_without_later_fields_is_read(folder: Path) -> None:
-    """Slices, severities and the hash of the weights file came within schema version 2."""
+    """Fields with a default may be missing."""
     path = folder / "report.json"
     content = json.loads(path.read_text())
     del content["slices"], content["classifier"]["weights_sha256"]
@@ -245,3 +253,23 @@ def test_a_report_without_later_fields_is_read(folder: Path) -> None:
         del each["severity"]
     path.write_text(json.dumps(content))
     assert read_run(folder).report.slices == ()
+
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
+
+
+def test_the_published_schema_is_that_of_the_records() -> None:
+    assert SCHEMA.read_text(encoding="utf-8") == schema_text()
+
+
+def test_a_report_is_valid_by_the_published_schema(folder: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    content = json.loads((folder / "report.json").read_text())
+    kinds = {each["subject"]["kind"] for each in content["numbers"]}
+    assert kinds >= {"clean", "noise", "learned", "attack", "merged", "bound"}
+    validator.validate(content)
+    for change in ({"kind": "rumour"}, {"radius": "large"}, {"colour": "red"}):
+        wrong = copy.deepcopy(content)
+        wrong["numbers"][1]["subject"] |= change
+        assert not validator.is_valid(wrong), change

@@ -64,26 +64,23 @@ def test_the_report_states_engine_and_audit(case: tuple[Classifier, Data]) -> No
     assert not audit.discarded
     assert [flag.id for flag in screened.flags].count("screened") == 1
     assert "none differed" in next(f.message for f in screened.flags if f.id == "screened")
-    both = [
-        {row.method: row for row in each.results if row.metric is Metric.PR}
-        for each in (exact, screened)
-    ]
-    for method, row in both[0].items():
-        wider = both[1][method]
-        assert wider.value == row.value, "the counts are those of the model here"
-        assert wider.low is not None
-        assert row.low is not None
-        assert wider.low < row.low, method
+    (plain,), (wide,) = (
+        [row for row in each.numbers if row.metric is Metric.PR] for each in (exact, screened)
+    )
+    assert wide.value == plain.value, "the counts are those of the model here"
+    for own, wider in zip(plain.intervals, wide.intervals, strict=True):
+        assert wider.method == own.method
+        assert wider.low < own.low, own.method
 
 
 def test_bounds_and_merged_ar_need_exact_counts(case: tuple[Classifier, Data]) -> None:
     exact, screened = run(case), run(case, engine=BFLOAT16)
-    metrics = [{row.metric for row in each.results} for each in (exact, screened)]
+    metrics = [{row.metric for row in each.numbers} for each in (exact, screened)]
     assert Metric.BOUND in metrics[0]
     assert Metric.BOUND not in metrics[1]
-    assert [row for row in exact.results if row.source == "merged"]
-    assert not [row for row in screened.results if row.source == "merged"], "one source is left"
-    attacks = [[row for row in each.results if row.source == "pgd"] for each in (exact, screened)]
+    assert [row for row in exact.numbers if row.source == "merged"]
+    assert not [row for row in screened.numbers if row.source == "merged"], "one source is left"
+    attacks = [[row for row in each.numbers if row.source == "pgd"] for each in (exact, screened)]
     assert attacks[0] == attacks[1]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
+from helpers import stated
 from nppr.core.budget import Budget
-from nppr.core.tally import Claim, Metric
-from nppr.report.model import Result
+from nppr.core.tally import Claim, Direction, Metric
+from nppr.report.number import BoundSubject, Number, StatedInterval
 from nppr.run.joint_bounds import with_supersets
 from nppr.sources import Bound, Source, Uniform, share_error
 from nppr.statistics.lower_bounds import lower_test_set
@@ -22,12 +22,22 @@ OWN = Bound(BUDGET, ratio="2+10")
 BLIND = Bound(BUDGET, ratio="2+10", patterns=64)
 
 
-def row(source: Source, c: float, value: float, claim: Claim = Claim.TEST_SET) -> Result:
-    facts: dict[str, Any] = {"noise_set": "ratio", "density_ratio": c}
-    return Result(
-        source=source.name, metric=Metric.BOUND, confidence=0.95, claim=claim, value=value, low=value,
-        method="exact" if source is OWN else "betting", sees_input=source is OWN, **facts,
-    )  # fmt: skip
+def row(source: Source, c: float, *values: float) -> Number:
+    """The bound for this test set, and for the population if there are two values."""
+    method, own = "exact" if source is OWN else "betting", source is OWN
+    return Number(
+        subject=BoundSubject(
+            source=source.name, noise_set="ratio", density_ratio=c, sees_input=own
+        ),
+        metric=Metric.BOUND,
+        direction=Direction.LOWER_BOUND,
+        confidence=0.95,
+        value=values[0],
+        intervals=tuple(
+            StatedInterval(low=value, high=1.0, method=method, claim=claim)
+            for value, claim in zip(values, (Claim.TEST_SET, Claim.POPULATION), strict=False)
+        ),
+    )
 
 
 def test_bounds_of_the_same_sets_share_the_error() -> None:
@@ -44,14 +54,19 @@ def test_bounds_of_the_same_sets_share_the_error() -> None:
 
 def test_the_larger_bound_is_printed_where_it_holds() -> None:
     rows = [
-        row(OWN, 2, 0.9), row(OWN, 10, 0.5), row(BLIND, 2, 0.8), row(BLIND, 10, 0.6),
-        row(BLIND, 2, 0.7, Claim.POPULATION),
+        row(OWN, 2, 0.9), row(OWN, 10, 0.5), row(BLIND, 2, 0.8, 0.7), row(BLIND, 10, 0.6),
     ]  # fmt: skip
     found = with_supersets(rows, share_error([OWN, BLIND]))
-    assert [each.value for each in found] == [0.9, 0.5, 0.9, 0.6, 0.7]
-    assert [each.low for each in found] == [0.9, 0.5, 0.9, 0.6, 0.7]
-    assert found[2].sees_input is False
-    assert found[2].method == "exact"
+    assert [each.value for each in found] == [0.9, 0.5, 0.9, 0.6]
+    assert [[each.low for each in row.intervals] for row in found] == [
+        [0.9],
+        [0.5],
+        [0.9, 0.7],
+        [0.6],
+    ]
+    assert found[2].bound is not None
+    assert found[2].bound.sees_input is False
+    assert stated(found[2]).method == "exact"
     assert with_supersets(rows, [OWN, BLIND]) == rows, "each with the whole error"
 
 
@@ -60,7 +75,7 @@ def test_of_sets_that_keep_a_value_the_larger_one_is_printed() -> None:
     for sees, blind, shown in ((4.0, 2.0, 4.0), (2.0, 4.0, 4.0)):
         rows = [row(each, c, 0.6) for each, c in zip(sources, (sees, blind), strict=True)]
         found = with_supersets(rows, share_error(sources))
-        assert [each.density_ratio for each in found] == [sees, shown]
+        assert [each.bound and each.bound.density_ratio for each in found] == [sees, shown]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import nppr
-from helpers import half_classifier
+from helpers import half_classifier, stated
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Evaluate, Metric
 from nppr.data import Data, Split, from_arrays, load_data
@@ -98,7 +98,7 @@ def test_learned_noise_gives_the_same_numbers_later(tmp_path: Path) -> None:
             sources="", distributions=known, measure=nppr.Measure(inputs=25, draws=4)
         )
         rows = [
-            [(row.value, row.low, row.high) for row in report.results if row.source == "nppr"]
+            [(row.value, row.intervals) for row in report.numbers if row.source == "nppr"]
             for report in (together, later)
         ]
         assert rows[0] == rows[1]
@@ -118,11 +118,16 @@ def test_inputs_that_noise_was_fitted_on_are_no_sample_of_the_population() -> No
         flagged[known.evaluate is again] = {
             flag.source: flag.message for flag in report.flags if flag.id == FITTED_ON
         }
-        claims = {row.claim for row in report.results if row.metric is Metric.NPPR and row.method}
+        claims = {
+            each.claim
+            for row in report.numbers
+            if row.metric is Metric.NPPR
+            for each in row.intervals
+        }
         assert (Claim.POPULATION in claims) == (known.evaluate is not again)
         uniform = report.headline("uniform", Metric.PR)
         assert uniform is not None
-        assert uniform.claim is Claim.POPULATION
+        assert stated(uniform).claim is Claim.POPULATION
     assert flagged[False] == {}
     assert flagged[True].keys() == {each.source.name for each in noise}
     assert all("60 of the evaluated inputs" in message for message in flagged[True].values())
@@ -135,7 +140,7 @@ def test_noise_for_images_of_another_shape_is_one_clear_line_and_costs_no_other_
         sources="uniform", distributions=noise, measure=nppr.Measure(inputs=20, draws=4)
     )
     for each in noise:
-        (row,) = [row for row in report.results if row.name == each.source.name]
+        (row,) = [row for row in report.numbers if row.name == each.source.name]
         assert row.value is None
         assert row.error is not None
         assert "perturbs images of shape (1, 4, 4), got (1, 8, 8)" in row.error
@@ -158,7 +163,7 @@ def test_a_split_without_a_clean_correct_input_costs_the_search_only(wrong: str)
         search=label,
         measure=nppr.Measure(draws=4),
     )
-    (row,) = [row for row in report.results if row.metric is Metric.NPPR]
+    (row,) = [row for row in report.numbers if row.metric is Metric.NPPR]
     assert row.error is not None
     assert f"the {wrong} split must hold at least one clean-correct input" in row.error
     uniform = report.headline("uniform", Metric.PR)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import Broken, grouped, half_classifier
+from helpers import Broken, grouped, half_classifier, stated
 from nppr.core.budget import Budget
 from nppr.core.tally import BoolArray, Evaluate, FloatArray, IntArray, Metric, Progress, Tally
 from nppr.data import from_arrays
@@ -19,8 +19,8 @@ from nppr.doctor.flags import PRECISION
 from nppr.errors import SpecError
 from nppr.measuring.blocks import Blocks, GrowingStore
 from nppr.report import Report
-from nppr.report.findings import guaranteed, table_rows
-from nppr.report.model import Result
+from nppr.report.findings import table_rows
+from nppr.report.number import Number
 from nppr.report.results_table import notes_of
 from nppr.run.assess import assess
 from nppr.run.precision import MARGIN, Look, Need, Round, whole_blocks
@@ -203,13 +203,16 @@ def test_a_growing_store_keeps_every_row_in_its_place() -> None:
     assert again.correct.tolist() == [9, 3, 0, 0, 5, 0]
 
 
-def without_sequence(report: Report) -> tuple[Result, ...]:
-    return tuple(row for row in report.results if row.method != SEQUENCE)
+def without_sequence(report: Report) -> tuple[Number, ...]:
+    return tuple(
+        row.with_intervals(*(each for each in row.intervals if each.method != SEQUENCE))
+        for row in report.numbers
+    )
 
 
-def without_bounds(report: Report) -> tuple[Result, ...]:
+def without_bounds(report: Report) -> tuple[Number, ...]:
     """Bounds beside PR need a size that does not depend on the results."""
-    return tuple(row for row in report.results if row.metric is not Metric.BOUND)
+    return tuple(row for row in report.numbers if row.metric is not Metric.BOUND)
 
 
 def test_the_interval_shown_is_the_one_the_run_stopped_by() -> None:
@@ -220,9 +223,9 @@ def test_the_interval_shown_is_the_one_the_run_stopped_by() -> None:
     shown = [row for row in table_rows(report) if row.metric is Metric.PR]
     assert {row.name for row in shown} == {"gaussian", "uniform"}
     for row in shown:
-        assert row.method == SEQUENCE
-        assert guaranteed(report, row) is row
-        value, low, high = (np.float64(end) for end in (row.value, row.low, row.high))
+        assert stated(row).method == SEQUENCE
+        assert row.guaranteed is row.own
+        value, low, high = (np.float64(end) for end in (row.value, *stated(row).ends))
         reaches.append(float(max(high - value, value - low)))
         assert reaches[-1] == report.precision.widths[row.name].half_width
     assert max(reaches) <= 0.02
@@ -267,7 +270,7 @@ def test_more_draws_extend_fewer_when_inputs_run_out(tmp_path: Path) -> None:
         half_classifier(), data, **grouped(precision=0.013, out=tmp_path, resume=True, **made)
     )
     assert again.precision == grown.precision
-    assert again.results == grown.results
+    assert again.numbers == grown.numbers
 
 
 def test_a_precision_that_cannot_be_reached_is_flagged_with_what_it_would_take() -> None:
@@ -307,7 +310,7 @@ def test_an_interrupted_run_resumes_to_the_same_report(tmp_path: Path) -> None:
         run=Run(out=tmp_path / "b", resume=True),
     )
     assert again.precision == whole.precision
-    assert again.results == whole.results
+    assert again.numbers == whole.numbers
     texts = [(tmp_path / name / "per_input.csv").read_text() for name in ("a", "b")]
     assert texts[0] == texts[1]
 

@@ -16,8 +16,7 @@ from nppr.core.tally import Claim, Metric
 from nppr.data import Data, from_arrays
 from nppr.doctor.flags import RARE_PARTLY
 from nppr.errors import SpecError
-from nppr.report import Report
-from nppr.report.model import SPLITTING, Result
+from nppr.report import Number, Report
 from nppr.run.assess import assess
 from nppr.settings import RARE_CALLS_PER_INPUT, Measure, Run
 from nppr.sources import PGD, Bound, Gaussian, Uniform
@@ -50,8 +49,8 @@ def followed(
     )
 
 
-def split_rows(report: Report) -> list[Result]:
-    return [row for row in report.results if row.method == SPLITTING]
+def split_rows(report: Report) -> list[Number]:
+    return [row for row in report.numbers if row.is_split]
 
 
 def test_closed_form(tmp_path: Path) -> None:
@@ -61,7 +60,7 @@ def test_closed_form(tmp_path: Path) -> None:
     assert plain is not None
     assert plain.value is not None
     assert row.value is not None
-    assert row.claim is Claim.TEST_SET
+    assert [each.claim for each in row.intervals] == [Claim.TEST_SET]
     (entry,) = report.rare
     assert entry.unbroken == entry.followed == 4
     assert entry.calls <= 10 * RARE_CALLS_PER_INPUT
@@ -86,7 +85,7 @@ def test_the_infimum_of_a_bound_uses_it() -> None:
         sources="bound:ratio=1+1000",
         measure=Measure(draws=32, rare_calls=10 * RARE_CALLS_PER_INPUT),
     )
-    rows = {row.density_ratio: row for row in split_rows(report)}
+    rows = {row.bound.density_ratio: row for row in split_rows(report) if row.bound}
     assert set(rows) == {1, 1000}
     (entry,) = report.rare
     assert entry.source == "bound:ratio=1+1000"

@@ -43,7 +43,7 @@ def measured(sources: Sequence[Source], **settings: Any) -> _Measurements:
 def test_a_source_that_fails_gets_a_row_and_the_others_go_on() -> None:
     run = measured([Broken(BUDGET, 0.0, "broken"), Uniform(BUDGET)])
     assert list(run.tallies) == [each.name for each in run.inside] == ["uniform"]
-    errors = {row.source: row.error for row in run.results if row.error}
+    errors = {row.source: row.error for row in run.numbers if row.error}
     assert errors == {"broken": "this source is broken"}
 
 
@@ -52,7 +52,7 @@ def test_a_source_without_a_budget_is_not_merged() -> None:
         [*parse_sources("pgd-classic:steps=2", BUDGET), Stray(None, -1.0), Uniform(BUDGET)]
     )
     run.merge()
-    row = run.results[-1]
+    row = run.numbers[-1]
     assert (row.source, row.metric) == ("merged", Metric.AR)
     correct = run.tallies["pgd-classic:steps=2"].unbroken & run.tallies["uniform"].unbroken
     assert (correct & ~run.tallies["stray"].unbroken).any()
@@ -61,9 +61,9 @@ def test_a_source_without_a_budget_is_not_merged() -> None:
 
 def test_noise_alone_is_not_merged() -> None:
     run = measured([Uniform(BUDGET), Stray(BUDGET, 0.1)])
-    before = len(run.results)
+    before = len(run.numbers)
     run.merge()
-    assert len(run.results) == before
+    assert len(run.numbers) == before
 
 
 def test_only_merged_skips_broken_inputs_and_gives_attacks_no_row() -> None:
@@ -71,7 +71,7 @@ def test_only_merged_skips_broken_inputs_and_gives_attacks_no_row() -> None:
     run = measured([Uniform(BUDGET), attack], only_merged=True)
     unbroken = run.tallies["uniform"].unbroken
     assert 0 < unbroken.sum() < 60
-    assert not [row for row in run.results if row.metric is Metric.AR]
+    assert not [row for row in run.numbers if row.metric is Metric.AR]
     session = run.session
     whole = measure(attack, session.classifier, session.data.evaluate, draws=4)
     found = run.tallies["pgd:steps=2"]
@@ -137,11 +137,11 @@ def test_failing_to_collect_does_not_cost_the_run(
     whole = run("whole")
     assert read_run(tmp_path / "whole").evidence is not None
     monkeypatch.setattr("nppr.run.run.collect", fail)
-    assert run("without").results == whole.results
+    assert run("without").numbers == whole.numbers
     assert "the page will show numbers only" in caplog.text
     kept = read_run(tmp_path / "without")
     assert kept.evidence is None
-    assert kept.report.results == whole.results
+    assert kept.report.numbers == whole.numbers
 
 
 def test_learned_noise_is_scaled_to_another_radius() -> None:
@@ -152,7 +152,7 @@ def test_learned_noise_is_scaled_to_another_radius() -> None:
     )
     made: dict[str, Any] = {"inputs": 40, "draws": 8, "sources": ""}
     report = assess(budget=BUDGET, distributions=[learned], **grouped(radii=["0.4", "0.1"], **made))
-    assert [row.radius for row in report.other_radii if row.method == "normal"] == [0.1, 0.4]
+    assert [row.radius for row in report.other_radii if row.own] == [0.1, 0.4]
     for radius, rows in report.at_other_radii():
         moved = type(learned)(learned.source.at(Budget.linf(radius)), learned.record)
         alone = assess(budget=Budget.linf(radius), distributions=[moved], **grouped(**made))
@@ -173,7 +173,7 @@ def test_a_source_of_ones_own_has_one_radius() -> None:
         sources=[CustomNoise(budget, mine)],
         measure=Measure(draws=4, radii=("0.2",)),
     )
-    assert all(row.error is None for row in report.results)
+    assert all(row.error is None for row in report.numbers)
     (row,) = report.other_radii
     assert row.radius == 0.2
     assert "one radius only" in str(row.error)

@@ -380,7 +380,7 @@ def test_per_input_csv_has_a_line_for_every_input_and_source(tmp_path: Path) -> 
     noise = [row for row in rows if row["source"] == "uniform"]
     clean = [row for row in noise if row["clean_correct"] == "1"]
     mean = sum(int(row["correct"]) / int(row["draws"]) for row in clean) / len(clean)
-    headline = next(row for row in report.results if row.source == "uniform")
+    headline = next(row for row in report.numbers if row.source == "uniform")
     assert mean == pytest.approx(headline.value)
     for row in rows:
         assert float(row["low"]) <= float(row["rate"]) <= float(row["high"])

@@ -50,7 +50,7 @@ def test_smaller_ranges_are_safer(folder: Path) -> None:
     report = read_run(folder).report
     small = {row.name: row.value for row in report.other_radii if row.metric.value in ("AR", "PR")}
     for name, value in small.items():
-        whole = next(row.value for row in report.results if row.name == name)
+        whole = next(row.value for row in report.numbers if row.name == name)
         assert value is not None
         assert whole is not None
         assert value > whole
@@ -64,7 +64,7 @@ def test_every_number_of_a_strip_and_profile_is_measured(folder: Path) -> None:
     assert bool((profile.correct <= profile.tried).all())
     # Both parameters are uniform over all bins, so that each profile's mean is PR under Uniform.
     uniform = next(
-        row for row in read_run(folder).report.results if row.source == "uniform" and row.value
+        row for row in read_run(folder).report.numbers if row.source == "uniform" and row.value
     )
     means = (profile.correct / profile.tried).mean(1)
     assert means.tolist() == pytest.approx([uniform.value] * 2, abs=0.06)
@@ -134,7 +134,7 @@ def test_a_law_of_your_own_needs_its_function(tmp_path: Path) -> None:
     report = nppr.assess(
         budget=budget, distributions=[first], sources=(), measure=nppr.Measure(inputs=30, draws=8)
     )
-    assert report.results[1].value is not None
+    assert report.numbers[1].value is not None
 
 
 def test_sources_that_perturb_pixels_are_refused() -> None:
@@ -169,7 +169,7 @@ def test_an_interrupted_run_resumes_with_the_same_counts(tmp_path: Path) -> None
     again = nppr.assess(
         sources="nppr,uniform,scan", **grouped(out=tmp_path / "b", resume=True, **settings)
     )
-    assert [row.value for row in again.results] == [row.value for row in whole.results]
+    assert [row.value for row in again.numbers] == [row.value for row in whole.numbers]
 
 
 def test_the_uniform_law_is_uniform_in_the_ranges() -> None:

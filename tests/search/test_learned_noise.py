@@ -408,7 +408,7 @@ def test_what_was_learned_is_assessed_without_a_search(fitted: list[LearnedNoise
         progress=steps.append,
         measure=nppr.Measure(inputs=40, draws=8),
     )
-    names = {row.name for row in report.results}
+    names = {row.name for row in report.numbers}
     assert {"uniform", *(each.source.name for each in fitted)} <= names
     assert not [each for each in steps if isinstance(each, FitProgress)]
 

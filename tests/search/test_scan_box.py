@@ -85,7 +85,7 @@ def test_the_ladder_of_a_box_finds_narrow_places() -> None:
         measure=nppr.Measure(draws=8),
     )
     values = {rung.name: rung.value for rung in report.ladder}
-    uniform = next(row.value for row in report.results if row.source == "uniform")
+    uniform = next(row.value for row in report.numbers if row.source == "uniform")
     assert uniform is not None
     assert uniform > 0.7
     assert values["nppr:independent"] <= 0.55

@@ -85,7 +85,7 @@ def test_a_model_without_gradients_gets_a_ladder() -> None:
     assert values[Dependency.INDEPENDENT] == pytest.approx(truth, abs=0.05)
     assert values[Dependency.PER_INPUT] <= truth + 0.05
     assert {flag.id for flag in report.flags} >= {"by-scores", "no-gradients"}
-    assert any(row.source == "pgd" and row.error for row in report.results)
+    assert any(row.source == "pgd" and row.error for row in report.numbers)
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_noise_of_a_surrogate_is_kept_where_it_is_lower() -> None:
         for given in (learned, ())
     )
     value, own = (
-        next(row.value for row in report.results if row.name == "nppr:independent")
+        next(row.value for row in report.numbers if row.name == "nppr:independent")
         for report in (with_it, without)
     )
     assert value is not None

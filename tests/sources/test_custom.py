@@ -49,7 +49,7 @@ def test_functions_are_assessed_beside_sources_with_names() -> None:
         sources=[CustomAttack(BUDGET, fgsm), CustomNoise(BUDGET, sensor), "gaussian", PGD(BUDGET)],
         measure=nppr.Measure(draws=40),
     )
-    assert not [row.error for row in report.results if row.error]
+    assert not [row.error for row in report.numbers if row.error]
     attack, noise = report.headline("fgsm", Metric.AR), report.headline("sensor", Metric.PR)
     gaussian, pgd = report.headline("gaussian", Metric.PR), report.headline("pgd", Metric.AR)
     assert attack is not None

@@ -279,7 +279,7 @@ def test_a_model_without_gradients_has_one_skipped_row_for_all_rungs() -> None:
         search=small,
         measure=Measure(draws=4),
     )
-    (row,) = [row for row in report.results if row.metric is Metric.NPPR]
+    (row,) = [row for row in report.numbers if row.metric is Metric.NPPR]
     assert row.value is None
     assert row.flags == (NO_GRADIENTS,)
     assert report.ladder == ()

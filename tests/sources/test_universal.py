@@ -170,7 +170,6 @@ def test_in_an_assessment() -> None:
     assert row is not None
     assert row.error is None
     assert (row.value, row.inputs) == (0.0, 20)
-    assert row.split == "evaluate"
     assert report.settings.sources[0].options == {"calls": CALLS, "step": 0.25}
 
 
@@ -241,8 +240,8 @@ def test_a_resumed_run_does_not_fit_what_it_measured(
 
     monkeypatch.setattr(UniversalOn, "_positions", fit_again)
     again = run(resume=True)
-    assert again.results == first.results
-    assert not any(row.error for row in again.results)
+    assert again.numbers == first.numbers
+    assert not any(row.error for row in again.numbers)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_numbers_are_those_of_the_library(finished: Path) -> None:
         sources="uniform",
         measure=Measure(draws=2, seed=1),
     )
-    (row,) = [row for row in report.results if row.metric.value == "normalised_accuracy"]
+    (row,) = [row for row in report.numbers if row.metric.value == "normalised_accuracy"]
     spec = study_from(content())
     (cell,) = [
         cell
@@ -157,7 +157,7 @@ def test_numbers_are_those_of_the_library(finished: Path) -> None:
         and cell.seed == 1
     ]
     run = read_run(finished / "cache" / cell.measure / "run").report
-    assert [each.value for each in run.results if each.metric is row.metric] == [row.value]
+    assert [each.value for each in run.numbers if each.metric is row.metric] == [row.value]
 
 
 def test_a_fit_is_measured_on_another_target_with_the_features_it_was_fitted_with(
@@ -213,7 +213,7 @@ def test_per_input_is_that_of_the_library_and_below_what_it_starts_from(tmp_path
     wanted = measure(noise, load_classifier("digits-cnn"), data.evaluate, draws=2, seed=1)
     runs = [read_run(tmp_path / "cache" / cell.measure / "run").report for cell in (joint, own)]
     np.testing.assert_array_equal(runs[1].per_input["correct"], wanted.correct)
-    above, below = (next(r.value for r in run.results if r.metric is Metric.NPPR) for run in runs)
+    above, below = (next(r.value for r in run.numbers if r.metric is Metric.NPPR) for run in runs)
     assert below is not None
     assert above is not None
     assert below < above

@@ -373,6 +373,15 @@ class ReportOptions(Group):
         return self
 
 
+class SchemaOptions(Group):
+    """Print the JSON Schema of report.json.
+
+    Programs in other languages can check a report or generate types from it.
+    """
+
+    out: Path | None = option(None, "File to write. Default: the schema is printed.")
+
+
 class ExportOptions(Group):
     """Write documents for assessors from a run: safety case, technical documentation, model card.
 
@@ -647,6 +656,15 @@ register(
         render the page of a run again, and its figures as files
     nppr report runs/mine --format latex
         its table for a paper
+    """,
+)
+register(
+    "schema",
+    SchemaOptions,
+    "nppr.cli.report_commands",
+    """
+    nppr schema --out report.schema.json
+        the JSON Schema of report.json, for programs in other languages
     """,
 )
 register(

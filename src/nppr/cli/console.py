@@ -54,7 +54,7 @@ def show_report(report: ReportRecord, path: Path) -> None:
     for table in terminal_tables(report):
         out.print(table.to_rich(out.width))
     out.print(notes_of(report), markup=False)
-    for row in report.results:
+    for row in report.numbers:
         if row.error:
             outcome = "skipped" if row.flags else "failed"
             show_error(f"source {row.name!r} {outcome}: {row.error}")

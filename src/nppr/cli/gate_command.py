@@ -19,7 +19,7 @@ from nppr.gate.gate_tests import decide_source
 from nppr.gate.policy import ABOUT, read_policy
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
-from nppr.report.numbers import percent
+from nppr.report.printed_numbers import percent
 from nppr.report.run_files import REPORT, read_report
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget

@@ -27,7 +27,7 @@ from nppr.formats import names_code
 from nppr.report import Report, Table
 from nppr.report.bounds_table import bounds_note, bounds_table, sizes_table
 from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
-from nppr.report.numbers import Numbers
+from nppr.report.printed_numbers import Numbers
 from nppr.report.results_table import spectrum_table, trust_lines
 from nppr.report.run_files import RunFiles, write_rendered
 from nppr.run.assess import assess_resolved, learn_resolved
@@ -133,7 +133,7 @@ def bound(options: BoundOptions) -> None:
         return [own]
 
     report, path = _measure(options, sources, distribution=options.distribution, around=around)
-    for row in report.results:
+    for row in report.numbers:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
     table = sizes_table(report) if least else bounds_table(report)
@@ -147,7 +147,7 @@ def bracket(options: BracketOptions) -> None:
     sources = offset_sources(options.sigma or 0.0, sorted(written), calls)
     own = options.model_copy(update={"measure": options.measure.with_(radii=())})
     report, path = _measure(own, [*sources])
-    for row in report.results:
+    for row in report.numbers:
         if row.error:
             console.show_error(f"source {row.name!r} failed: {row.error}")
     found, numbers = quoted_bracket(report), Numbers(report)
@@ -298,6 +298,6 @@ def _show(
             for line in trust_lines(report):
                 console.out.print(line, markup=False)
         sys.stdout.write(f"{path}\n")
-    failed = any(row.error and not row.flags for row in (*report.results, *report.other_radii))
+    failed = any(row.error and not row.flags for row in (*report.numbers, *report.other_radii))
     if failed or not rendered:
         raise ExitCode(1)

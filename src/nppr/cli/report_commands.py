@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from nppr.cli import console
-from nppr.cli.commands import CompareOptions, ExportOptions, ReportOptions
+from nppr.cli.commands import CompareOptions, ExportOptions, ReportOptions, SchemaOptions
 from nppr.cli.measure_commands import named_folder
 from nppr.compare import FORMATS as COMPARE_FORMATS
 from nppr.compare import compare as compare_runs
 from nppr.compare import console_tables, summary, write_comparison
 from nppr.export.exports import write_exports
-from nppr.report import FORMATS, read_run, table_of, write_rendered
+from nppr.report import FORMATS, read_run, schema_text, table_of, write_rendered
 from nppr.settings import figure_formats, require_one_of
 from nppr.system.records import write_whole
 
@@ -38,6 +38,14 @@ def report(options: ReportOptions) -> None:
             sys.stdout.write(f"{paths[0]}\n")
         if kinds and not options.quiet:
             console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
+
+
+def schema(options: SchemaOptions) -> None:
+    """Print the schema, or write it to a file."""
+    text = schema_text()
+    if options.out is not None:
+        write_whole(options.out, text)
+    sys.stdout.write(text if options.out is None else f"{options.out}\n")
 
 
 def export(options: ExportOptions) -> None:

@@ -13,7 +13,7 @@ from nppr.compare.compare_settings import letter
 from nppr.compare.comparison import Compared, Difference, Entry
 from nppr.compare.verdicts import SIGN_TEST
 from nppr.core.tally import Metric
-from nppr.report.model import MERGED
+from nppr.report.number import MERGED
 from nppr.statistics.intervals import student_quantile
 
 ORDER = (Metric.NPPR, Metric.PR, Metric.AR, Metric.CORRUPTION)

@@ -35,8 +35,9 @@ from nppr.compare.comparison import (
 from nppr.compare.verdicts import decide, difference_of
 from nppr.core.tally import Metric
 from nppr.errors import RunFolderError
-from nppr.report.findings import SHARES, Key, by_width, headlines, interval_of, lines_of, shares_of
-from nppr.report.model import ReportRecord, Result
+from nppr.report.findings import SHARES, Key, by_width, headlines, lines_of, shares_of
+from nppr.report.model import ReportRecord
+from nppr.report.number import Number
 from nppr.report.run_files import RunFiles, read_run
 from nppr.statistics.betting import betting
 from nppr.statistics.intervals import Interval, check_confidence, clopper_pearson
@@ -207,13 +208,13 @@ def _keys(groups: Sequence[Group]) -> list[Key]:
     Learned noise with the reference noises is left out where no reference noise was worse anywhere.
     """
     lowest: dict[Key, float] = {}
-    rows: dict[Key, Result] = {}
+    rows: dict[Key, Number] = {}
     shared: Counter[Key] = Counter()
     reports = [group[0].report for group in groups]
     won = {made.name for report in reports for made in report.distributions if made.winner}
     for report in reports:
         for key, row in headlines(report).items():
-            if row.with_references and row.noise not in won:
+            if row.with_references and row.subject.noise not in won:
                 continue
             rows.setdefault(key, row)
             lowest[key] = min(lowest.get(key, 2.0), 2.0 if row.value is None else row.value)
@@ -331,9 +332,8 @@ def _standing(
     relative = [run.report.headline(first.name, Metric.NORMALISED_ACCURACY) for run in group]
     normalised = [row.value for row in relative if row is not None and row.value is not None]
     normalised = normalised if len(normalised) == len(rows) else []
-    quoted = interval_of(group[0].report, first)
-    interval, level, method, flags = _interval(known, quoted, share, confidence)
-    alone = relative[0] if len(relative) == 1 else None
+    interval, level, method, flags = _interval(known, share, confidence)
+    alone = relative[0].own if len(relative) == 1 and relative[0] is not None else None
     return Standing(
         entry=entry,
         value=float(np.mean(values)),
@@ -355,13 +355,13 @@ def _standing(
 
 
 def _interval(
-    rows: Sequence[Result], quoted: Result, share: Share | None, confidence: float
+    rows: Sequence[Number], share: Share | None, confidence: float
 ) -> tuple[Interval | None, float, str | None, tuple[str, ...]]:
     """As one run quotes it; else a guaranteed one: exact for one outcome per input, or by betting."""
-    if len(rows) == 1 and (quoted.confidence == confidence or share is None):
-        assert quoted.low is not None
-        assert quoted.high is not None
-        return Interval(quoted.low, quoted.high), quoted.confidence, quoted.method, quoted.flags
+    first, used = rows[0], rows[0].shown
+    if len(rows) == 1 and used and (first.confidence == confidence or share is None):
+        flags = (*first.flags, *used.flags)
+        return Interval(*used.ends), first.confidence, used.method, flags
     if share is None:
         return None, confidence, None, ()
     if share.outcomes:
@@ -373,7 +373,7 @@ def _interval(
     return Interval(*ends), confidence, "betting", ()
 
 
-def _absence(group: Group, rows: Sequence[Result | None]) -> str:
+def _absence(group: Group, rows: Sequence[Number | None]) -> str:
     """Why an entry has no number."""
     reasons = []
     for row, run in zip(rows, group, strict=True):

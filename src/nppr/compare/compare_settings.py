@@ -12,7 +12,8 @@ from dataclasses import asdict
 
 from nppr.core.tally import Metric
 from nppr.report.findings import Key, headlines
-from nppr.report.model import MERGED, ReportRecord, Result
+from nppr.report.model import ReportRecord
+from nppr.report.number import MERGED, Number
 from nppr.report.run_files import RunFiles
 from nppr.search.search_record import DistributionRecord
 
@@ -142,7 +143,7 @@ def _range_of(report: ReportRecord) -> str:
     return ", ".join(f"[{low:g}, {high:g}]" for low, high in zip(lows, highs, strict=True))
 
 
-def _search_of(group: Group, row: Result) -> Settings:
+def _search_of(group: Group, row: Number) -> Settings:
     """The settings of the search behind a number; none where nothing was searched for."""
     report = group[0].report
     if row.metric is Metric.NPPR:
@@ -152,22 +153,23 @@ def _search_of(group: Group, row: Result) -> Settings:
     return _merged_search(group) if row.source == MERGED else _attack_options(report, row.source)
 
 
-def _learned(report: ReportRecord, row: Result) -> DistributionRecord | None:
+def _learned(report: ReportRecord, row: Number) -> DistributionRecord | None:
     """The learned noise behind a row; of `per-input` the lowest one, at which its search starts."""
-    if row.dependency is None or row.dependency.is_fitted:
-        return report.distribution(row.noise)
+    if row.learned is None or row.learned.rung is None or row.learned.rung.is_fitted:
+        return report.distribution(row.subject.noise)
     starts = [each for each in report.distributions if each.fit_seed is None]
-    return next((each for each in reversed(starts) if each.family.floor == row.floor), None)
+    same = (each for each in reversed(starts) if each.family.floor == row.learned.floor)
+    return next(same, None)
 
 
-def _noise_search(group: Group, row: Result) -> Settings:
+def _noise_search(group: Group, row: Number) -> Settings:
     """The search for one learned noise, the same but for the seed in all runs of an entry."""
     learned = [made for run in group if (made := _learned(run.report, row)) is not None]
     if not learned:
         return {}
     report, budget, search = group[0].report, learned[0].budget, learned[0].search
     conditions, settings = search.conditions, asdict(search.settings)
-    if row.dependency is None or row.dependency.is_fitted:
+    if row.learned is None or row.learned.rung is None or row.learned.rung.is_fitted:
         del settings["per_input_calls"]  # the rung below
     own = conditions.fingerprint in (None, report.classifier.fingerprint)
     same = (budget.norm, budget.radius) == (report.budget.norm, report.budget.radius)

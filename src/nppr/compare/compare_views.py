@@ -14,9 +14,9 @@ from nppr.compare.comparison import Compared, Comparison, Difference, Standing
 from nppr.compare.verdicts import BETTING, SIGN_TEST
 from nppr.core.tally import Direction, Metric
 from nppr.errors import RunFolderError
-from nppr.report.model import MERGED
-from nppr.report.numbers import claim_text
+from nppr.report.number import MERGED
 from nppr.report.page.shell import page_shell, rendered
+from nppr.report.printed_numbers import claim_text
 from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole

@@ -69,6 +69,31 @@ class Metric(StrEnum):
     INFIMUM = "infimum"
     PROB_ACC = "prob_acc"
 
+    @property
+    def is_loss(self) -> bool:
+        """Whether it is a loss and not a fraction."""
+        return self in (Metric.STRESS, Metric.NORMALISED_STRESS)
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a search for the worst perturbation gives it, so that it is an upper bound."""
+        return self in (Metric.AR, Metric.NPPR)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is the fraction of correct draws of noise."""
+        return self in (Metric.PR, Metric.NPPR)
+
+    @property
+    def is_outcome(self) -> bool:
+        """Whether each input has one outcome: whether all its draws are correct."""
+        return self in (Metric.AR, Metric.CORRUPTION)
+
+    @property
+    def is_of_clean_correct(self) -> bool:
+        """Whether it is over the clean-correct inputs: those that are correct without noise."""
+        return self.is_searched or self.is_drawn or self.is_outcome
+
 
 class Claim(StrEnum):
     """What an interval applies to; the two are never mixed."""

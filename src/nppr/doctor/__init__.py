@@ -1,7 +1,7 @@
 """The doctor: what is examined, the flags it raises, and the grade they make."""
 
 from nppr.doctor.examine import examine
-from nppr.doctor.flags import audit_flags, effort_flags, flag, grade, overlap_flags, result_flags
+from nppr.doctor.flags import audit_flags, effort_flags, flag, grade, number_flags, overlap_flags
 from nppr.doctor.model_checks import check_inputs, check_model
 from nppr.doctor.result_checks import check_ladder, check_results
 
@@ -15,6 +15,6 @@ __all__ = [
     "examine",
     "flag",
     "grade",
+    "number_flags",
     "overlap_flags",
-    "result_flags",
 ]

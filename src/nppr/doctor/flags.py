@@ -15,7 +15,8 @@ from enum import StrEnum
 
 from nppr.core.tally import Direction, Metric
 from nppr.data import Data, overlaps
-from nppr.report.model import AuditRecord, Flag, Grade, ReportRecord, Result
+from nppr.report.model import AuditRecord, Flag, Grade, ReportRecord
+from nppr.report.number import Number
 from nppr.settings import QUICK
 from nppr.statistics.estimates import APPROXIMATE, UNRESOLVED
 
@@ -232,7 +233,7 @@ _BY_GRADIENTS = (ZERO_GRADIENTS, NAN_GRADIENTS, EXPLODING_GRADIENTS, ATTACK_FAIL
 
 def could_be_raised(name: str, report: ReportRecord) -> bool:
     """Whether a run looked for what a flag is raised by: only then is its absence good news."""
-    measured = {row.metric for row in report.results if row.value is not None}
+    measured = {row.metric for row in report.numbers if row.value is not None}
     if name == GRADIENT_MASKING and report.budget.transform:
         return False  # it is not looked for in the box of a transformation
     if name in _BY_GRADIENTS and any(flag.id == NO_GRADIENTS for flag in report.flags):
@@ -276,7 +277,7 @@ def overlap_flags(data: Data) -> tuple[Flag, ...]:
     )
 
 
-def result_flags(results: Sequence[Result]) -> tuple[Flag, ...]:
-    """The flags of all results, once per row name."""
-    seen = {(name, row.name): None for row in results for name in row.flags}
+def number_flags(numbers: Sequence[Number]) -> tuple[Flag, ...]:
+    """Return the flags of all numbers, each once per name."""
+    seen = {(name, row.name): None for row in numbers for name in row.all_flags}
     return tuple(flag(name, source=source) for name, source in seen)

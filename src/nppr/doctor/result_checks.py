@@ -35,8 +35,9 @@ from nppr.doctor.flags import (
     STILL_FALLING,
     flag,
 )
-from nppr.report.model import CLEAN, MERGED, Flag, Result, Rung
-from nppr.report.numbers import percent
+from nppr.report.model import Flag, Rung
+from nppr.report.number import CLEAN, MERGED, Number
+from nppr.report.printed_numbers import percent
 from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
@@ -54,7 +55,7 @@ CRITICAL = 1.645  # standard errors that a normal variable exceeds with a probab
 
 
 def check_results(
-    results: Sequence[Result],
+    numbers: Sequence[Number],
     tallies: Mapping[str, Tally[Evaluate]],
     sources: Sequence[Source],
     distributions: Sequence[DistributionRecord],
@@ -69,11 +70,11 @@ def check_results(
     """
     return (
         *_check_clean(clean, classes, confidence),
-        *_check_missing(results),
-        *_check_draws(results),
+        *_check_missing(numbers),
+        *_check_draws(numbers),
         *_check_parts(sources, classes),
         *_check_attacks(sources, tallies),
-        *_check_number_of_attacks(results, sources, tallies),
+        *_check_number_of_attacks(numbers, sources, tallies),
         *_check_nesting(sources, tallies, distributions),
         *check_distributions(distributions),
     )
@@ -109,9 +110,9 @@ def accuracy_beside_chance(found: Estimate, classes: int) -> str:
     return f"accuracy {percent(found.value)} % ({sure}), while guessing gives {100 / classes:.3g} %"
 
 
-def _check_missing(results: Sequence[Result]) -> Iterator[Flag]:
+def _check_missing(numbers: Sequence[Number]) -> Iterator[Flag]:
     """Headlines that were asked for and have no number: AR, PR, and NPPR of any admissible set."""
-    sources = [row for row in results if row.source != CLEAN]
+    sources = [row for row in numbers if row.source != CLEAN]
     failed = [row for row in sources if row.value is None]
     if failed and len(failed) == len(sources):
         yield flag(NOTHING_MEASURED)
@@ -119,17 +120,15 @@ def _check_missing(results: Sequence[Result]) -> Iterator[Flag]:
     known = {row.metric for row in sources if row.value is not None}
     for row in failed:
         asked = row.metric in (Metric.AR, Metric.PR) and row.metric not in known
-        if asked or (row.metric is Metric.NPPR and row.fit_seed is None):
+        if asked or (row.metric is Metric.NPPR and not row.is_repeated):
             yield flag(HEADLINE_MISSING, f"no {row.metric.value}", row.name)
 
 
-def _check_draws(results: Sequence[Result]) -> Iterator[Flag]:
+def _check_draws(numbers: Sequence[Number]) -> Iterator[Flag]:
     few = dict.fromkeys(
         row.name
-        for row in results
-        if row.metric in (Metric.PR, Metric.NPPR)
-        and row.value is not None
-        and row.draws < FEWEST_DRAWS
+        for row in numbers
+        if row.metric.is_drawn and row.value is not None and row.draws < FEWEST_DRAWS
     )
     return (flag(FEW_DRAWS, source=source) for source in few)
 
@@ -195,7 +194,7 @@ def _check_attacks(
 
 
 def _check_number_of_attacks(
-    results: Sequence[Result], sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+    numbers: Sequence[Number], sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
 ) -> Iterator[Flag]:
     """AR that rests on one attack, if neither a second one nor the rung `per-input` was measured."""
     searches = [
@@ -206,7 +205,7 @@ def _check_number_of_attacks(
     ]
     if len(searches) == 1 and searches[0].metric is Metric.AR and not searches[0].is_thorough:
         yield flag(SINGLE_ATTACK, source=searches[0].name)
-        if any(row.source == MERGED for row in results):
+        if any(row.source == MERGED for row in numbers):
             yield flag(SINGLE_ATTACK, source=MERGED)
 
 

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import RunFolderError
-from nppr.report.findings import interval_of, population_bound, table_rows
+from nppr.report.findings import table_rows
 from nppr.report.gate_record import SCHEMA_VERSION as GATE_VERSION
 from nppr.report.gate_record import GateRecord
-from nppr.report.model import Flag, ReportRecord, Result, SliceResult
-from nppr.report.numbers import LOSSES, Numbers, percent
+from nppr.report.model import Flag, ReportRecord, SliceResult
+from nppr.report.number import Number, StatedInterval
+from nppr.report.printed_numbers import Numbers, percent
 from nppr.report.quotes import noise_of, sentence_of
 from nppr.report.run_files import read_model, read_report
 
@@ -146,19 +147,17 @@ class NumberClaim:
 
 def claims_of(filed: FiledReport) -> list[NumberClaim]:
     """Return the numbers of the table and of all slices, in their order."""
-    numbers = Numbers(filed.report)
-    rows: list[Result] = []
+    numbers, found = Numbers(filed.report), []
     for row in table_rows(filed.report):
-        # For a bound, the population comes first; the table shows this test set.
-        wider = population_bound(filed.report, row) if row.metric is Metric.BOUND else None
-        rows += [each for each in (wider, row) if each is not None and each.value is not None]
-    found = [_claim_row(filed, numbers, row) for row in rows]
+        # What a bound claims for the population comes first: the table shows this test set.
+        both = (row.population, row.own) if row.is_lower_bound else (row.shown,)
+        found += [_claim_number(filed, numbers, row, used) for used in both if used is not None]
     return [*found, *(_claim_slice(filed, at) for at in range(len(filed.report.slices)))]
 
 
 def missing_of(report: ReportRecord) -> list[str]:
     """Return the numbers that were requested and are missing, each with the reason."""
-    failed = [row for row in report.results if row.value is None]
+    failed = [row for row in report.numbers if row.value is None]
     return [f"{row.metric} of {row.name}: {row.error or 'not measured'}" for row in failed]
 
 
@@ -209,33 +208,38 @@ def _split_flags(
     return because, tuple(each for each in others if each not in because)
 
 
-def _claim_row(filed: FiledReport, numbers: Numbers, row: Result) -> NumberClaim:
-    report = filed.report
-    used, direction = interval_of(report, row), row.direction or Direction.ESTIMATE
+def _claim_number(
+    filed: FiledReport, numbers: Numbers, row: Number, used: StatedInterval
+) -> NumberClaim:
+    report, direction = filed.report, row.direction or Direction.ESTIMATE
     assert row.value is not None
-    assert row.claim is not None
-    pointer = numbers.place(row)
-    names = (row.name, row.noise, row.source, row.tally, row.reference)
+    interval_pointer = numbers.place(row, used)
+    # The value of a bound for the population is in its interval.
+    apart = row.is_lower_bound and used is not row.own
+    pointer = interval_pointer if apart else numbers.place(row)
+    reference = row.bound.reference if row.bound else None
+    names = (row.name, row.subject.noise, row.source, row.tally, reference)
     because, remarks = _split_flags(report, names, row.metric, direction)
+    over_correct = row.metric.is_of_clean_correct or row.is_lower_bound
     return NumberClaim(
         pointer=pointer,
-        interval_pointer=numbers.place(used),
+        interval_pointer=interval_pointer,
         sha256=filed.hash_at(pointer),
-        interval_sha256=filed.hash_at(numbers.place(used)),
+        interval_sha256=filed.hash_at(interval_pointer),
         metric=row.metric,
         source=row.name,
         set=_set_words(report, row),
-        slice="all inputs" if row.metric in (Metric.ACCURACY, *LOSSES) else "clean-correct inputs",
-        value=row.value,
-        low=None if direction is Direction.UPPER_BOUND else used.low,
-        high=None if direction is Direction.LOWER_BOUND else used.high,
+        slice="clean-correct inputs" if over_correct else "all inputs",
+        value=used.low if row.is_lower_bound else row.value,
+        low=None if row.is_upper_bound else used.low,
+        high=None if row.is_lower_bound else used.high,
         confidence=row.confidence,
         direction=direction,
-        claim=row.claim,
-        method=used.method or "",
+        claim=used.claim,
+        method=used.method,
         inputs=row.inputs,
         draws=row.draws,
-        sentence=sentence_of(numbers, row),
+        sentence=sentence_of(numbers, row, used),
         because=because,
         remarks=remarks,
     )
@@ -271,8 +275,8 @@ def _claim_slice(filed: FiledReport, at: int) -> NumberClaim:
     )
 
 
-def _set_words(report: ReportRecord, row: Result) -> str:
-    """Return the perturbations of a result and its budget; accuracy and corruptions have none."""
+def _set_words(report: ReportRecord, row: Number) -> str:
+    """Return the perturbations of a number and its budget; accuracy and corruptions have none."""
     if row.metric is Metric.ACCURACY:
         return "none: the inputs as they are"
     budget = "no budget" if row.metric is Metric.CORRUPTION else f"budget {report.budget}"

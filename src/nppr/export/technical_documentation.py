@@ -13,7 +13,7 @@ from nppr.export.claims import FiledReport, NumberClaim, claims_of, missing_of, 
 from nppr.export.documents import EXPORTS, Document
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
-from nppr.report.numbers import LOSSES, percent
+from nppr.report.printed_numbers import percent
 from nppr.report.results_table import subject_of
 from nppr.report.tables import Cell, Column, Table, md_text
 
@@ -91,7 +91,7 @@ def _table(report: ReportRecord, claims: Sequence[NumberClaim]) -> str:
 
 
 def _number(each: NumberClaim, value: float | None, form: str) -> Cell:
-    if each.metric in LOSSES:
+    if each.metric.is_loss:
         form = "loss" if form == "percent" else f"loss-{form}"
     return Cell(value, "" if value is None else percent(value, form))
 

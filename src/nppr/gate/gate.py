@@ -30,7 +30,8 @@ from nppr.noise.admissible_set import AdmissibleSet
 from nppr.report import Report, read_run
 from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
-from nppr.report.model import CLEAN, ReportRecord
+from nppr.report.model import ReportRecord
+from nppr.report.number import CLEAN
 from nppr.run.ladder import per_input_noise
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import resolve
@@ -242,7 +243,7 @@ def _plan(
     source = _find_source(setup, asked, known)
     if source is None:
         assert known is not None
-        rows = [row for row in known.report.results if row.metric is Metric.NPPR and row.error]
+        rows = [row for row in known.report.numbers if row.metric is Metric.NPPR and row.error]
         assert asked.admissible is not None
         name = f"NPPR {asked.admissible.label} with floor {asked.admissible.floor:g}"
         problem = f"the run has no {name}" + (f": {rows[0].error}" if rows else "")

@@ -21,7 +21,7 @@ from nppr.gate.sequential_draws import MORE_INPUTS, Drawing, draw_until_decided
 from nppr.models import PreparedClassifier
 from nppr.report.gate_record import Decision
 from nppr.report.model import Flag
-from nppr.report.numbers import percent
+from nppr.report.printed_numbers import percent
 from nppr.sources import Source
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest, require_reachable
 from nppr.statistics.noise_sets import NoiseSet

@@ -9,66 +9,74 @@ from __future__ import annotations
 import math
 
 from nppr.noise.family import FLOOR_NOISE
-from nppr.report.findings import bounds_of, population_bound
-from nppr.report.model import ReportRecord, Result
-from nppr.report.numbers import Numbers
-from nppr.statistics.noise_sets import RATIO, NoiseSet
+from nppr.report.findings import bounds_of
+from nppr.report.model import ReportRecord
+from nppr.report.number import BoundSubject, Number
+from nppr.report.printed_numbers import Numbers
+from nppr.statistics.noise_sets import RATIO
 
 
-def stated_bound(report: ReportRecord) -> Result | None:
-    """The bound of the line: the largest density ratio for which something is shown, else the first.
+def stated_bound(report: ReportRecord) -> Number | None:
+    """Return the bound of the line: the largest density ratio with a bound above 0, else the first.
 
-    Noise of its set may see the input, where there is such a bound.
+    Noise of its set may see the input, if there is such a bound.
     """
-    rows = sorted(bounds_of(report), key=lambda row: not row.sees_input)
-    shown = [row for row in rows if row.noise_set == RATIO and row.sees_input and row.value]
-    largest = max(shown, key=lambda row: row.density_ratio or 0.0, default=None)
-    return largest or next(iter(rows), None)
+    found = sorted(bounds_of(report), key=lambda row: not (row.bound and row.bound.sees_input))
+    ratios = {
+        row.bound.density_ratio or 0.0: row
+        for row in reversed(found)
+        if row.bound and row.bound.noise_set == RATIO and row.bound.sees_input and row.value
+    }
+    return ratios[max(ratios)] if ratios else next(iter(found), None)
 
 
-def at_least_line(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
-    """The bound in plain words, for whom it holds, and what it covers; `kind` is Markup on a page."""
-    report = numbers.report
-    population = population_bound(report, row)
+def at_least_line(numbers: Numbers, row: Number, kind: type[str] = str) -> str:
+    """Return the bound in plain words, for whom it holds, and what it covers.
+
+    `kind` is Markup on a page.
+    """
+    report, bound = numbers.report, row.bound
+    assert bound is not None
     text = kind("{} under {}, for {}").format(
         numbers.claim(row, kind=kind),
-        covered_noise(report, row),
-        row.claim.value if row.claim else "",
+        covered_noise(report, bound),
+        row.own.claim.value if row.own else "",
     )
-    if population is not None:
-        text += kind("; for the population: at least {} %").format(numbers.of(population))
-    shared = next((other for other in bounds_of(report) if _same_set(row, other)), None)
+    if row.population is not None:
+        population = numbers.of(row, "low", row.population)
+        text += kind("; for the population: at least {} %").format(population)
+    shared = next((other for other in bounds_of(report) if _same_set(bound, other)), None)
     if shared is not None:
         text += kind("; if the {} does not see the input: at least {} %").format(
             report.budget.nouns.noise, numbers.of(shared)
         )
-    return text + "." + "".join(f" {each}" for each in [coverage(report, row)] if each)
+    return text + "." + "".join(f" {each}" for each in [coverage(report, bound)] if each)
 
 
-def covered_noise(report: ReportRecord, row: Result) -> str:
-    """The noise, or the laws of the parameters, that a bound holds for."""
-    return f"{report.budget.nouns.every_noise} {noise_words(report, row)}"
+def covered_noise(report: ReportRecord, bound: BoundSubject) -> str:
+    """Name the noise, or the laws of the parameters, that a bound holds for."""
+    return f"{report.budget.nouns.every_noise} {noise_words(report, bound)}"
 
 
-def noise_words(report: ReportRecord, row: Result) -> str:
-    """The same, to follow "all noise" or "every law of the parameters"."""
-    assert row.bounded is not None
-    sight = "that does not see the input and " if row.sees_input is False else ""
-    return sight + row.bounded.words(report.budget.nouns.refer_to(row.reference))
+def noise_words(report: ReportRecord, bound: BoundSubject) -> str:
+    """Describe the set of noise; the words follow "all noise" or "every law of the parameters"."""
+    assert bound.bounded is not None
+    sight = "that does not see the input and " if bound.sees_input is False else ""
+    return sight + bound.bounded.words(report.budget.nouns.refer_to(bound.reference))
 
 
-def coverage(report: ReportRecord, row: Result) -> str:
-    """What a density ratio means in so many dimensions; empty for other sets."""
-    c, dimensions = row.density_ratio, math.prod(report.data.shape)
+def coverage(report: ReportRecord, bound: BoundSubject) -> str:
+    """State what a density ratio means in so many dimensions; empty for other sets."""
+    c, dimensions = bound.density_ratio, math.prod(report.data.shape)
     if c is None or c <= 1:
         return ""
     if report.budget.parameters:
-        uniform = row.reference == FLOOR_NOISE and row.noise_set == RATIO
+        uniform = bound.reference == FLOOR_NOISE and bound.noise_set == RATIO
         return _volume(c, len(report.budget.parameters)) if uniform else ""
     each = math.log(c) / dimensions
     per = f"{_near_1(math.exp(each))} times per coordinate"
     text = f"In {dimensions:,} dimensions {c:.15g} times is {per}"
-    if row.reference != FLOOR_NOISE:
+    if bound.reference != FLOOR_NOISE:
         return f"{text}."
     return (
         f"{text}: uniform noise in a {report.budget.nouns.region} of {_near_1(math.exp(-each))} of the"
@@ -101,8 +109,9 @@ def _near_1(x: float) -> str:
     return f"{x:.{digits}f}"
 
 
-def _same_set(row: Result, other: Result) -> bool:
-    """Whether the other is the bound of the same set for noise that does not see the input."""
-    sets: tuple[NoiseSet | None, NoiseSet | None] = (row.bounded, other.bounded)
-    blind = other.sees_input is False and row.sees_input is not False
-    return blind and sets[0] == sets[1] and row.reference == other.reference
+def _same_set(bound: BoundSubject, row: Number) -> bool:
+    """Whether a number is the bound of the same set for noise that does not see the input."""
+    other = row.bound
+    if other is None or other.sees_input is not False or bound.sees_input is False:
+        return False
+    return other.bounded == bound.bounded and other.reference == bound.reference

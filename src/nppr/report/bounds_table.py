@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from nppr.core.tally import Claim, Metric
 from nppr.report.at_least_line import coverage, noise_words, stated_bound
-from nppr.report.model import SPLITTING, ReportRecord, Result
-from nppr.report.numbers import percent
+from nppr.report.model import ReportRecord
+from nppr.report.number import BoundSubject, Number, StatedInterval
+from nppr.report.printed_numbers import percent
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.noise_sets import RATIO
 
@@ -27,16 +28,16 @@ _WIDE = ("estimate", "shared_estimate")
 def bounds_table(report: ReportRecord) -> Table:
     """The lower bounds for each set; its JSON is that of `nppr bound`."""
     found: dict[str, dict[str, Cell]] = {}
-    for row in _bound_rows(report):
-        assert row.bounded is not None
+    for row, bound, interval in _bound_rows(report):
+        assert bound.bounded is not None
         cells = found.setdefault(
-            row.bounded.label, {**_set_cells(row), "draws": Cell.of(row.draws)}
+            bound.bounded.label, {**_set_cells(bound), "draws": Cell.of(row.draws)}
         )
-        if row.value is not None:
-            form = "percent" if row.metric is Metric.INFIMUM else "at-least"
-            cells[_column(row)] = Cell(row.value, percent(row.value, form))
-            if row.sees_input is False:
-                cells["patterns"] = Cell.of(row.draws)
+        estimate = row.value if row.metric is Metric.INFIMUM else None
+        value, form = (interval.low, "at-least") if estimate is None else (estimate, "percent")
+        cells[_column(row, bound, interval)] = Cell(value, percent(value, form))
+        if bound.sees_input is False:
+            cells["patterns"] = Cell.of(row.draws)
     shown = [name for name in _HEADINGS if any(name in cells for cells in found.values())]
     shared = any(name.startswith("shared") for name in shown)
     columns = (
@@ -66,13 +67,12 @@ def sizes_table(report: ReportRecord) -> Table:
         Column("at_least", "at least %", number=True),
     )
     rows = []
-    for row in _bound_rows(report):
-        cells = _set_cells(row) | {
-            "sees_input": Cell(
-                row.sees_input, "may see the input" if row.sees_input else "does not see the input"
-            ),
-            "claim": Cell.of(row.claim and row.claim.value),
-            "at_least": Cell(row.value, percent(row.value or 0.0, "at-least")),
+    for _, bound, interval in _bound_rows(report):
+        sight = "may see the input" if bound.sees_input else "does not see the input"
+        cells = _set_cells(bound) | {
+            "sees_input": Cell(bound.sees_input, sight),
+            "claim": Cell.of(interval.claim.value),
+            "at_least": Cell(interval.low, percent(interval.low, "at-least")),
         }
         rows.append(tuple(cells[each.name] for each in columns))
     return Table("", columns, tuple(rows))
@@ -83,16 +83,15 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     rows = _bound_rows(report)
     if not rows:
         return ""
-    row = max(rows, key=lambda each: each.density_ratio or 0.0)
-    assert row.bounded is not None
+    row, largest, _ = max(rows, key=lambda each: each[1].density_ratio or 0.0)
     level = f"{100 * row.confidence:g} % confidence"
-    words = noise_words(report, row)
+    words = noise_words(report, largest)
     nouns = report.budget.nouns
     may_see = f"{nouns.a_noise} that may see the input"
     stated = stated_bound(report)
     meaning = f"Fraction of correct draws under {nouns.all_noise} of a set,"
     meaning += f" such as {nouns.noises} {words};"
-    blind_too = any(row.sees_input is False for row in rows)
+    blind_too = any(bound.sees_input is False for _, bound, _ in rows)
     if sizes:
         joint = "all lines of a claim together" if blind_too else "each line by itself"
         meaning += (
@@ -103,10 +102,10 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
         joint = "all bounds of a claim" if blind_too else "the bounds of a column"
         meaning += f" {joint} hold together, {level}."
     parts = [meaning]
-    if any(row.metric is Metric.INFIMUM and row.sees_input for row in rows):
+    if any(row.metric is Metric.INFIMUM and bound.sees_input for row, bound, _ in rows):
         parts.append(f"An estimate is not a bound; that for {may_see} is too high on average.")
-    named = row if report.budget.parameters else stated
-    parts += [coverage(report, named)] if named is not None else []
+    named = largest if report.budget.parameters else stated and stated.bound
+    parts += [coverage(report, named)] if named else []
     if blind_too:
         parts.append(
             f"The bound for {may_see} also holds for {nouns.blind_noise}, so the larger of the two is"
@@ -115,18 +114,23 @@ def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
     return " ".join(each for each in parts if each)
 
 
-def _bound_rows(report: ReportRecord) -> list[Result]:
+def _bound_rows(report: ReportRecord) -> list[tuple[Number, BoundSubject, StatedInterval]]:
+    """Every bound and estimate with its set, once for each interval."""
     metrics = (Metric.BOUND, Metric.INFIMUM)
-    return [row for row in report.results if row.metric in metrics and row.noise_set is not None]
+    return [
+        (row, row.bound, interval)
+        for row in report.numbers
+        if row.bound and row.metric in metrics
+        for interval in row.intervals
+    ]
 
 
 def _set_columns(report: ReportRecord) -> list[Column]:
     """The columns that name a set: its kind for programs, c and d or e where it has them."""
-    rows = _bound_rows(report)
-    mass = any(row.noise_set in ("contaminated", "tv") for row in rows)
-    has_c, has_size = (
-        any(getattr(row, name) is not None for row in rows) for name in ("density_ratio", "size")
-    )
+    bounds = [bound for _, bound, _ in _bound_rows(report)]
+    mass = any(bound.noise_set in ("contaminated", "tv") for bound in bounds)
+    has_c = any(bound.density_ratio is not None for bound in bounds)
+    has_size = any(bound.size is not None for bound in bounds)
     return [
         Column("noise_set", "set", terminal=None),
         Column("density_ratio", "c", number=True, terminal=0 if has_c else None),
@@ -134,19 +138,19 @@ def _set_columns(report: ReportRecord) -> list[Column]:
     ]
 
 
-def _set_cells(row: Result) -> dict[str, Cell]:
+def _set_cells(bound: BoundSubject) -> dict[str, Cell]:
     def number(value: float | None) -> Cell:
         return _EMPTY if value is None else Cell(value, f"{value:g}")
 
     return {
-        "noise_set": Cell.of(row.noise_set or RATIO),
-        "density_ratio": number(row.density_ratio),
-        "size": number(row.size),
+        "noise_set": Cell.of(bound.noise_set or RATIO),
+        "density_ratio": number(bound.density_ratio),
+        "size": number(bound.size),
     }
 
 
-def _column(row: Result) -> str:
-    shared = "shared_" if row.sees_input is False else ""
+def _column(row: Number, bound: BoundSubject, interval: StatedInterval) -> str:
+    shared = "shared_" if bound.sees_input is False else ""
     if row.metric is Metric.INFIMUM:
-        return "estimate_with_splitting" if row.method == SPLITTING else f"{shared}estimate"
-    return shared + ("test_set" if row.claim is Claim.TEST_SET else "population")
+        return "estimate_with_splitting" if row.is_split else f"{shared}estimate"
+    return shared + ("test_set" if interval.claim is Claim.TEST_SET else "population")

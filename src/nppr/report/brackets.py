@@ -10,28 +10,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nppr.core.tally import Claim, Metric
-from nppr.report.model import ReportRecord, Result
-from nppr.report.numbers import Numbers
+from nppr.report.model import ReportRecord
+from nppr.report.number import Number, StatedInterval
+from nppr.report.printed_numbers import Numbers, PrintedNumber
 from nppr.report.tables import Cell, Column, Table
 from nppr.statistics.noise_sets import Offset
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Both ends for one claim."""
+    """Both ends for one claim: the number of each, and the interval that states it."""
 
-    at_least: Result
-    at_most: Result
+    at_least: Number
+    at_most: Number
+    least: StatedInterval
+    most: StatedInterval
 
     @property
     def low(self) -> float:
         """The lower end."""
-        return self.at_least.value or 0.0
+        return self.least.low
 
     @property
     def high(self) -> float:
         """The upper end."""
-        return 1.0 if self.at_most.high is None else self.at_most.high
+        return self.most.high
+
+    def printed(self, numbers: Numbers) -> tuple[str | PrintedNumber, str | PrintedNumber]:
+        """Both ends as they are printed."""
+        return (
+            numbers.of(self.at_least, "low", self.least),
+            numbers.of(self.at_most, "high", self.most),
+        )
 
     def text(self, numbers: Numbers, kind: type[str] = str) -> str:
         """The bracket as it is printed; `kind` is Markup on a page.
@@ -40,8 +50,7 @@ class Ends:
         """
         form = "[at least {} %, at most {} %]"
         form = form if kind is str else form.replace(" %", "&nbsp;%")
-        ends = numbers.of(self.at_least), numbers.of(self.at_most, "high")
-        return kind(form).format(*ends)
+        return kind(form).format(*self.printed(numbers))
 
 
 @dataclass(frozen=True)
@@ -69,15 +78,23 @@ class Bracket:
 def brackets_of(report: ReportRecord) -> list[Bracket]:
     """All brackets that have both ends, shortest offset first."""
     sigmas = {row.name: row.options.get("sigma") for row in report.settings.sources}
-    found: dict[tuple[str, float], dict[Claim, dict[Metric, Result]]] = {}
-    for row in report.results:
-        if isinstance(row.bounded, Offset) and row.value is not None and row.claim is not None:
-            ends = found.setdefault((row.source, row.bounded.size), {})
-            ends.setdefault(row.claim, {}).setdefault(row.metric, row)
+    found: dict[tuple[str, float], dict[Claim, dict[Metric, tuple[Number, StatedInterval]]]] = {}
+    for row in report.numbers:
+        offset = row.bound.bounded if row.bound else None
+        if not isinstance(offset, Offset):
+            continue
+        for interval in row.intervals:
+            ends = found.setdefault((row.source, offset.size), {})
+            ends.setdefault(interval.claim, {}).setdefault(row.metric, (row, interval))
     brackets = []
     for (source, steps), claims in found.items():
         both = {
-            claim: Ends(ends[Metric.BOUND], ends[Metric.NPPR])
+            claim: Ends(
+                ends[Metric.BOUND][0],
+                ends[Metric.NPPR][0],
+                ends[Metric.BOUND][1],
+                ends[Metric.NPPR][1],
+            )
             for claim, ends in claims.items()
             if {Metric.BOUND, Metric.NPPR} <= ends.keys()
         }
@@ -149,5 +166,5 @@ def bracket_table(report: ReportRecord) -> Table:
 
 
 def _ends_cell(numbers: Numbers, ends: Ends) -> Cell:
-    low, high = numbers.of(ends.at_least), numbers.of(ends.at_most, "high")
+    low, high = ends.printed(numbers)
     return Cell.made_of((ends.low, ends.high), "[", low, ", ", high, "]")

@@ -1,7 +1,6 @@
-"""What the results of a report state together.
+"""What the numbers of a report state together: the number to quote, the bounds, the rows of a table.
 
-The interval to print beside a number, the result to quote, bounds, and the means over inputs behind the
-numbers. Everything is read off fields of results, never off their names.
+Also the means over inputs behind the numbers, from the lines of `per_input.csv`.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nppr.core.tally import Claim, Direction, FloatArray, Metric
+from nppr.core.tally import FloatArray, Metric
 from nppr.errors import RunFolderError
 from nppr.noise.family import FLOOR_NOISE
-from nppr.report.model import MERGED, ReportRecord, Result, SliceResult
+from nppr.report.model import ReportRecord, SliceResult
+from nppr.report.number import MERGED, LearnedSubject, Number
 from nppr.report.per_input import PerInput
-from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.paired import Share
 
 ORDER = (
@@ -33,35 +32,26 @@ ORDER = (
 SHARES = (Metric.ACCURACY, Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
 """Metrics that are fractions of inputs, in the order of a table; more is better in all of them."""
 
-CLEAN_CORRECT = (Metric.AR, Metric.NPPR, Metric.PR, Metric.CORRUPTION)
-"""Metrics over the clean-correct inputs: those classified correctly without noise."""
-
-ONE_OUTCOME = (Metric.AR, Metric.CORRUPTION)
-"""Metrics with one outcome per input: whether all draws of it are correct."""
-
-GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein", "exact")
-"""Methods whose intervals hold at any sample size, the one to print first."""
-
 Key = tuple[Metric, str]
-"""A metric and the name of a row."""
+"""A metric and the name of a number."""
 
 _ANSWERS = (Metric.NPPR, Metric.PR, Metric.AR, Metric.BOUND, Metric.CORRUPTION, Metric.ACCURACY)
 _TOLERANCE = 1e-6
 
 
-def headlines(report: ReportRecord, metrics: Iterable[Metric] = SHARES) -> dict[Key, Result]:
-    """The first result of every row and metric: the one a table shows, failed ones too."""
-    found: dict[Key, Result] = {}
-    for row in report.results:
-        if row.metric in metrics:
-            found.setdefault((row.metric, row.name), row)
+def headlines(report: ReportRecord, metrics: Iterable[Metric] = SHARES) -> dict[Key, Number]:
+    """Return the first number of every name and metric, which a table shows; failed ones too."""
+    found: dict[Key, Number] = {}
+    for number in report.numbers:
+        if number.metric in metrics:
+            found.setdefault((number.metric, number.name), number)
     return found
 
 
-def table_rows(report: ReportRecord) -> list[Result]:
-    """The first result of every row, in the order of a table: NPPR down the ladder, else by value.
+def table_rows(report: ReportRecord) -> list[Number]:
+    """Return the numbers of a table in order: NPPR down the ladder, the others by value.
 
-    Learned noise with the reference noises is left out where it repeats the learned noise alone.
+    Learned noise with the reference noises is left out if it repeats the learned noise alone.
     """
     bounds = bounds_of(report)
     rows = [
@@ -69,12 +59,11 @@ def table_rows(report: ReportRecord) -> list[Result]:
         for row in headlines(report, ORDER).values()
         if row.metric is not Metric.BOUND or row.value is None or row in bounds
     ]
-    alone = {row.tally for row in rows if row.metric is Metric.NPPR and not row.with_references}
+    alone = {row.tally for row in rows if row.learned and not row.with_references}
 
-    def place(row: Result) -> tuple[float, ...]:
+    def place(row: Number) -> tuple[float, ...]:
         value = 2.0 if row.value is None else row.value
-        depth = row.dependency.depth if row.dependency else 0
-        learned = (row.floor or 0.0, depth) if row.metric is Metric.NPPR else (0.0, 0)
+        learned = (row.learned.floor, row.learned.depth) if row.learned else (0.0, 0)
         return (ORDER.index(row.metric), *learned, value)
 
     return sorted(
@@ -82,125 +71,67 @@ def table_rows(report: ReportRecord) -> list[Result]:
     )
 
 
-def guaranteed(report: ReportRecord, row: Result) -> Result | None:
-    """The result of the same number and claim whose interval holds at any sample size."""
-    if row.direction is Direction.LOWER_BOUND:
-        return None
+def bounds_of(report: ReportRecord) -> list[Number]:
+    """Return what holds for all noise of stated sets: one number per set, those asked for first.
 
-    def number(other: Result) -> tuple[object, ...]:
-        return (
-            other.name, other.metric, other.claim, other.gamma, other.radius, other.lowest_of
-        )  # fmt: skip
-
-    same = {
-        other.method: other
-        for other in (*report.other_radii, *report.results)
-        if number(other) == number(row) and other.value is not None
-    }
-    return next((same[method] for method in GUARANTEED if method in same), None)
-
-
-def interval_of(report: ReportRecord, row: Result) -> Result:
-    """The result whose interval is printed beside this number.
-
-    It is the guaranteed one where the number's own is approximate and outside its tested regime.
-    """
-    flagged = APPROXIMATE in row.flags
-    return (guaranteed(report, row) if flagged else None) or row
-
-
-def bounds_of(report: ReportRecord) -> list[Result]:
-    """What holds for all noise of stated sets: one result per set, those asked for first.
-
-    Every fixed noise is read as bounds too; of these only the bounds around Uniform noise, or where it
-    was not measured around the first noise, are returned.
+    Every fixed noise is read as bounds too. Of these only the bounds around Uniform noise are
+    returned, or around the first noise if Uniform noise was not measured.
     """
     rows = [row for row in headlines(report, (Metric.BOUND,)).values() if row.value is not None]
-    read = [row for row in rows if is_fixed(report, row)]
+    read = [row for row in rows if row.bound and not row.bound.asked]
     references = [row.source for row in read]
     chosen = FLOOR_NOISE if FLOOR_NOISE in references else next(iter(references), None)
     asked = [row for row in rows if row not in read]
     return [*asked, *(row for row in read if row.source == chosen)]
 
 
-def population_bound(report: ReportRecord, row: Result) -> Result | None:
-    """The same bound for the population, for one that holds for the test set."""
-    for other in report.results:
-        same = (other.name, other.metric) == (row.name, row.metric)
-        if same and other.claim is Claim.POPULATION and other.value is not None:
-            return None if other is row else other
-    return None
-
-
-def is_fixed(report: ReportRecord, row: Result) -> bool:
-    """Whether a result is of noise that sees neither input nor classifier."""
-    return any(source.fixed and source.name == row.source for source in report.settings.sources)
-
-
-def attacked(report: ReportRecord) -> Result | None:
-    """AR of everything in the budget together, else the lowest one; None without attacks."""
+def find_attacked(report: ReportRecord) -> Number | None:
+    """Return AR of everything in the budget together, else the lowest one; None without attacks."""
     rows = [r for r in table_rows(report) if r.metric is Metric.AR and r.value is not None]
     return next((row for row in rows if row.source == MERGED), rows[0] if rows else None)
 
 
 def not_followed(report: ReportRecord) -> list[str]:
-    """Noise that splitting was asked to follow and did not."""
+    """Return the noise that splitting was asked to follow and did not."""
     if not (report.rare or report.settings.measure.rare_calls):
         return []
     followed = {entry.source for entry in report.rare}
     noise = (Metric.PR, Metric.NPPR, Metric.BOUND)
     asked = dict.fromkeys(
         row.tally
-        for row in report.results
+        for row in report.numbers
         if row.metric in noise and row.value is not None and not row.with_references
     )
     return [tally for tally in asked if tally is not None and tally not in followed]
 
 
 def worst_slices(report: ReportRecord) -> dict[str, SliceResult]:
-    """The slice with the lowest number of each column; the rows of a column are in this order."""
+    """Return the slice with the lowest number of each column; slices are in this order."""
     found: dict[str, SliceResult] = {}
     for row in report.slices:
         found.setdefault(row.column, row)
     return found
 
 
-def headline_of(report: ReportRecord) -> Result | None:
-    """The result to quote: NPPR of the widest learned set, else the lowest of another metric.
+def headline_of(report: ReportRecord) -> Number | None:
+    """Return the number to quote: NPPR of the widest learned set, else the lowest of another metric.
 
-    Not what came out lowest on the evaluate split, but the set that the assessor stated.
+    Not the lowest NPPR on the evaluate split, but that of the set which the assessor stated.
     """
     rows = [row for row in table_rows(report) if row.value is not None]
     found = ([row for row in rows if row.metric is metric] for metric in _ANSWERS)
     return next((min(each, key=by_width) for each in found if each), None)
 
 
-def as_lowest(report: ReportRecord, row: Result) -> Result:
-    """The same number with the interval to quote if it was chosen because it is the lowest."""
-    chosen = (
-        other
-        for other in report.results
-        if other.lowest_of and (other.metric, other.name) == (row.metric, row.name)
-    )
-    return next(chosen, row)
+def by_width(row: Number) -> tuple[float, ...]:
+    """Sort key that puts the widest admissible set first; other numbers keep their order."""
+    if row.learned is not None:
+        return row.learned.width
+    return LearnedSubject().width if row.metric is Metric.NPPR else ()
 
 
-def by_width(row: Result) -> tuple[float, ...]:
-    """Sorts NPPR by the width of the learned set, the widest first.
-
-    Widest is the smallest floor, then the lowest learned rung, with the reference noises before
-    without: what was chosen on the select split. `per-input`, which is searched for on the evaluated
-    inputs like an attack, and repeated searches come last.
-    """
-    if row.metric is not Metric.NPPR:
-        return ()
-    last = row.fit_seed is not None, row.dependency is not None and not row.dependency.is_fitted
-    depth = row.dependency.depth if row.dependency else 0
-    return (*last, row.floor or 0.0, -depth, not row.with_references)
-
-
-def missing_search(report: ReportRecord) -> Result | None:
-    """An NPPR that failed: any, or beside an NPPR that of a wider admissible set."""
+def missing_search(report: ReportRecord) -> Number | None:
+    """Return an NPPR that failed: any, or beside an NPPR that of a wider admissible set."""
     quoted = headline_of(report)
     failed = [row for row in table_rows(report) if row.metric is Metric.NPPR and row.value is None]
     if quoted is None or quoted.metric is not Metric.NPPR:
@@ -208,30 +139,28 @@ def missing_search(report: ReportRecord) -> Result | None:
     return next((row for row in failed if by_width(row) < by_width(quoted)), None)
 
 
-def came_lower(report: ReportRecord, row: Result) -> list[Result]:
-    """NPPR and PR of rows inside the set of this one that are below it on the evaluate split."""
+def find_lower(report: ReportRecord, row: Number) -> list[Number]:
+    """Return NPPR and PR of sets inside this one that came out lower on the evaluate split."""
+    own = row.learned or LearnedSubject()
 
-    def inside(other: Result) -> bool:
+    def inside(other: Number) -> bool:
         if other.metric is Metric.PR:
-            return not row.floor and is_fixed(report, other)
-        if other.metric is not Metric.NPPR or (other.floor or 0.0) < (row.floor or 0.0):
-            return False
-        sets = row.dependency, other.dependency
-        return sets[0] is None or sets[1] is None or sets[0].contains(sets[1])
+            return not own.floor and other.is_fixed
+        return other.metric is Metric.NPPR and own.contains(other.learned or LearnedSubject())
 
     return [
         other
         for other in table_rows(report)
         if inside(other)
-        and other.fit_seed is None
+        and not other.is_repeated
         and other.value is not None
         and row.value is not None
         and other.value < row.value
     ]
 
 
-def measured_source(report: ReportRecord, per_input: PerInput, row: Result) -> str | None:
-    """The lines of `per_input.csv` behind a result, else those of a result of the same metric."""
+def measured_source(report: ReportRecord, per_input: PerInput, row: Number) -> str | None:
+    """Return the lines of `per_input.csv` behind a number, else those of one of the same metric."""
     same = [row, *(other for other in table_rows(report) if other.metric is row.metric)]
     known = per_input.sources
     return next((each.tally for each in same if each.tally in known), None)
@@ -276,8 +205,8 @@ def shares_of(report: ReportRecord, lines: dict[str, PerInput], path: Path) -> d
     return found
 
 
-def _share(report: ReportRecord, lines: dict[str, PerInput], row: Result) -> Share | None:
-    """The mean behind a result, or None where its lines are not there."""
+def _share(report: ReportRecord, lines: dict[str, PerInput], row: Number) -> Share | None:
+    """Return the mean behind a number, or None if its lines are not there."""
     first = next(iter(lines.values()), None)
     if first is None or not len(first):
         return None
@@ -288,22 +217,22 @@ def _share(report: ReportRecord, lines: dict[str, PerInput], row: Result) -> Sha
     if rates is None or not correct.sum():
         return None
     single = row.tally in lines and bool((lines[row.tally]["draws"] == 1).all())
-    return Share(correct * rates, correct, outcomes=single or row.metric in ONE_OUTCOME)
+    return Share(correct * rates, correct, outcomes=single or row.metric.is_outcome)
 
 
-def _rates(lines: dict[str, PerInput], row: Result) -> FloatArray | None:
+def _rates(lines: dict[str, PerInput], row: Number) -> FloatArray | None:
     """Fraction of correct draws per input; of attacks and corruptions, whether all were."""
     if row.tally not in lines:
         return None
     correct, draws = lines[row.tally]["correct"], lines[row.tally]["draws"]
-    every = row.metric in ONE_OUTCOME
+    every = row.metric.is_outcome
     rates: FloatArray = (correct == draws).astype(np.float64) if every else correct / draws
     return rates
 
 
 def _merged(report: ReportRecord, lines: dict[str, PerInput]) -> FloatArray:
     """Whether an input stayed correct under every draw of every source of the budget."""
-    outside = {row.tally for row in report.results if row.metric is Metric.CORRUPTION}
+    outside = {row.tally for row in report.numbers if row.metric is Metric.CORRUPTION}
     inside = [each for source, each in lines.items() if source not in outside]
     unbroken = np.all([each["correct"] == each["draws"] for each in inside], axis=0)
     return np.asarray(unbroken, dtype=np.float64)

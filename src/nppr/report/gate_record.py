@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from nppr.core.tally import Claim, Direction, Metric
-from nppr.report.numbers import percent
+from nppr.report.printed_numbers import percent
 from nppr.report.tables import Cell, Column, Table, md_text
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, Record
 from nppr.statistics.sequential import Verdict

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from nppr.core.tally import Metric
 from nppr.report.at_least_line import at_least_line, stated_bound
-from nppr.report.findings import as_lowest, attacked, by_width, headline_of, is_fixed, table_rows
-from nppr.report.model import ReportRecord, Result, Rung
-from nppr.report.numbers import Numbers
+from nppr.report.findings import by_width, find_attacked, headline_of, table_rows
+from nppr.report.model import ReportRecord, Rung
+from nppr.report.number import Number
+from nppr.report.printed_numbers import Numbers
 from nppr.report.tables import Cell, Column, Table
 
 _EMPTY = Cell(None, "")
@@ -28,60 +29,57 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class Step:
-    """A row of the ladder: its name, which threat it is, and its results by floor.
+    """A row of the ladder: its name, which threat it is, and its numbers by floor.
 
-    PR and AR have no floor; their one result is at the smallest.
+    PR and AR have no floor; their one number is at the smallest.
     """
 
     name: str
     threat: str
-    results: dict[float, Result]
+    numbers: dict[float, Number]
 
 
 def steps_of(report: ReportRecord) -> list[Step]:
     """From PR at the top down to AR; empty without learned noise."""
     rows = table_rows(report)
-    learned = [row for row in rows if row.dependency is not None and row.fit_seed is None]
+    learned = [
+        (row.learned.rung, row.learned.floor, row)
+        for row in rows
+        if row.learned and row.learned.rung and not row.is_repeated
+    ]
     if not learned:
         return []
-    floors = sorted({row.floor or 0.0 for row in learned})
-    known = (row for row in rows if row.metric is Metric.PR and is_fixed(report, row))
-    ends = {Metric.PR: next(known, None), Metric.AR: attacked(report)}
+    floors = sorted({floor for _, floor, _ in learned})
+    known = (row for row in rows if row.is_fixed)
+    ends = {Metric.PR: next(known, None), Metric.AR: find_attacked(report)}
     nouns = report.budget.nouns
+    words = {metric: text.format(nouns=nouns) for metric, text in _ENDS.items()}
     top, bottom = (
-        [
-            Step(
-                f"{metric.value}, {row.name}",
-                _ENDS[metric].format(nouns=nouns),
-                {floors[0]: as_lowest(report, row)},
-            )
-        ]
-        if row
-        else []
+        [Step(f"{metric.value}, {row.name}", words[metric], {floors[0]: row})] if row else []
         for metric, row in ends.items()
     )
     steps = []
-    for rung in sorted(
-        {row.dependency for row in learned if row.dependency}, key=lambda d: d.depth
-    ):
-        # The lowest source of the set, where that is a reference noise, before the learned noise.
-        own = sorted((row for row in learned if row.dependency is rung), key=by_width)
-        results = {row.floor or 0.0: row for row in reversed(own)}
-        steps.append(Step(rung.value, rung.threat_of(nouns), results))
+    for rung in sorted({rung for rung, _, _ in learned}, key=lambda each: each.depth):
+        # If the lowest source of the set is a reference noise, it comes before the learned noise.
+        own = sorted((each for each in learned if each[0] is rung), key=lambda e: by_width(e[2]))
+        numbers = {floor: row for _, floor, row in reversed(own)}
+        steps.append(Step(rung.value, rung.threat_of(nouns), numbers))
     return [*top, *steps, *bottom]
 
 
 def ladder_table(report: ReportRecord) -> Table:
     """What the noise knows by how random it must be."""
     steps, numbers, quoted = steps_of(report), Numbers(report), headline_of(report)
-    floors = sorted({floor for step in steps for floor in step.results})
+    floors = sorted({floor for step in steps for floor in step.numbers})
     law = report.budget.nouns.noise
 
-    def cell(row: Result | None) -> Cell:
+    def cell(row: Number | None) -> Cell:
         if row is None:
             return _EMPTY
-        text = "failed" if row.value is None else numbers.claim(row, cell=True, kind=str)
-        parts = () if row.value is None else (numbers.claim(row, cell=True),)
+        if row.value is None:
+            return Cell(None, "failed")
+        text = numbers.claim(row, row.quoted, cell=True, kind=str)
+        parts = (numbers.claim(row, row.quoted, cell=True),)
         return Cell(row.value, text, strong=row is quoted, parts=parts)
 
     return Table(
@@ -96,12 +94,12 @@ def ladder_table(report: ReportRecord) -> Table:
         tuple(
             (
                 Cell.of(step.name),
-                *(cell(step.results.get(floor)) for floor in floors),
+                *(cell(step.numbers.get(floor)) for floor in floors),
                 Cell.of(step.threat),
             )
             for step in steps
         ),
-        marked=next((at for at, s in enumerate(steps) if quoted in s.results.values()), None),
+        marked=next((at for at, s in enumerate(steps) if quoted in s.numbers.values()), None),
     )
 
 

@@ -1,8 +1,4 @@
-"""The report as typed records. `report.json` is the truth; everything else is rendered from it.
-
-A `Result` states its facts in fields (source, dependency, floor, radius, ...). Its `name` is made from
-them for display; nothing parses it.
-"""
+"""The report as typed records. `report.json` is authoritative; everything else is rendered from it."""
 
 from __future__ import annotations
 
@@ -13,107 +9,13 @@ from pydantic import Field
 
 from nppr.core.tally import Audit, Claim, Direction, Metric
 from nppr.noise.rungs import Dependency
+from nppr.report.number import Confidence, Number
 from nppr.search.search_record import BudgetRecord, ClassifierRecord, DistributionRecord, Record
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import Measure
 from nppr.statistics.estimates import Allowance
-from nppr.statistics.noise_sets import NoiseSet, make_set
 
-SCHEMA_VERSION = 2
-
-CLEAN = "clean"
-"""The source of the clean accuracy."""
-
-MERGED = "merged"
-"""The source of AR over everything in the budget."""
-
-SPLITTING = "draws + splitting"
-"""The method of results that join plain draws and splitting."""
-
-Confidence = Annotated[float, Field(gt=0, lt=1)]
-
-
-class Result(Record):
-    """One number of one source, with everything needed to quote it.
-
-    `tally` names the measurement it was read off, as in `per_input.csv`. A source that failed has one
-    result without a value, and `error` states why.
-    """
-
-    source: str
-    """As it is written on a command line, such as `uniform:scale=0.5`; `nppr` for learned noise."""
-    metric: Metric
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    confidence: Confidence
-    method: str | None = None
-    claim: Claim | None = None
-    direction: Direction | None = None
-    radius: float | None = None
-    """Of the budget; None for sources without one."""
-    dependency: Dependency | None = None
-    """What learned noise may depend on, in the admissible set of this row."""
-    floor: float | None = None
-    """Least randomness rho of learned noise."""
-    fit_seed: int | None = None
-    """Number of a repeated search; None for the search that was chosen."""
-    with_references: bool = False
-    """The lowest source of the set on the select split: the learned noise or a reference noise."""
-    reference: str | None = None
-    """Of a bound: the reference noise."""
-    noise_set: str | None = None
-    """Of a bound: the kind of its set of noise around the reference, such as `ratio` or `tv`."""
-    density_ratio: float | None = None
-    """Of the sets `ratio` and `contaminated`: c."""
-    size: float | None = None
-    """Of the other sets: d or e."""
-    sees_input: bool | None = None
-    """Of a bound: whether the noise of its set may see the input."""
-    order: float | None = None
-    """Of stress: q."""
-    gamma: float | None = None
-    """Of prob_acc."""
-    split: str = "evaluate"
-    inputs: int = 0
-    draws: int = 0
-    calls: int = 0
-    tally: str | None = None
-    lowest_of: int | None = None
-    """Of the lowest of so many sources: the interval accounts for the choice."""
-    flags: tuple[str, ...] = ()
-    error: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The row's name for readers, unique within a metric.
-
-        >>> rung = {"dependency": Dependency.LABEL, "floor": 0.5}
-        >>> Result(source="nppr", metric=Metric.NPPR, confidence=0.95, **rung).name
-        'nppr:label:floor=0.5'
-        """
-        return self.noise + (" (lowest of the set)" if self.with_references else "")
-
-    @property
-    def bounded(self) -> NoiseSet | None:
-        """Of a bound: its set of noise."""
-        if self.noise_set is None:
-            return None
-        return make_set(self.noise_set, self.size, self.density_ratio)
-
-    @property
-    def noise(self) -> str:
-        """The name of the noise alone, with or without the reference noises."""
-        parts = [self.source, *([self.dependency.value] if self.dependency else [])]
-        if self.floor:
-            parts.append(f"floor={self.floor:g}")
-        if self.fit_seed is not None:
-            parts.append(f"fit-seed={self.fit_seed}")
-        if self.bounded is not None:
-            parts.append(self.bounded.label)
-        if self.order is not None:
-            parts.append(f"q={self.order:.15g}")
-        return ":".join(parts)
+SCHEMA_VERSION = 3
 
 
 class SplitSizes(Record):
@@ -206,7 +108,7 @@ class SliceResult(Record):
     """`class`, or a column of the file of slices."""
     name: str
     source: str
-    """The name of the row whose number this is a part of; `tally` its lines in `per_input.csv`."""
+    """The name of the number that this is a part of; `tally` its lines in `per_input.csv`."""
     tally: str
     metric: Metric
     direction: Direction
@@ -373,14 +275,14 @@ class ReportRecord(Record):
     budget: BudgetRecord
     seed: Annotated[int, Field(ge=0)]
     settings: SettingsRecord
-    results: tuple[Result, ...]
+    numbers: tuple[Number, ...]
     """At the radius of the budget."""
-    other_radii: tuple[Result, ...] = ()
-    """The sources again at other radii, each at its `Result.radius`."""
+    other_radii: tuple[Number, ...] = ()
+    """The sources again at other radii, each at its `Number.radius`."""
     distributions: tuple[DistributionRecord, ...] = ()
     ladder: tuple[Rung, ...] = ()
     slices: tuple[SliceResult, ...] = ()
-    """Of the row that the run is quoted for: by class, and by each column beside the data."""
+    """Of the number that the run is quoted for: by class, and by each column beside the data."""
     flags: tuple[Flag, ...] = ()
     grade: Grade
     rare: tuple[RareRecord, ...] = ()
@@ -389,9 +291,9 @@ class ReportRecord(Record):
     timing: Timing
     environment: Environment
 
-    def headline(self, name: str, metric: Metric) -> Result | None:
-        """The first result of this row name and metric: the one a table shows."""
-        return next((r for r in self.results if r.name == name and r.metric is metric), None)
+    def headline(self, name: str, metric: Metric) -> Number | None:
+        """The first number of this name and metric: the one that a table shows."""
+        return next((n for n in self.numbers if n.name == name and n.metric is metric), None)
 
     def allowance(self, tally: str) -> Allowance:
         """What intervals of the draws of a source must allow for (`nppr.statistics.estimates`)."""
@@ -407,8 +309,8 @@ class ReportRecord(Record):
         """The learned noise of this name."""
         return next((each for each in self.distributions if each.name == name), None)
 
-    def at_other_radii(self) -> Iterator[tuple[float, list[Result]]]:
-        """The results at each other radius, smallest radius first."""
+    def at_other_radii(self) -> Iterator[tuple[float, list[Number]]]:
+        """The numbers at each other radius, smallest radius first."""
         radii = sorted({row.radius for row in self.other_radii if row.radius is not None})
         for radius in radii:
             yield radius, [row for row in self.other_radii if row.radius == radius]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nppr.core.tally import Claim, Metric
 from nppr.report.at_least_line import covered_noise, noise_words
-from nppr.report.findings import interval_of, table_rows
-from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
-from nppr.report.numbers import LOSSES, Numbers
+from nppr.report.findings import table_rows
+from nppr.report.model import ReportRecord
+from nppr.report.number import SPLITTING, MergedSubject, Number, StatedInterval
+from nppr.report.printed_numbers import Numbers
 from nppr.report.results_table import radius_text
-from nppr.statistics.estimates import APPROXIMATE
 
 _STAY = "the fraction of inputs that stay correct is"
 _DRAWS = "the fraction of correct draws is"
@@ -30,42 +30,47 @@ _SENTENCES = {
 _SCALED = f"Under {{noise}}, which need not be the worst there, {_DRAWS}"
 """Of learned noise at another radius than the one it was searched for at."""
 
-_ALL_INPUTS = (Metric.ACCURACY, Metric.NORMALISED_ACCURACY, *LOSSES)
-"""Metrics that are not of the clean-correct inputs alone."""
+_ALL_INPUTS = (Metric.ACCURACY, Metric.NORMALISED_ACCURACY)
+"""Metrics that are not of the clean-correct inputs alone; losses are not either."""
+
+Quote = tuple[Number, StatedInterval | None]
+"""A number and the interval to quote it with."""
 
 
-def quoted_rows(report: ReportRecord) -> tuple[list[Result], list[Result]]:
-    """The rows of the table that have a number, and all other numbers of the report, each once."""
-    shown = {_number(row): row for row in table_rows(report) if row.value is not None}
-    others: dict[tuple[object, ...], Result] = {}
-    for row in (*report.results, *report.other_radii):
-        stated = row.metric in _SENTENCES and row.value is not None and not row.with_references
-        if stated and _number(row) not in shown:
-            others.setdefault(_number(row), row)
-    return list(shown.values()), list(others.values())
+def quoted_rows(report: ReportRecord) -> tuple[list[Quote], list[Quote]]:
+    """Return the numbers of the table, and all other numbers of the report."""
+    shown: list[Quote] = [(row, row.shown) for row in table_rows(report) if row.value is not None]
+    known = {(id(row), id(interval)) for row, interval in shown}
+    others: list[Quote] = [
+        (row, interval)
+        for row in (*report.numbers, *report.other_radii)
+        if row.metric in _SENTENCES and row.value is not None and not row.with_references
+        # A bound has a sentence for each claim.
+        for interval in ((row.own, row.population) if row.is_lower_bound else (row.shown,))
+        if interval is not None and (id(row), id(interval)) not in known
+    ]
+    return shown, others
 
 
-def _number(row: Result) -> tuple[object, ...]:
-    """What tells numbers apart; intervals of the same number differ in the method alone."""
-    claim = row.claim if row.metric is Metric.BOUND else None
-    return (row.metric, row.name, row.gamma, row.radius, claim, row.method == SPLITTING)
-
-
-def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
-    """The sentence on a result, with its scope; `kind` is Markup on a page."""
-    report, used = numbers.report, interval_of(numbers.report, row)
+def sentence_of(
+    numbers: Numbers, row: Number, interval: StatedInterval | None = None, kind: type[str] = str
+) -> str:
+    """Return the sentence on a number, with its scope; `kind` is Markup on a page."""
+    report, used = numbers.report, interval or row.shown
+    assert used is not None
     sentence = _SENTENCES[row.metric]
-    if row.dependency is not None and row.radius != report.budget.radius:
+    if row.learned is not None and row.radius != report.budget.radius:
         sentence = _SCALED
     start = kind(sentence).format(
         noise=noise_of(report, row),
         least=100 * (1 - (row.gamma or 0.0)),
         nouns=report.budget.nouns,
     )
-    counted = "inputs" if row.metric in _ALL_INPUTS else "clean-correct inputs"
+    everything = row.metric in _ALL_INPUTS or row.metric.is_loss
+    counted = "inputs" if everything else "clean-correct inputs"
     return kind("{} {}: {} on {}{}; {}{} {}{}; {}; {}.").format(
         start,
-        numbers.claim(row, kind=kind),
+        numbers.claim(row, used, kind=kind),
         report.classifier.name,
         report.data.name,
         f", {report.budget.at(row.radius, radius_text(report, row.radius))}" if row.radius else "",
@@ -73,24 +78,29 @@ def sentence_of(numbers: Numbers, row: Result, kind: type[str] = str) -> str:
         numbers.of(row, "inputs"),
         counted,
         kind(", {} draws each").format(numbers.of(row, "draws")) if row.draws > 1 else "",
-        "the population they were drawn from" if row.claim is Claim.POPULATION else row.claim or "",
-        f"{used.method}{', outside its tested regime' if APPROXIMATE in used.flags else ''}"
-        + (", an indication" if row.method == SPLITTING else "")
-        + (f", corrected for the choice of the lowest of {row.lowest_of}" if row.lowest_of else ""),
+        "the population they were drawn from" if used.claim is Claim.POPULATION else used.claim,
+        f"{used.method}{', outside its tested regime' if used.is_untested else ''}"
+        + (", an indication" if used.method == SPLITTING else "")
+        + (
+            f", corrected for the choice of the lowest of {used.lowest_of}"
+            if used.lowest_of
+            else ""
+        ),
     )
 
 
-def noise_of(report: ReportRecord, row: Result) -> str:
-    """The noise that a result is of; of learned noise also the admissible set that was searched."""
+def noise_of(report: ReportRecord, row: Number) -> str:
+    """Name the noise that a number is of; of learned noise also the admissible set."""
     nouns = report.budget.nouns
-    if row.metric is Metric.BOUND:
-        return covered_noise(report, row)
-    if row.bounded is not None:
-        return f"{nouns.noises} {noise_words(report, row)}"
-    if row.source == MERGED:
+    if row.bound is not None and row.is_lower_bound:
+        return covered_noise(report, row.bound)
+    if row.bound is not None:
+        return f"{nouns.noises} {noise_words(report, row.bound)}"
+    if isinstance(row.subject, MergedSubject):
         return f"the attacks and {nouns.noises} that were tried, together"
-    if row.dependency is None:
+    if row.learned is None or row.learned.rung is None:
         return row.name
+    rung = row.learned.rung
     scaled = row.radius != report.budget.radius
     where = f", found {nouns.found_at} {report.budget.text} and scaled" if scaled else ""
-    return f"{row.name}, {row.dependency.describe(nouns)}, rho {row.floor or 0:g}{where}"
+    return f"{row.name}, {rung.describe(nouns)}, rho {row.learned.floor:g}{where}"

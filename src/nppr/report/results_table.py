@@ -12,17 +12,7 @@ from rich.console import Console
 from nppr.core.radius import parse_radius
 from nppr.core.tally import Direction, Metric
 from nppr.report.at_least_line import at_least_line, stated_bound
-from nppr.report.findings import (
-    CLEAN_CORRECT,
-    as_lowest,
-    bounds_of,
-    guaranteed,
-    headline_of,
-    interval_of,
-    is_fixed,
-    not_followed,
-    table_rows,
-)
+from nppr.report.findings import bounds_of, headline_of, not_followed, table_rows
 from nppr.report.ladder_tables import (
     ladder_table,
     search_table,
@@ -30,8 +20,9 @@ from nppr.report.ladder_tables import (
     steps_of,
     threat_table,
 )
-from nppr.report.model import SPLITTING, ReportRecord, Result
-from nppr.report.numbers import Numbers, claim_text, percent, rounded_out
+from nppr.report.model import ReportRecord
+from nppr.report.number import Number, StatedInterval
+from nppr.report.printed_numbers import Numbers, claim_text, percent, rounded_out
 from nppr.report.slices_table import worst_words
 from nppr.report.tables import Cell, Column, Table
 from nppr.settings import RARE_ACCURACY
@@ -71,34 +62,36 @@ class _FlagLink:
         return Markup('<a href="#flag-{0}">{0}</a>').format(self.flag)
 
 
-def _value(numbers: Numbers, row: Result) -> Cell:
+def _value(numbers: Numbers, row: Number) -> Cell:
     if row.value is None:
         return Cell(None, "skipped" if row.flags else "failed")
-    sign = "≥ " if row.direction is Direction.LOWER_BOUND else ""
+    sign = "≥ " if row.is_lower_bound else ""
     return Cell.made_of(row.value, sign, numbers.of(row))
 
 
-def _interval(numbers: Numbers, row: Result) -> Cell:
-    if row.low is None or row.high is None:
-        return _EMPTY
-    ends = numbers.of(row, "low"), "-", numbers.of(row, "high")
-    return Cell.made_of((row.low, row.high), *ends, "*" if APPROXIMATE in row.flags else "")
+def _interval(numbers: Numbers, row: Number) -> Cell:
+    return _EMPTY if row.own is None else _ends(numbers, row, row.own)
 
 
-def _guaranteed(numbers: Numbers, row: Result) -> Cell:
+def _ends(numbers: Numbers, row: Number, used: StatedInterval) -> Cell:
+    ends = numbers.of(row, "low", used), "-", numbers.of(row, "high", used)
+    return Cell.made_of(used.ends, *ends, "*" if used.is_untested else "")
+
+
+def _guaranteed(numbers: Numbers, row: Number) -> Cell:
     """The interval of this number that holds at any sample size.
 
     Under a search for bad noise only its upper end applies to the worst noise.
     """
-    found = guaranteed(numbers.report, row)
-    if found is None or found.low is None or found.high is None:
+    found = row.guaranteed
+    if found is None:
         return _EMPTY
-    if row.direction is Direction.UPPER_BOUND:
-        return Cell.made_of((found.low, found.high), "≤ ", numbers.of(found, "high"))
-    return _interval(numbers, found)
+    if row.is_upper_bound:
+        return Cell.made_of(found.ends, "≤ ", numbers.of(row, "high", found))
+    return _ends(numbers, row, found)
 
 
-def _normalised(numbers: Numbers, row: Result) -> Cell:
+def _normalised(numbers: Numbers, row: Number) -> Cell:
     """Relative to the clean accuracy; of a loss, to the clean loss."""
     stress = row.metric is Metric.STRESS
     metric = Metric.NORMALISED_STRESS if stress else Metric.NORMALISED_ACCURACY
@@ -108,15 +101,15 @@ def _normalised(numbers: Numbers, row: Result) -> Cell:
     return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
 
 
-def _short(numbers: Numbers, row: Result) -> Cell:
+def _short(numbers: Numbers, row: Number) -> Cell:
     """What may be claimed, as a cell of the ladder states it."""
     if row.value is None:
         return Cell(None, "skipped" if row.flags else "failed")
     return Cell(row.value, numbers.claim(row, cell=True, kind=str))
 
 
-def _count(field: str) -> Callable[[Numbers, Result], Cell]:
-    def cell(numbers: Numbers, row: Result) -> Cell:
+def _count(field: str) -> Callable[[Numbers, Number], Cell]:
+    def cell(numbers: Numbers, row: Number) -> Cell:
         if row.value is None:
             return _EMPTY
         return Cell.made_of(getattr(row, field), numbers.of(row, field))
@@ -124,21 +117,21 @@ def _count(field: str) -> Callable[[Numbers, Result], Cell]:
     return cell
 
 
-def _flags(_: Numbers, row: Result) -> Cell:
-    links = [part for flag in row.flags for part in (", ", _FlagLink(flag))]
-    return Cell.made_of(" ".join(row.flags), *links[1:])
+def _flags(_: Numbers, row: Number) -> Cell:
+    links = [part for flag in row.shown_flags for part in (", ", _FlagLink(flag))]
+    return Cell.made_of(" ".join(row.shown_flags), *links[1:])
 
 
-def _bar(_: Numbers, row: Result) -> Cell:
+def _bar(_: Numbers, row: Number) -> Cell:
     """The value as a bar and its interval as a band, on an axis from 0 to 100 %; a loss has none."""
-    if row.value is None or row.low is None or row.high is None or row.metric is Metric.STRESS:
+    if row.value is None or row.own is None or row.metric.is_loss:
         return _EMPTY
-    end, first, last = (round(min(1.0, x) * _BAR) for x in (row.value, row.low, row.high))
+    end, first, last = (round(min(1.0, x) * _BAR) for x in (row.value, *row.own.ends))
     band = range(min(first, _BAR - 1), max(first + 1, last))
     return Cell.of("".join("▒" if i in band else "█" if i < end else " " for i in range(_BAR)))
 
 
-RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
+RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Number], Cell]], ...] = (
     (Column("metric", "metric"), lambda _, row: Cell(row.metric.value, _NAMES[row.metric])),
     (Column("source", "source"), lambda _, row: Cell.of(row.name)),
     (Column("value", "value{unit}", number=True, latex=False), _value),
@@ -170,10 +163,13 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
     ),
     (Column("draws", "draws", number=True), _count("draws")),
     (Column("calls", "calls", number=True, terminal=None, latex=False), _count("calls")),
-    (Column("method", "method", terminal=None, latex=False), lambda _, row: Cell.of(row.method)),
+    (
+        Column("method", "method", terminal=None, latex=False),
+        lambda _, row: Cell.of(row.own.method if row.own else None),
+    ),
     (
         Column("claim", "applies to", terminal=None, latex=False),
-        lambda _, row: Cell.of(row.claim and row.claim.value),
+        lambda _, row: Cell.of(row.own.claim.value if row.own else None),
     ),
     (Column("flags", "flags", terminal=None, latex=False), _flags),
     # The page lists errors below the table.
@@ -186,19 +182,19 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Result], Cell]], ...] = (
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
 
 
-def table_of(report: ReportRecord, left_out: Collection[Result] = ()) -> Table:
+def table_of(report: ReportRecord, left_out: Collection[Number] = ()) -> Table:
     """One row per source: clean accuracy first, then from AR up to PR, smallest first.
 
     Fractions are in %; `stress` is a loss and printed as it is. A source that failed has a row too.
     """
     rows, numbers = [row for row in table_rows(report) if row not in left_out], Numbers(report)
     quoted = headline_of(report)
-    losses = any(row.metric is Metric.STRESS for row in rows)
+    losses = any(row.metric.is_loss for row in rows)
     heads = {
         "level": f"{100 * report.settings.measure.confidence:g} %",
         "unit": "" if losses else " %",
     }
-    correct = [row.inputs for row in report.results if row.metric in CLEAN_CORRECT]
+    correct = [row.inputs for row in report.numbers if row.metric.is_of_clean_correct]
     return Table(
         f"{subject_of(report)}; {report.data.inputs.evaluate:,} inputs of the evaluate split,"
         f" {max(correct, default=0):,} of them clean-correct",
@@ -236,25 +232,25 @@ def records_of(report: ReportRecord) -> list[dict[str, object]]:
     They have every column of the table that files have.
     """
     numbers = Numbers(report)
-    others: dict[tuple[object, ...], Result] = {}
+    others: dict[tuple[object, ...], Number] = {}
     for row in report.other_radii:
         others.setdefault((row.radius, row.metric, row.name), row)
     records: list[dict[str, object]] = []
     for row in (*table_rows(report), *others.values()):
-        used = interval_of(report, row)
+        used = row.shown
         record: dict[str, object] = {
             "metric": row.metric.value,
             "source": row.name,
             "direction": DIRECTIONS[row.direction] if row.direction else None,
             "observed": row.value,
-            "low": used.low,
-            "high": used.high,
+            "low": used.low if used else None,
+            "high": used.high if used else None,
             "confidence": row.confidence,
-            "method": used.method,
-            "applies_to": row.claim.value if row.claim else None,
+            "method": used.method if used else None,
+            "applies_to": used.claim.value if used else None,
             "radius": row.radius,
-            "dependency": row.dependency.value if row.dependency else None,
-            "floor": row.floor,
+            "dependency": row.learned.rung.value if row.learned and row.learned.rung else None,
+            "floor": row.learned.floor if row.learned else None,
             "inputs": row.inputs,
             "draws": row.draws,
             "calls": row.calls,
@@ -268,17 +264,16 @@ def records_of(report: ReportRecord) -> list[dict[str, object]]:
     return records
 
 
-def _flags_on(report: ReportRecord, row: Result) -> list[str]:
+def _flags_on(report: ReportRecord, row: Number) -> list[str]:
     """The flags on a row, on its source, and the serious ones on the whole run.
 
     That of an approximate interval does not count where a guaranteed one is given instead.
     """
-    used = interval_of(report, row)
-    own = [name for name in row.flags if name != APPROXIMATE or used is row]
+    own = (*row.flags, *(row.shown.flags if row.shown else ()))
     others = (
         flag.id
         for flag in report.flags
-        if flag.source == row.noise or (flag.source is None and flag.severity == "serious")
+        if flag.source == row.subject.noise or (flag.source is None and flag.severity == "serious")
     )
     return list(dict.fromkeys([*own, *others]))
 
@@ -292,7 +287,7 @@ def summary_of(report: ReportRecord) -> str:
         f"grade {report.grade.letter}",
     ]
     if row is not None:
-        claim = Numbers(report).claim(as_lowest(report, row), kind=str)
+        claim = Numbers(report).claim(row, row.quoted, kind=str)
         parts.insert(1, f"{_NAMES[row.metric]} {row.name} {claim}")
     return "; ".join(parts)
 
@@ -309,11 +304,13 @@ def as_text(report: ReportRecord, width: int) -> str:
 
 def terminal_tables(report: ReportRecord) -> list[Table]:
     """The ladder and how well it was searched, then the rows that are not on it."""
-    read = [row for row in bounds_of(report) if is_fixed(report, row)]  # one line states them
+    read = [
+        row for row in bounds_of(report) if row.bound and not row.bound.asked
+    ]  # one line states them
     results, steps = table_of(report, read), steps_of(report)
     if not steps:
         return [results]
-    rungs = [row for step in steps for row in step.results.values() if row.metric is Metric.NPPR]
+    rungs = [row for step in steps for row in step.numbers.values() if row.learned]
     ladder = ladder_table(report)
     searched = [search_table(report)] if report.ladder else []
     return [
@@ -341,7 +338,7 @@ def spectrum_table(report: ReportRecord) -> Table:
     for made in sorted(report.distributions, key=lambda made: made.family.floor):
         row = report.headline(made.name, Metric.NPPR)
         if row is not None and made.fit_seed is None and made.dependency.depth == widest:
-            std, most = made.diagnostics.realised_std, interval_of(report, row).high
+            std, most = made.diagnostics.realised_std, row.shown.high if row.shown else None
             rows.append(
                 (
                     Cell(made.family.floor, f"{made.family.floor:g}"),
@@ -399,16 +396,20 @@ def trust_lines(report: ReportRecord) -> list[str]:
 
 def legend_of(report: ReportRecord) -> dict[str, str]:
     """What the metrics of a report mean, by their names in a table."""
-    asked = [row for row in report.results if not (row.noise_set and is_fixed(report, row))]
+    asked = [row for row in report.numbers if row.bound is None or row.bound.asked]
     present = {row.metric for row in asked}
-    named = " or ".join(dict.fromkeys(row.reference for row in bounds_of(report) if row.reference))
+    named = " or ".join(
+        dict.fromkeys(
+            row.bound.reference for row in bounds_of(report) if row.bound and row.bound.reference
+        )
+    )
     nouns = report.budget.nouns
     legend = {
         _NAMES[metric]: words.format(reference=nouns.refer_to(named), nouns=nouns)
         for metric, words in _LEGEND.items()
         if metric in present
     }
-    if any(row.direction is Direction.UPPER_BOUND for row in report.results):
+    if any(row.is_upper_bound for row in report.numbers):
         legend |= {name: words.format(nouns=nouns) for name, words in _OF_SEARCHES.items()}
     return legend
 
@@ -418,9 +419,10 @@ def _reference_notes(report: ReportRecord) -> list[str]:
     won = {made.name: made.winner for made in report.distributions if made.winner}
     kind = report.budget.nouns.noise
     return [
-        f"{row.name}: {won[row.noise]} {kind} was worse than the learned {kind} on the select split"
+        f"{row.name}: {won[row.subject.noise]} {kind} was worse than the learned {kind} on the select"
+        " split"
         for row in table_rows(report)
-        if row.with_references and row.noise in won
+        if row.with_references and row.subject.noise in won
     ]
 
 
@@ -455,12 +457,12 @@ def _rare_notes(report: ReportRecord) -> list[str]:
         if entry.unbroken > entry.followed:
             line += f"; the other {entry.unbroken - entry.followed:,} count as never failing"
         line += f"; an indication: largest estimate of those followed {entry.largest:.1e}"
-        for row in report.results:
-            if row.method == SPLITTING and row.name == entry.source and row.value is not None:
-                low, high = 100 * (row.low or 0.0), 100 * (1.0 if row.high is None else row.high)
+        for row in report.numbers:
+            if row.is_split and row.name == entry.source and row.own and row.value is not None:
+                low, high = (100 * end for end in row.own.ends)
                 ends = rounded_out(low, 3, up=False), rounded_out(high, 3, up=True)
                 claim = claim_text(row.direction, f"{100 * row.value:.3f}", *ends)
-                line += f", with splitting {row.metric.value} {claim}, {row.claim}"
+                line += f", with splitting {row.metric.value} {claim}, {row.own.claim}"
         if entry.limit is not None:
             most = percent(entry.limit, "tiny-at-most")
             line += (
@@ -497,7 +499,7 @@ def _radius_notes(report: ReportRecord) -> list[str]:
         firsts: dict[tuple[str, Metric], str] = {}
         for row in rows:
             claim = numbers.claim(row, sure=False, kind=str)
-            loss = "loss " if row.metric is Metric.STRESS else ""
+            loss = "loss " if row.metric.is_loss else ""
             text = f"{row.name} {'failed' if row.value is None else loss + claim}"
             firsts.setdefault((row.name, row.metric), text)
         level = f"{100 * report.settings.measure.confidence:g} % confidence"

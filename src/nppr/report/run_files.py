@@ -5,18 +5,19 @@ A file that cannot be read gives one clear line.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version as current
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nppr.core.tally import Metric
 from nppr.errors import RunFolderError, SpecError
 from nppr.report.evidence import Evidence, read_evidence
 from nppr.report.findings import lines_of, shares_of
-from nppr.report.model import SCHEMA_VERSION, ReportRecord, Result
+from nppr.report.model import SCHEMA_VERSION, ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput, read_per_input
 from nppr.report.report import Report
 from nppr.system.bounded import read_text
@@ -76,9 +77,16 @@ def report_path(path: str | Path) -> Path:
 def read_report(path: str | Path) -> Report:
     """Read a `report.json` alone."""
     report = read_model(path, Report, SCHEMA_VERSION, "report")
-    for field, expected in _result_faults(report):
+    for field, expected in _number_faults(report):
         raise RunFolderError(f"`report` field {field!r} in {path} must be {expected}. {_AGAIN}")
     return report
+
+
+def schema_text() -> str:
+    """Return the JSON Schema of `report.json`, as it is published in `docs/report.schema.json`."""
+    schema = ReportRecord.model_json_schema(mode="serialization")
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(dialect | schema, indent=2) + "\n"
 
 
 def read_model(path: str | Path, model: type[_Model], version: int, name: str) -> _Model:
@@ -106,8 +114,9 @@ def _check_version(text: str, version: int, name: str, path: Path) -> None:
     found = _Written.model_validate_json(text)
     if found.schema_version != version:
         raise RunFolderError(
-            f"`{name}` must have schema version {version}, got {found.schema_version!r:.80}: {path} was"
-            f" written by nppr {found.nppr_version!s:.80}. Repeat its command in a new folder."
+            f"`{name}` must have schema version {version}, which nppr {current('nppr')} reads, got"
+            f" {found.schema_version!r:.80}: nppr {found.nppr_version!s:.80} wrote {path}. Repeat its"
+            " command in a new folder, or read the file with that release."
         )
 
 
@@ -123,21 +132,21 @@ def _fault(first: Any, name: str, path: Path) -> str:
     return f"`{name}` field {field!r} in {path} is wrong: {first['msg']}{got}. {_AGAIN}"
 
 
-def _result_faults(report: ReportRecord) -> Iterator[tuple[str, str]]:
-    """Results that cannot be quoted: field and what it must be."""
-    if not report.results:
-        yield "results", "a list of at least one result, got none"
-    tables: dict[str, tuple[Result, ...]] = {
-        "results": report.results,
-        "other_radii": report.other_radii,
-    }
+def _number_faults(report: ReportRecord) -> Iterator[tuple[str, str]]:
+    """Numbers that cannot be quoted: field and what it must be."""
+    if not report.numbers:
+        yield "numbers", "a list of at least one number, got none"
+    tables = {"numbers": report.numbers, "other_radii": report.other_radii}
     for name, rows in tables.items():
         for place, row in enumerate(rows):
-            for field in ("low", "high", "method", "claim", "direction"):
-                if row.value is not None and getattr(row, field) is None:
-                    yield f"{name}.{place}.{field}", "given beside a `value`, got null"
-            if row.metric in (Metric.BOUND, Metric.INFIMUM) and row.bounded is None:
-                yield f"{name}.{place}.noise_set", "the set that the bound is for, got null"
+            if row.value is None:
+                continue
+            if row.direction is None:
+                yield f"{name}.{place}.direction", "given beside a `value`, got null"
+            if not row.intervals:
+                yield f"{name}.{place}.intervals", "a list of at least one interval, got none"
+            if row.bound and row.bound.bounded is None:
+                yield f"{name}.{place}.subject.noise_set", "the set that the bound is for, got null"
 
 
 def _check_lines(per_input: PerInput, report: ReportRecord, file: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nppr.core.tally import Direction
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
-from nppr.report.numbers import Numbers, percent
+from nppr.report.printed_numbers import Numbers, percent
 from nppr.report.tables import Cell, Column, Table
 
 CLASS = "class"

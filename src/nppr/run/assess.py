@@ -72,8 +72,8 @@ def assess(
     of searches and the `Progress` of measurements.
 
     >>> report = assess(sources="uniform", measure=Measure(inputs=50, draws=10))
-    >>> [row.metric.value for row in report.results][:6]
-    ['accuracy', 'PR', 'PR', 'PR', 'PR', 'PR']
+    >>> [number.metric.value for number in report.numbers][:3]
+    ['accuracy', 'PR', 'normalised_accuracy']
     """
     begun = time.perf_counter()
     settings = with_effort(require_group(Measure, "measure", measure), effort)

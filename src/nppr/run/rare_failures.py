@@ -28,8 +28,10 @@ from nppr.rare import (
     read_rare,
     write_rare,
 )
-from nppr.report.model import SPLITTING, RareRecord, Result
-from nppr.run.session import AssessmentRun, result_of
+from nppr.report.model import RareRecord
+from nppr.report.number import SPLITTING, Number
+from nppr.run.make_numbers import numbers_of
+from nppr.run.session import AssessmentRun
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Source
 from nppr.statistics.noise_sets import Contaminated
@@ -70,10 +72,10 @@ class Followed:
 
 def follow_rare_failures(
     session: AssessmentRun, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
-) -> tuple[dict[str, Followed], list[Result]]:
+) -> tuple[dict[str, Followed], list[Number]]:
     """What splitting finds for every source whose numbers it can move, and its rows."""
     found: dict[str, Followed] = {}
-    rows: list[Result] = []
+    rows: list[Number] = []
     moved = [each for each in sources if each.name in tallies and each.moved_by_splitting]
     splitter = _Splitter(session, session.settings.rare_calls or 0, len(moved))
     for source in moved:
@@ -84,7 +86,7 @@ def follow_rare_failures(
         except RunStopped:
             raise
         except Exception as error:  # the others' results are kept
-            rows.append(session.failed(source, source.metric, error))
+            rows.append(session.failed(source, error))
             continue
         if seen is not None:
             found[source.name] = seen
@@ -100,7 +102,7 @@ def follow_rare_failures(
 
 def _rows(
     source: Source, tally: Tally[Evaluate], seen: Followed, confidence: float
-) -> list[Result]:
+) -> list[Number]:
     """Draws and splitting together: inputs that failed in some draw keep their fraction of failures.
 
     The intervals, `mean -+ z e` with the standard error e of draws and splitting, apply to this test
@@ -130,7 +132,7 @@ def _rows(
             calls=tally.calls + _spent(seen.rare),
             **({**noise.facts, "sees_input": True} if bound else {}),
         )
-        rows.append(result_of(source, estimate))
+        rows += numbers_of(source, [estimate])
     return rows
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nppr.core.budget import Budget
-from nppr.core.tally import BoolArray, Claim, Evaluate, Metric, Tally
+from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
 from nppr.data import Split, short_digests
 from nppr.doctor import (
     audit_flags,
@@ -25,8 +25,8 @@ from nppr.doctor import (
     effort_flags,
     flag,
     grade,
+    number_flags,
     overlap_flags,
-    result_flags,
 )
 from nppr.doctor.flags import (
     BY_SCORES,
@@ -44,21 +44,21 @@ from nppr.models import within_memory
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import (
-    MERGED,
     SCHEMA_VERSION,
     AuditRecord,
     Environment,
     Flag,
-    Result,
     Timing,
 )
+from nppr.report.number import LearnedSubject, MergedSubject, Number
 from nppr.run.collect_evidence import collect
 from nppr.run.joint_bounds import with_supersets
 from nppr.run.ladder import describe_rungs, per_input_noise, plan_checks
-from nppr.run.lowest_rows import lowest_rows
+from nppr.run.lowest_numbers import correct_lowest
+from nppr.run.make_numbers import number_of, numbers_of
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.precision import Growth
-from nppr.run.session import AssessmentRun, result_of
+from nppr.run.session import AssessmentRun
 from nppr.run.shards import share_out
 from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
@@ -122,7 +122,7 @@ def complete_run(
     share_out(run, _plan(measured, ordered, ready, learned), measured.clean_correct)
     for source in ready:
         measured.add(source)
-    measured.results += failed
+    measured.numbers += failed
     for each in learned:
         measured.add_learned(each, run.record.classifier.fingerprint)
     for noise in own:
@@ -130,11 +130,11 @@ def complete_run(
     reused = _reused(given, run.data.evaluate)
     for name, count in reused.items():
         flags.append(flag(FITTED_ON, f"{count:,} of the evaluated inputs", name))
-    measured.results = [
-        row.model_copy(update={"claim": Claim.TEST_SET})
-        if (row.tally in reused or row.reference in reused) and row.claim is Claim.POPULATION
+    measured.numbers = [
+        row.for_test_set()
+        if row.tally in reused or (row.bound and row.bound.reference in reused)
         else row
-        for row in measured.results
+        for row in measured.numbers
     ]
     return _finish(measured, ordered, ready, flags, growth, show=examine)
 
@@ -202,7 +202,7 @@ def _examine(run: AssessmentRun, search: NoiseSearch | None) -> list[Flag]:
 
 def _run_search(
     session: AssessmentRun, search: NoiseSearch | None
-) -> tuple[list[LearnedNoise], list[Result]]:
+) -> tuple[list[LearnedNoise], list[Number]]:
     """What a search finds, kept in the run's folder, or the row that states why it failed."""
     if search is None:
         return [], []
@@ -212,7 +212,7 @@ def _run_search(
     except RunStopped:
         raise
     except Exception as error:
-        return [], [session.failed(NPPR, Metric.NPPR, error)]
+        return [], [session.without_value(LearnedSubject(), Metric.NPPR, error)]
     if session.folder:
         session.folder.save_learned(found)
     return found, []
@@ -261,7 +261,7 @@ class _Measurements:
     session: AssessmentRun
     clean: Tally[Evaluate]
     clean_correct: BoolArray
-    results: list[Result]
+    numbers: list[Number]
     tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
     inside: list[Source] = field(default_factory=list)
     learned: list[LearnedNoise] = field(default_factory=list)
@@ -273,14 +273,14 @@ class _Measurements:
         try:
             tally = self.session.measure(source, self.clean_correct, skip=self._broken(source))
             if not (settings.only_merged and source.metric is Metric.AR):
-                self.results += self.session.read(source, tally, self.clean)
+                self.numbers += self.session.read(source, tally, self.clean)
             self.tallies[source.name] = tally
             if source.budget is not None:
                 self.inside.append(source)
         except RunStopped:
             raise
         except Exception as error:  # whatever a source does, the others' results are kept
-            self.results.append(self.session.failed(source, source.metric, error))
+            self.numbers.append(self.session.failed(source, error))
 
     def add_learned(self, learned: LearnedNoise, fingerprint: str) -> None:
         """Measure learned noise, on the classifier of this fingerprint."""
@@ -301,10 +301,10 @@ class _Measurements:
         else:
             tally = self.tallies[measured]
         found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
-        for row in self.session.after_stopping(found, tally):
-            result = result_of(source, row, with_references=True)
-            known = measured if measured in self.tallies else None
-            self.results.append(result.model_copy(update={"tally": known}))
+        known = self.session.after_stopping(found, tally)
+        for row in numbers_of(source, known, with_references=True):
+            kept = measured if measured in self.tallies else None
+            self.numbers.append(row.model_copy(update={"tally": kept}))
 
     def merge(self) -> None:
         """AR over all sources of the budget, if there is an attack and something to merge.
@@ -317,16 +317,17 @@ class _Measurements:
         if not attacked or not (len(exact) > 1 or settings.only_merged):
             return
         tally = merge_attacks([self.tallies[source.name] for source in exact])
+        budget = self.inside[0].budget
+        subject = MergedSubject(radius=budget.radius if budget else None)
         try:
-            found = estimate_adversarial(tally, settings.confidence)
-            budget = self.inside[0].budget
-            radius = budget.radius if budget else None
-            self.results.append(Result(source=MERGED, radius=radius, **vars(found)))
+            self.numbers.append(
+                number_of(subject, estimate_adversarial(tally, settings.confidence))
+            )
         except NpprError as error:  # no input is clean-correct
-            self.results.append(self.session.failed(MERGED, Metric.AR, error))
+            self.numbers.append(self.session.without_value(subject, Metric.AR, error))
 
     def _broken(self, source: Source) -> BoolArray | None:
-        """Inputs that need not be attacked, where only merged AR is wanted."""
+        """Inputs that need not be attacked, where only merge_attacks AR is wanted."""
         if not self.session.settings.only_merged or source.metric is not Metric.AR:
             return None
         broken = ~self.clean_correct
@@ -352,14 +353,14 @@ def _finish(
     noises: list[Source] = [*(each.source for each in run.learned), *run.own]
     sources = [*ready, *noises]
     run.merge()
-    run.results += lowest_rows(run.results, run.tallies, session.settings.seed, session.stopped)
+    run.numbers = correct_lowest(run.numbers, run.tallies, session.settings.seed, session.stopped)
     rare: dict[str, Followed] = {}
     if session.settings.rare_calls is not None:
         from nppr.run.rare_failures import follow_rare_failures  # few runs need it
 
         rare, rows = follow_rare_failures(session, sources, run.tallies)
-        run.results += rows
-    run.results = with_supersets(run.results, sources)
+        run.numbers += rows
+    run.numbers = with_supersets(run.numbers, sources)
     learned = [each.describe() for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
     ladder = describe_rungs(session, run.learned, run.own, ready, run.tallies, run.clean_correct)
@@ -367,9 +368,9 @@ def _finish(
     audits = _describe_audits(run.tallies, settings.confidence)
     flags = [
         *flags,
-        *result_flags(run.results),
+        *number_flags(run.numbers),
         *check_results(
-            run.results, run.tallies, measured, learned, run.clean, classes, settings.confidence
+            run.numbers, run.tallies, measured, learned, run.clean, classes, settings.confidence
         ),
         *check_ladder(
             ladder,
@@ -384,7 +385,7 @@ def _finish(
     report = Report(
         schema_version=SCHEMA_VERSION,
         **dict(record),
-        results=tuple(run.results),
+        numbers=tuple(run.numbers),
         other_radii=tuple(_at_other_radii(session, [*given, *noises], run.clean)),
         distributions=tuple(learned),
         ladder=tuple(ladder),
@@ -439,12 +440,12 @@ def _describe_audits(
 
 def _at_other_radii(
     session: AssessmentRun, sources: Sequence[Source], clean: Tally[Evaluate]
-) -> list[Result]:
+) -> list[Number]:
     """The results of all sources that have a budget, at the other radii of the settings.
 
     Learned noise is scaled to the radius and not fitted again; what is fitted to a radius is.
     """
-    rows: list[Result] = []
+    rows: list[Number] = []
     for text in session.settings.radii:
         other = session.budget.at(text)
         for source in sources:
@@ -462,8 +463,7 @@ def _at_other_radii(
             except RunStopped:
                 raise
             except Exception as error:  # the others' results are kept
-                row = session.failed(source, source.metric, error)
-                rows.append(row.model_copy(update={"radius": other.radius}))
+                rows.append(session.failed(source, error).with_subject(radius=other.radius))
     return with_supersets(rows, sources)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +29,8 @@ from nppr.models import (
     with_rough_gradients,
 )
 from nppr.noise.rungs import Known
-from nppr.report.model import Result
+from nppr.report.number import Number, Subject
+from nppr.run.make_numbers import numbers_of, subject_of
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import Resolved
@@ -348,12 +348,12 @@ class AssessmentRun:
             progress=self.progress,
         )
 
-    def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Result]:
-        """The rows of a source; bounds beside PR need a size that does not depend on the results."""
+    def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Number]:
+        """The numbers of a source; bounds beside PR need a size that does not depend on the results."""
         found = source.read(tally, clean, self.settings.confidence, self.settings.seed)
         if self.stopped is not None and source.metric is not Metric.BOUND:
             found = [row for row in found if row.metric is not Metric.BOUND]
-        return [result_of(source, estimate) for estimate in self.after_stopping(found, tally)]
+        return numbers_of(source, self.after_stopping(found, tally))
 
     def after_stopping(
         self, estimates: Sequence[Estimate], tally: Tally[Evaluate]
@@ -375,34 +375,20 @@ class AssessmentRun:
             elapsed = time.perf_counter() - start
             self.seconds[name] = round(self.seconds.get(name, 0.0) + elapsed, 3)
 
-    def failed(self, source: Source | str, metric: Metric, error: Exception) -> Result:
-        """The row of a source that could not be measured."""
-        fields = {"source": source} if isinstance(source, str) else _source_fields(source)
-        logger.debug("%s failed", fields["source"], exc_info=error)
-        return Result(
-            **fields,
+    def failed(self, source: Source, error: Exception) -> Number:
+        """Return the number of a source that could not be measured."""
+        return self.without_value(subject_of(source, source.metric), source.metric, error)
+
+    def without_value(self, subject: Subject, metric: Metric, error: Exception) -> Number:
+        """Return the number of a subject that could not be measured."""
+        logger.debug("%s failed", subject.source, exc_info=error)
+        return Number(
+            subject=subject,
             metric=metric,
             confidence=self.settings.confidence,
             flags=tuple(flag for kind, flag in SKIPPED.items() if isinstance(error, kind)),
             error=" ".join(str(error).split()) or type(error).__name__,
         )
-
-
-def result_of(source: Source, estimate: Estimate, *, with_references: bool = False) -> Result:
-    """An estimate as a row of the report."""
-    fields = {**_source_fields(source), **vars(estimate)}
-    return Result(**fields, tally=source.name, with_references=with_references)
-
-
-def _source_fields(source: Source) -> dict[str, Any]:
-    """The fields of a row that identify its source."""
-    return {
-        "source": source.row_source,
-        "radius": source.budget.radius if source.budget else None,
-        "dependency": source.dependency,
-        "floor": source.floor,
-        "fit_seed": source.fit_seed,
-    }
 
 
 def _prepare_as_before(

@@ -9,7 +9,8 @@ import numpy as np
 from nppr.core.tally import Claim, Direction, Evaluate, Metric, Tally
 from nppr.data import Data, Slice, slices_of
 from nppr.report.findings import headline_of
-from nppr.report.model import ReportRecord, Result, SliceResult
+from nppr.report.model import ReportRecord, SliceResult
+from nppr.report.number import Number
 from nppr.statistics.betting import betting
 from nppr.statistics.estimates import allow_for_audit
 
@@ -38,11 +39,10 @@ def slice_results(
 
 
 def _column(
-    report: ReportRecord, row: Result, tally: Tally[Evaluate], slices: Sequence[Slice]
+    report: ReportRecord, row: Number, tally: Tally[Evaluate], slices: Sequence[Slice]
 ) -> list[SliceResult]:
     held = [each for each in slices if (each.rows & tally.clean_correct).any()]
-    asked = max(1, len(held)) * (row.lowest_of or 1)
-    share = 1 - (1 - report.settings.measure.confidence) / asked
+    share = 1 - (1 - report.settings.measure.confidence) / max(1, len(held))
     rates = tally.unbroken.astype(np.float64) if row.metric in EVERY_DRAW else tally.rates
     found = []
     for each in held:
@@ -63,7 +63,7 @@ def _column(
                 high=interval.high,
                 confidence=report.settings.measure.confidence,
                 method="betting",
-                claim=row.claim or Claim.POPULATION,
+                claim=row.own.claim if row.own else Claim.POPULATION,
                 inputs=len(own),
                 draws=tally.draws,
             )

@@ -206,7 +206,7 @@ def _measure(work: MeasureWork, folder: Path, cache: NodeCache) -> list[Path]:
     )
     with setup:
         report = complete_run(setup, sources, learned, examine=False)
-    for row in report.results:
+    for row in report.numbers:
         if row.error:
             raise NpprError(row.error)
     return [folder / "run" / name for name in (REPORT, PER_INPUT)]

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from nppr.core.tally import Direction, FloatArray, Metric
-from nppr.report.findings import interval_of
 from nppr.report.run_files import read_run
 from nppr.search.search_record import FinishedStageRecord, LearnedNoiseRecord
 from nppr.study.graph import FitWork, Graph, StudyCell
@@ -83,14 +82,14 @@ def _read_measured(folder: Path, seconds: float) -> MeasuredValues:
     intervals: dict[str, Interval] = {}
     directions: dict[str, Direction] = {}
     report = read_run(folder).report
-    for row in report.results:
+    for row in report.numbers:
         if row.value is None or row.metric is Metric.PROB_ACC or row.with_references:
             continue
         name = VALUE_NAMES.get(row.metric, "robustness")
         if name not in values:
-            values[name], used = row.value, interval_of(report, row)
-            if used.low is not None and used.high is not None:
-                intervals[name] = (used.low, used.high)
+            values[name], used = row.value, row.shown
+            if used is not None:
+                intervals[name] = used.ends
             if row.direction is not None:
                 directions[name] = row.direction
         if row.metric is not Metric.ACCURACY:

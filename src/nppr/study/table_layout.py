@@ -14,7 +14,7 @@ from functools import cache
 
 from nppr.core.tally import Direction
 from nppr.errors import SpecError, unknown
-from nppr.report.numbers import claim_text, rounded_out
+from nppr.report.printed_numbers import claim_text, rounded_out
 from nppr.report.tables import Cell, Column, Table
 from nppr.study.graph import Graph, StudyCell
 from nppr.study.resources import digest_of

@@ -160,4 +160,4 @@ def test_a_server_that_is_gone_stops_the_run_and_resume_ends_it_alike(
     assert all("must answer at" in each for each in said)
     limit = None
     again = run(Path("parts"), resume=True)
-    assert [row.value for row in again.results] == [row.value for row in whole.results]
+    assert [row.value for row in again.numbers] == [row.value for row in whole.numbers]

@@ -75,9 +75,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     assert files.per_input is not None
     assert files.evidence is not None
     others = [
-        row.model_copy(update={"radius": radius / 255})
-        for radius in (2, 8)
-        for row in files.report.results
+        row.with_subject(radius=radius / 255) for radius in (2, 8) for row in files.report.numbers
     ]
     report = files.report.model_copy(update={"other_radii": tuple(others)})
     return Finished(report, files.per_input, files.evidence).depending_on(Dependency.JOINT)

@@ -55,17 +55,17 @@ def test_rows_look_different_and_have_a_hue_of_their_metric() -> None:
         "nppr:joint:floor=0.5 (lowest of the set)",
     }  # fmt: skip
     assert len(set(looks.values())) == len(looks)
-    for row in report.results:
+    for row in report.numbers:
         if row.name in looks:
             metric = row.metric if row.metric in HUES else None
             assert metric is None or looks[row.name].colour in HUES[metric]
     rows = [
-        row.model_copy(update={"source": f"mine:{number}"})
+        row.with_subject(source=f"mine:{number}")
         for number in range(20)
-        for row in report.results
+        for row in report.numbers
         if row.source == "gaussian"
     ]
-    many = looks_of(report.model_copy(update={"results": tuple(rows)}))
+    many = looks_of(report.model_copy(update={"numbers": tuple(rows)}))
     assert len(set(many.values())) == 20
     assert {look.colour for look in many.values()} == set(HUES[Metric.PR])
 

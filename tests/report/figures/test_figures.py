@@ -7,12 +7,13 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from helpers import stated
 from nppr.core.tally import Metric
 from nppr.noise import Dependency
-from nppr.report import numbers
+from nppr.report import printed_numbers
 from nppr.report.evidence import Evidence
 from nppr.report.figures import figures_of
-from nppr.report.figures.figure_style import INK, headlines, looks_of, percent
+from nppr.report.figures.figure_style import INK, looks_of, name_headlines, percent
 
 pytestmark = pytest.mark.slow
 
@@ -72,9 +73,9 @@ def test_the_same_run_gives_the_same_bytes(run: Any) -> None:
 
 def test_text_alternatives_hold_the_numbers(run: Any) -> None:
     drawn = run.drawn
-    rows = headlines(run.report.results)
+    rows = name_headlines(run.report.numbers)
     assert {row.metric for row in rows.values()} >= {Metric.NPPR, Metric.PR, Metric.AR}
-    assert Dependency.JOINT in {row.dependency for row in rows.values()}
+    assert Dependency.JOINT in {row.learned.rung for row in rows.values() if row.learned}
     assert Dependency.JOINT in {entry.dependency for entry in run.report.distributions}
     assert "merged" not in drawn["radii"].alt
     assert "a search at the other radius may find worse" in drawn["radii"].caption
@@ -82,15 +83,14 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
         if source == "merged":
             continue
         assert row.value is not None
-        assert row.low is not None
-        assert row.high is not None
-        ends = numbers.percent(row.low, "at-least"), numbers.percent(row.high, "at-most")
+        low, high = stated(row).ends
+        ends = printed_numbers.percent(low, "at-least"), printed_numbers.percent(high, "at-most")
         shown = f"{percent(row.value)} ({ends[0]}-{ends[1]} %)"
         assert f"{source}: {shown} at 2/255, {shown} at 8/255" in drawn["radii"].alt
-        if row.dependency is Dependency.JOINT:
+        if row.learned and row.learned.rung is Dependency.JOINT:
             assert f"NPPR {shown}" in drawn["floors"].alt
-        if row.metric is Metric.NPPR:
-            rung = f"{row.dependency} at rho {row.floor:g}: {percent(row.value)} ("
+        if row.learned:
+            rung = f"{row.learned.rung} at rho {row.learned.floor:g}: {percent(row.value)} ("
             assert rung in drawn["ladder"].alt
     for entry in run.report.distributions:
         spread = entry.diagnostics.realised_std

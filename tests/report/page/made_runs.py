@@ -14,20 +14,32 @@ from nppr.core.tally import Estimate, Evaluate, Metric, Tally
 from nppr.noise import Dependency, Family, Rule
 from nppr.report.evidence import Evidence, Worst, write_evidence
 from nppr.report.model import (
+    SCHEMA_VERSION,
     DataRecord,
     Environment,
     Flag,
     Grade,
     RareRecord,
-    Result,
     Rung,
     SettingsRecord,
     SourceRecord,
     SplitSizes,
     Timing,
 )
+from nppr.report.number import (
+    AttackSubject,
+    BoundSubject,
+    CleanSubject,
+    LearnedSubject,
+    MergedSubject,
+    NoiseSubject,
+    Number,
+    Subject,
+    join_intervals,
+)
 from nppr.report.per_input import PerInput, per_input_of
 from nppr.report.report import Report
+from nppr.run.make_numbers import number_of
 from nppr.search import SearchSettings
 from nppr.search.search_record import (
     BudgetRecord,
@@ -88,26 +100,39 @@ def tally_of(mean: float, inputs: int, classes: int, draws: int, seed: int) -> T
     )
 
 
-def results_of(estimates: Sequence[Estimate], source: str, **facts: Any) -> list[Result]:
-    """Estimates as rows of one source."""
-    names = set(Result.model_fields)
-    return [
-        Result(
-            source=source,
-            **{
-                **{name: value for name, value in vars(each).items() if name in names},
-                "radius": RADIUS,
-                "tally": source,
-                **facts,
-            },
-        )
-        for each in estimates
-    ]
+def numbers_of(
+    estimates: Sequence[Estimate], source: str, *, tally: str | None = "", **facts: Any
+) -> list[Number]:
+    """Estimates as numbers of one source; `facts` are further fields of their subject."""
+    tally = source if tally == "" else tally
+    made = [number_of(made_subject(source, each, **facts), each, tally) for each in estimates]
+    return join_intervals(made)
 
 
-def failed(source: str, metric: Metric, error: str, flags: tuple[str, ...] = ()) -> Result:
-    """The row of a source that could not be measured."""
-    return Result(source=source, metric=metric, confidence=0.95, error=error, flags=flags)
+def made_subject(source: str, estimate: Estimate | None = None, **facts: Any) -> Subject:
+    """The subject of this source, by its name."""
+    facts = {"radius": RADIUS, **facts}
+    if estimate is not None and estimate.noise_set is not None:
+        names = ("noise_set", "density_ratio", "size", "sees_input")
+        own = {name: getattr(estimate, name) for name in names}
+        return BoundSubject(source=source, **own, **facts)
+    if source == "nppr":
+        return LearnedSubject(**facts)
+    if source == "clean":
+        return CleanSubject()
+    if source == "merged":
+        return MergedSubject(**facts)
+    if source.startswith("pgd"):
+        return AttackSubject(source=source, **facts)
+    return NoiseSubject(source=source, fixed=source in NOISE, **facts)
+
+
+def failed(
+    source: str, metric: Metric, error: str, flags: tuple[str, ...] = (), **facts: Any
+) -> Number:
+    """The number of a source that could not be measured."""
+    subject = made_subject(source, radius=None, **facts)
+    return Number(subject=subject, metric=metric, confidence=0.95, error=error, flags=flags)
 
 
 def made_report(
@@ -121,23 +146,23 @@ def made_report(
     """A report and its inputs; `only` is all, noise, attack, bound, clean or failed."""
     clean = tally_of(1.0, inputs, classes, 1, seed=0)
     clean = replace(clean, correct=clean.clean_correct.astype(np.int64))
-    rows = results_of([estimate_accuracy(clean, 0.95)], "clean", radius=None)
+    rows = numbers_of([estimate_accuracy(clean, 0.95)], "clean", radius=None)
     tallies: dict[str, Tally[Evaluate]] = {}
     if only in ("all", "noise", "failed"):
         for seed, (name, mean) in enumerate(NOISE.items(), start=1):
             tallies[name] = tally_of(mean, inputs, classes, 20, seed)
-            rows += results_of(_read(tallies[name], Metric.PR), name)
+            rows += numbers_of(_read(tallies[name], Metric.PR), name)
     if only in ("all", "attack"):
         tallies["pgd"] = tally_of(0.05, inputs, classes, 1, seed=3)
         ar = estimate_adversarial(tallies["pgd"], 0.95)
-        rows += results_of([ar, estimate_normalised(tallies["pgd"], 0.95, Metric.AR)], "pgd")
-        rows += results_of([ar], "merged", tally=None)
+        rows += numbers_of([ar, estimate_normalised(tallies["pgd"], 0.95, Metric.AR)], "pgd")
+        rows += numbers_of([ar], "merged", tally=None)
     if only in ("all", "bound"):
         tallies[BOUND] = tally_of(0.97, inputs, classes, 20, seed=4)
         bounds = estimate_bounds_jointly(
             PerInputDraws(tallies[BOUND]), parse_sets("ratio", ratios="1+10"), 0.95
         )
-        rows += results_of(bounds, BOUND, reference="laplace")
+        rows += numbers_of(bounds, BOUND, reference="laplace")
     if only == "all":
         rows += _learned_rows(tallies, inputs, classes)
     if only == "failed":
@@ -154,15 +179,15 @@ def _read(tally: Tally[Evaluate], metric: Metric) -> list[Estimate]:
     ]
 
 
-def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int) -> list[Result]:
+def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int) -> list[Number]:
     rows = []
     for seed, (floor, mean) in enumerate(LEARNED.items(), start=5):
         name = name_of(floor)
         tallies[name] = tally_of(mean, inputs, classes, 20, seed)
-        facts = {"floor": floor, "dependency": Dependency.JOINT, "tally": name}
-        rows += results_of(_read(tallies[name], Metric.NPPR), "nppr", **facts)
+        facts: dict[str, Any] = {"floor": floor, "rung": Dependency.JOINT, "tally": name}
+        rows += numbers_of(_read(tallies[name], Metric.NPPR), "nppr", **facts)
         union = estimate_probabilistic(tallies[name], 0.95, Metric.NPPR)
-        rows += results_of(union, "nppr", with_references=True, **facts)
+        rows += numbers_of(union, "nppr", with_references=True, **facts)
     return rows
 
 
@@ -175,26 +200,30 @@ RUNGS = {
 """The rungs of a whole ladder, and how far they are above `joint`."""
 
 
+def moved_by(row: Number, above: float) -> Number:
+    """The number and its intervals moved up, within 0 and 1."""
+
+    def moved(x: float | None) -> float:
+        return min(1.0, max(0.0, (x or 0.0) + above))
+
+    intervals = [
+        each.model_copy(update={"low": moved(each.low), "high": moved(each.high)})
+        for each in row.intervals
+    ]
+    return row.with_intervals(*intervals).model_copy(update={"value": moved(row.value)})
+
+
 def with_ladder(report: Report) -> Report:
     """The report with every rung at both floors, and what is known of their searches."""
-    learned = [row for row in report.results if row.dependency is Dependency.JOINT]
-    rows = [row for row in report.results if row not in learned]
+    learned = [row for row in report.numbers if row.learned]
+    rows = [row for row in report.numbers if row not in learned]
     rungs = []
     for rung, above in RUNGS.items():
         for floor in LEARNED:
             name = name_of(floor, rung)
-            own = [row for row in learned if row.floor == floor]
+            own = [row for row in learned if row.learned and row.learned.floor == floor]
             moved = [
-                row.model_copy(
-                    update={
-                        "dependency": rung,
-                        "tally": name,
-                        **{
-                            end: min(1.0, max(0.0, (getattr(row, end) or 0.0) + above))
-                            for end in ("value", "low", "high")
-                        },
-                    }
-                )
+                moved_by(row, above).with_subject(rung=rung).model_copy(update={"tally": name})
                 for row in own
             ]
             rows += moved
@@ -210,35 +239,32 @@ def with_ladder(report: Report) -> Report:
                     smaller_radius=0.55 if floor and not own_input else None,
                 )
             )  # fmt: skip
-    return report.model_copy(update={"results": tuple(rows), "ladder": tuple(rungs)})
+    return report.model_copy(update={"numbers": tuple(rows), "ladder": tuple(rungs)})
 
 
 def won_by(noise: str, report: Report) -> Report:
     """The report with a reference noise that was worse than the learned noise of the smallest floor."""
-    own = {row.method: row for row in report.results if (row.source, row.metric) == (noise, "PR")}
+    own = report.headline(noise, Metric.PR)
     rows = tuple(
         row.model_copy(
             update={
                 "tally": noise,
-                **{
-                    name: getattr(own.get(row.method, row), name)
-                    for name in ("value", "low", "high")
-                },
+                **({"value": own.value, "intervals": own.intervals} if own else {}),
             }
         )
-        if row.with_references and not row.floor
+        if row.with_references and row.learned and not row.learned.floor
         else row
-        for row in report.results
+        for row in report.numbers
     )
     first, *others = report.distributions
     choice = ReferenceChoice(winner=noise, select_values={"family": 0.2, noise: 0.1})
     search = first.search.model_copy(update={"references": choice})
     made = (first.model_copy(update={"search": search}), *others)
-    return report.model_copy(update={"results": rows, "distributions": made})
+    return report.model_copy(update={"numbers": rows, "distributions": made})
 
 
 def _report(
-    rows: list[Result],
+    rows: list[Number],
     inputs: int,
     classes: int,
     names: tuple[str, ...],
@@ -247,7 +273,7 @@ def _report(
     learned: bool,
 ) -> Report:
     others = [row for row in rows if row.metric in (Metric.PR, Metric.AR, Metric.NPPR)]
-    smaller = tuple(row.model_copy(update={"radius": 2 / 255}) for row in others)
+    smaller = tuple(row.with_subject(radius=2 / 255) for row in others)
     sources = [
         SourceRecord(name=name, kind=name, metric=Metric.PR, options={"scale": 1.0}, fixed=True)
         for name in NOISE
@@ -255,7 +281,7 @@ def _report(
     options: dict[str, bool | int | float | str] = {"ratio": "1+10", "reference": "laplace"}
     sources.append(SourceRecord(name=BOUND, kind="bound", metric=Metric.BOUND, options=options))
     return Report(
-        schema_version=2,
+        schema_version=SCHEMA_VERSION,
         nppr_version="0.1.0",
         classifier=ClassifierRecord(
             name="resnet20", weights=None, mean=None, std=None, fingerprint="ab12", features=None
@@ -271,7 +297,7 @@ def _report(
             sources=tuple(sources), search=SEARCH if learned else None,
             measure=Measure(draws=20, radii=("2/255",) if radii else ()),
         ),
-        results=tuple(rows),
+        numbers=tuple(rows),
         other_radii=smaller if radii else (),
         distributions=tuple(_made(floor) for floor in LEARNED) if learned else (),
         flags=(Flag(id="approximate-interval", source="nppr:joint", message="fewer than 400 inputs"),),

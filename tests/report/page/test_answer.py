@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from helpers import stated
 from nppr.core.tally import Claim, Metric
-from nppr.report import Report, Result
-from nppr.report.findings import guaranteed, interval_of
-from nppr.report.model import SourceRecord
-from nppr.report.numbers import percent
+from nppr.report import Number, Report, StatedInterval
 from nppr.report.page import render
 from nppr.report.page.answer import lanes_of, run_text
+from nppr.report.printed_numbers import percent
 from nppr.report.results_table import as_text
 from report.page.made_runs import RUNGS, failed, made_report, with_ladder
 
@@ -28,29 +27,28 @@ def words(report: Report, section: str = "answer") -> str:
 def changed(report: Report, source: str, metric: Metric, **values: Any) -> Report:
     """The report with other values in the first row of a source and metric."""
     found = report.headline(source, metric)
-    rows = [row.model_copy(update=values) if row is found else row for row in report.results]
-    return report.model_copy(update={"results": tuple(rows)})
+    rows = [row.model_copy(update=values) if row is found else row for row in report.numbers]
+    return report.model_copy(update={"numbers": tuple(rows)})
 
 
-def of(report: Report, source: str, metric: Metric = Metric.NPPR) -> Result:
+def of(report: Report, source: str, metric: Metric = Metric.NPPR) -> Number:
     row = report.headline(source, metric)
     assert row is not None
     assert row.value is not None
     return row
 
 
-def at_most(row: Result, interval: Result, sure: str = " with 95 % confidence") -> str:
+def at_most(row: Number, interval: StatedInterval, sure: str = " with 95 % confidence") -> str:
     """What may be claimed of an upper bound."""
     assert row.value is not None
-    assert interval.high is not None
     return f"at most {percent(interval.high, 'at-most')} %{sure} ({percent(row.value)} % observed)"
 
 
 def test_an_interval_outside_its_regime_is_not_quoted() -> None:
     report, _ = made_report()
     row = of(report, "nppr:joint")
-    assert "approximate-interval" in row.flags
-    sure = guaranteed(report, row)
+    assert stated(row).is_untested
+    sure = row.guaranteed
     assert sure is not None
     assert sure.method == "betting"
     text = words(report)
@@ -68,11 +66,13 @@ def test_an_interval_outside_its_regime_is_not_quoted() -> None:
 
 def test_an_interval_within_its_regime_is_quoted() -> None:
     report, _ = made_report()
-    report = changed(report, "nppr:joint", Metric.NPPR, flags=())
+    first, *others = of(report, "nppr:joint").intervals
+    inside = (first.model_copy(update={"flags": ()}), *others)
+    report = changed(report, "nppr:joint", Metric.NPPR, intervals=inside)
     row = of(report, "nppr:joint")
-    assert interval_of(report, row) is row
+    assert row.shown is row.own
     text = words(report)
-    assert at_most(row, row) in text
+    assert at_most(row, stated(row)) in text
     assert "(normal, approximate)" in text
     assert "Guaranteed with the same confidence: at most" in text
 
@@ -95,13 +95,10 @@ def test_noise_that_came_out_lower_is_named() -> None:
 @pytest.mark.parametrize("only", ["all", "bound"])
 def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
     report, _ = made_report(only=only)
-    [population] = [
-        row
-        for row in report.results
-        if (row.density_ratio, row.metric) == (10, Metric.BOUND) and row.claim is Claim.POPULATION
-    ]
-    assert population.value is not None
-    expected = f"for the population: at least {percent(population.value, 'at-least')} %"
+    population = of(report, "bound:ratio=1+10:c=10", Metric.BOUND).population
+    assert population is not None
+    assert population.claim is Claim.POPULATION
+    expected = f"for the population: at least {percent(population.low, 'at-least')} %"
     assert expected in words(report)
     assert expected in words(report, "ladder")
     assert "at most 10 times that of laplace noise" in words(report)
@@ -114,19 +111,18 @@ def test_bounds_name_their_noise_and_both_claims(only: str) -> None:
 def test_claims_are_not_mixed() -> None:
     report, _ = made_report()
     row = of(report, "bound:ratio=1+10:c=1", Metric.BOUND)
-    assert row.claim is Claim.TEST_SET
-    assert guaranteed(report, row) is None
+    assert stated(row).claim is Claim.TEST_SET
+    assert row.guaranteed is None
     [line] = [each for each in as_text(report, 120).splitlines() if "bound:ratio=1+10:c=1 " in each]
     assert line.count(f"{100 * (row.value or 0):.1f}") == 2
 
 
 def test_attacks_are_reported_where_no_noise_was_searched_for() -> None:
     noise, attack = made_report(only="noise")[0], made_report(only="attack")[0]
-    both = noise.model_copy(update={"results": (*noise.results, *attack.results[1:])})
+    both = noise.model_copy(update={"numbers": (*noise.numbers, *attack.numbers[1:])})
     row = of(both, "merged", Metric.AR)
-    expected = (
-        f"Attacks within the same budget: of these inputs, {at_most(row, row)} withstand them"
-    )
+    most = at_most(row, stated(row))
+    expected = f"Attacks within the same budget: of these inputs, {most} withstand them"
     assert expected in words(both)
     assert "Attacks within" not in words(noise)
 
@@ -134,13 +130,11 @@ def test_attacks_are_reported_where_no_noise_was_searched_for() -> None:
 def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
     report, _ = made_report(only="noise")
     other = [
-        row.model_copy(update={"source": "weak-adversary", "value": 0.1})
-        for row in report.results
+        row.with_subject(source="weak-adversary", fixed=False).model_copy(update={"value": 0.1})
+        for row in report.numbers
         if row.source == "gaussian"
     ]
-    source = SourceRecord(name="weak-adversary", kind="weak", metric=Metric.PR, options={})
-    settings = report.settings.model_copy(update={"sources": (*report.settings.sources, source)})
-    more = report.model_copy(update={"results": (*report.results, *other), "settings": settings})
+    more = report.model_copy(update={"numbers": (*report.numbers, *other)})
     assert "under the worst noise measured (weak-adversary)" in words(more)
     assert "under the worst fixed noise measured (" in words(report)
     line = words(more, "ladder")
@@ -151,10 +145,10 @@ def test_noise_that_sees_the_classifier_is_not_called_fixed() -> None:
 
 def test_a_narrower_set_is_named() -> None:
     report, _ = made_report()
-    kept = [row for row in report.results if row.source != "nppr" or row.floor]
+    kept = [row for row in report.numbers if row.learned is None or row.learned.floor]
     gone = failed("nppr", Metric.NPPR, "no memory.")
     without = report.model_copy(
-        update={"results": (*kept, gone), "distributions": report.distributions[1:]}
+        update={"numbers": (*kept, gone), "distributions": report.distributions[1:]}
     )
     text = words(without)
     assert "of a narrower admissible set, nppr:joint:floor=0.5: for nppr the worst noise" in text
@@ -165,8 +159,8 @@ def test_a_narrower_set_is_named() -> None:
 def test_lanes_go_down_the_ladder() -> None:
     lanes = lanes_of(made_report()[0])
     assert [lane.name for lane in lanes] == ["PR", "PR", "NPPR", "NPPR", "AR", *["at least"] * 2]
-    assert [lane.at_most for lane in lanes] == [False] * 2 + [True] * 3 + [False] * 2
-    assert [lane.at_least for lane in lanes] == [False] * 5 + [True] * 2
+    assert [lane.row.is_upper_bound for lane in lanes] == [False] * 2 + [True] * 3 + [False] * 2
+    assert [lane.row.is_lower_bound for lane in lanes] == [False] * 5 + [True] * 2
     assert lanes[4].row.source == "merged"
     whole = [lane.what for lane in lanes_of(with_ladder(made_report()[0])) if lane.name == "NPPR"]
     assert whole == [f"{rung.value}, rho {floor}" for rung in RUNGS for floor in ("0", "0.5")]
@@ -175,12 +169,12 @@ def test_lanes_go_down_the_ladder() -> None:
 def test_of_many_floors_the_lanes_show_the_ends() -> None:
     report = with_ladder(made_report()[0])
     between = [
-        row.model_copy(update={"floor": 0.1 + row.floor / 2, "tally": None})
-        for row in report.results
-        if row.floor is not None
+        row.with_subject(floor=0.1 + row.learned.floor / 2).model_copy(update={"tally": None})
+        for row in report.numbers
+        if row.learned
     ]
-    more = report.model_copy(update={"results": (*report.results, *between)})
-    assert {lane.row.floor for lane in lanes_of(more) if lane.name == "NPPR"} == {0.0, 0.5}
+    more = report.model_copy(update={"numbers": (*report.numbers, *between)})
+    assert {lane.row.learned.floor for lane in lanes_of(more) if lane.row.learned} == {0.0, 0.5}
 
 
 def test_the_ladder_is_on_the_page() -> None:

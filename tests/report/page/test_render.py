@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from nppr.report import Report
 from nppr.report.figures import Drawn
 from nppr.report.findings import table_rows
-from nppr.report.numbers import Numbers
 from nppr.report.page import fragment_of, page_of, page_shell, render
 from nppr.report.page.render import SECTIONS
+from nppr.report.printed_numbers import Numbers
 from report.page.made_runs import MARKUP, made_evidence, made_report, with_ladder
 
 SCALES = {"percent": 100.0, "level": 100.0, "at-least": 100.0, "at-most": 100.0}
@@ -109,7 +109,7 @@ def test_every_number_is_that_of_the_file(made: tuple[Report, str]) -> None:
     pointers = {facts["data-pointer"] for facts, _ in page.numbers if "data-pointer" in facts}
     assert len(pointers) > 130
     assert {pointer.split("/")[1] for pointer in pointers} >= {
-        "results", "other_radii", "distributions", "ladder", "timing", "settings", "data",
+        "numbers", "other_radii", "distributions", "ladder", "timing", "settings", "data",
         "seed", "budget",
     }  # fmt: skip
 
@@ -137,13 +137,18 @@ def test_numbers_of_results_name_their_result(made: tuple[Report, str]) -> None:
     content = json.loads(report.to_json())
     named = [facts for facts, _ in Page(text).numbers if "data-source" in facts]
     assert len(named) > 50
+    ends = [facts for facts in named if "/intervals/" in facts["data-pointer"]]
+    assert len(ends) > 25
     for facts in named:
-        row = at(content, facts["data-pointer"].rpartition("/")[0])
-        assert facts["data-source"].startswith(row["source"])
+        row = at(content, "/".join(facts["data-pointer"].split("/")[:3]))
+        assert facts["data-source"].startswith(row["subject"]["source"])
         assert facts["data-metric"] == row["metric"]
-        assert facts["data-method"] == row["method"]
-        assert facts["data-claim"] == row["claim"]
+        known = [(each["method"], each["claim"]) for each in row["intervals"]]
+        assert (facts["data-method"], facts["data-claim"]) in known
         assert facts["data-pointer"].endswith("/" + facts["data-field"])
+    for facts in ends:
+        used = at(content, facts["data-pointer"].rpartition("/")[0])
+        assert (facts["data-method"], facts["data-claim"]) == (used["method"], used["claim"])
 
 
 def test_no_number_of_the_table_is_plain_text(made: tuple[Report, str]) -> None:

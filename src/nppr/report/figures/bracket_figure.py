@@ -19,8 +19,9 @@ from nppr.report.figures.figure_style import (
     new_figure,
     percent_axis,
 )
-from nppr.report.model import ReportRecord, Result
-from nppr.report.numbers import percent
+from nppr.report.model import ReportRecord
+from nppr.report.number import Number
+from nppr.report.printed_numbers import percent
 
 
 def brackets(subject: Subject) -> Drawn | None:
@@ -79,7 +80,7 @@ def _draw_band(axes: Axes, ends: Sequence[tuple[float, Ends]], line: str, claim:
                   label=f"{name}, {claim.value}")  # fmt: skip
 
 
-def _without_offset(report: ReportRecord, bracket: Bracket) -> Result | None:
+def _without_offset(report: ReportRecord, bracket: Bracket) -> Number | None:
     """PR of the noise of a bracket."""
     source = next(iter(bracket.ends.values())).at_least.source
     row = report.headline(source, Metric.PR)

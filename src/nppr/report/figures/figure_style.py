@@ -26,10 +26,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from nppr.core.tally import Metric
-from nppr.report import numbers
+from nppr.report import printed_numbers
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.findings import by_width
-from nppr.report.model import ReportRecord, Result
+from nppr.report.model import ReportRecord
+from nppr.report.number import Number, StatedInterval
 from nppr.report.per_input import PerInput
 from nppr.search.search_record import DistributionRecord
 from nppr.system.records import write_whole
@@ -76,7 +77,7 @@ def looks_of(report: ReportRecord) -> dict[str, Look]:
     """A look for every row of the report: a hue of its metric, its own marker, line and hatch."""
     found: dict[str, Look] = {}
     count: Counter[Metric] = Counter()
-    for row in report.results:
+    for row in report.numbers:
         if row.metric in HUES and row.name not in found:
             number, hues = count[row.metric], HUES[row.metric]
             count[row.metric] += 1
@@ -149,7 +150,7 @@ class Subject:
     def draws(self) -> tuple[Draws, ...]:
         """The draws of learned sources that can be shown, those of the widest set first."""
         found = self.evidence.draws if self.evidence else ()
-        rows = sorted(headlines(self.report.results).values(), key=by_width)
+        rows = sorted(name_headlines(self.report.numbers).values(), key=by_width)
         place = {row.name: at for at, row in enumerate(rows)}
         known = [each for each in found if each.many.numel()]
         return tuple(sorted(known, key=lambda each: place.get(each.source, len(place))))
@@ -174,10 +175,10 @@ class Subject:
         return named(names[label]) if 0 <= label < len(names) else str(label)
 
 
-def headlines(results: Iterable[Result]) -> dict[str, Result]:
-    """The first PR, AR or NPPR of every row that has a value, by row name."""
-    found: dict[str, Result] = {}
-    for row in results:
+def name_headlines(numbers: Iterable[Number]) -> dict[str, Number]:
+    """Return the first PR, AR or NPPR that has a value of every name."""
+    found: dict[str, Number] = {}
+    for row in numbers:
         if row.metric in HUES and not row.with_references and row.value is not None:
             found.setdefault(row.name, row)
     return found
@@ -189,22 +190,22 @@ def percent(value: float) -> str:
     >>> percent(0.1234)
     '12.3 %'
     """
-    return f"{numbers.percent(value)} %"
+    return f"{printed_numbers.percent(value)} %"
 
 
-def interval(row: Result, used: Result | None = None) -> str:
-    """A value with its interval, or another that is used instead, as text."""
+def interval(row: Number, used: StatedInterval | None = None) -> str:
+    """Return a value with its own interval, or with another, as text."""
     assert row.value is not None
-    low, high = ends_of(used or row)
-    ends = numbers.percent(low, "at-least"), numbers.percent(high, "at-most")
+    low, high = ends_of(row, used)
+    ends = printed_numbers.percent(low, "at-least"), printed_numbers.percent(high, "at-most")
     return f"{percent(row.value)} ({ends[0]}-{ends[1]} %)"
 
 
-def ends_of(row: Result) -> tuple[float, float]:
-    """The ends of the interval of a row that has a value."""
-    assert row.low is not None
-    assert row.high is not None
-    return row.low, row.high
+def ends_of(row: Number, used: StatedInterval | None = None) -> tuple[float, float]:
+    """Return the ends of a number's own interval, or of another."""
+    found = used or row.own
+    assert found is not None
+    return found.ends
 
 
 @dataclass(frozen=True, eq=False)

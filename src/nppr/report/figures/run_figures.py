@@ -27,16 +27,15 @@ from nppr.report.figures.figure_style import (
     Look,
     Subject,
     ends_of,
-    headlines,
     interval,
+    name_headlines,
     named,
     new_figure,
     percent,
     percent_axis,
 )
-from nppr.report.findings import interval_of
 from nppr.report.ladder_tables import steps_of
-from nppr.report.model import MERGED, Result
+from nppr.report.number import MERGED, Number
 from nppr.search.search_record import DistributionRecord, StageRecord
 
 STEP_APART = 0.12
@@ -46,14 +45,14 @@ STEP_APART = 0.12
 def ladder(subject: Subject) -> Drawn | None:
     """One series per floor down the rungs, PR before them and AR behind, with their intervals."""
     report, steps = subject.report, steps_of(subject.report)
-    floors = sorted({floor for step in steps for floor in step.results})
+    floors = sorted({floor for step in steps for floor in step.numbers})
     if not steps:
         return None
     figure = new_figure(3.4)
     axes = figure.subplots()
     said = []
     for number, floor in enumerate(floors):
-        rows = {at: step.results[floor] for at, step in enumerate(steps) if floor in step.results}
+        rows = {at: step.numbers[floor] for at, step in enumerate(steps) if floor in step.numbers}
         known = {at: (row, row.value) for at, row in rows.items() if row.value is not None}
         rungs = {at: value for at, (row, value) in known.items() if row.metric is Metric.NPPR}
         aside = STEP_APART * (number - (len(floors) - 1) / 2)
@@ -63,8 +62,8 @@ def ladder(subject: Subject) -> Drawn | None:
         for at, (row, value) in known.items():
             end = at not in rungs
             place, colour = (at, subject.look(row.name).colour) if end else (at + aside, hue)
-            used = interval_of(report, row)
-            axes.plot([place, place], ends_of(used), color=colour, linewidth=3, alpha=0.5)
+            used = row.quoted
+            axes.plot([place, place], ends_of(row, used), color=colour, linewidth=3, alpha=0.5)
             if end:
                 axes.plot(place, value, color=colour, marker="D")
             rho = "" if end else f" at rho {floor:g}"
@@ -163,9 +162,9 @@ TICKS_APART = 0.06
 def radii(subject: Subject) -> Drawn | None:
     """PR, AR and NPPR at the run's own radius and at all others it measured."""
     report = subject.report
-    tables = {report.budget.radius: headlines(report.results)}
-    for radius, results in report.at_other_radii():
-        tables.setdefault(radius, headlines(results))
+    tables = {report.budget.radius: name_headlines(report.numbers)}
+    for radius, numbers in report.at_other_radii():
+        tables.setdefault(radius, name_headlines(numbers))
     texts = {radius: Budget.linf(radius).radius_text for radius in tables}
     places = sorted(tables)
     known = dict.fromkeys(name for place in places for name in tables[place])
@@ -205,7 +204,7 @@ def radii(subject: Subject) -> Drawn | None:
     )
 
 
-def _radius_line(axes: Axes, look: Look, source: str, rows: dict[float, Result]) -> None:
+def _radius_line(axes: Axes, look: Look, source: str, rows: dict[float, Number]) -> None:
     places = list(rows)
     values = [float(row.value or 0.0) for row in rows.values()]
     low, high = zip(*map(ends_of, rows.values()), strict=True)
@@ -228,7 +227,7 @@ def _ticks(axes: Axes, places: list[float], texts: list[str]) -> None:
 
 def floors(subject: Subject) -> Drawn | None:
     """NPPR at every floor that was fitted; rho = 1 is Uniform noise, shown where it was measured."""
-    rows = headlines(subject.report.results)
+    rows = name_headlines(subject.report.numbers)
     found = {
         each.family.floor: (rows[each.name], each.diagnostics.realised_std)
         for each in subject.learned
@@ -269,7 +268,7 @@ def floors(subject: Subject) -> Drawn | None:
     )
 
 
-def _point(axes: Axes, place: float, row: Result, subject: Subject) -> None:
+def _point(axes: Axes, place: float, row: Number, subject: Subject) -> None:
     look = subject.look(row.name)
     value = float(row.value or 0.0)
     axes.plot([place, place], ends_of(row), color=look.colour, linewidth=3, alpha=0.5)
@@ -292,7 +291,7 @@ def rates(subject: Subject) -> Drawn | None:
     """For every noise, the fraction of inputs whose fraction of correct draws is at least t."""
     if subject.per_input is None:
         return None
-    known = headlines(subject.report.results)
+    known = name_headlines(subject.report.numbers)
     grid: FloatArray = np.linspace(0, 1, RATE_GRID)
     lines: dict[str, FloatArray] = {}
     for source in subject.per_input.sources:

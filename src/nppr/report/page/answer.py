@@ -6,27 +6,22 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from nppr.core.tally import Direction, Metric
+from nppr.core.tally import Metric
 from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
 from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
 from nppr.report.findings import (
-    GUARANTEED,
-    as_lowest,
-    attacked,
     bounds_of,
-    came_lower,
-    guaranteed,
+    find_attacked,
+    find_lower,
     headline_of,
-    interval_of,
-    is_fixed,
     missing_search,
-    population_bound,
     table_rows,
 )
 from nppr.report.ladder_tables import ladder_table, search_table, search_words
-from nppr.report.model import CLEAN, MERGED, ReportRecord, Result
-from nppr.report.numbers import Numbers
+from nppr.report.model import ReportRecord
+from nppr.report.number import CLEAN, MergedSubject, Number, StatedInterval
 from nppr.report.page.shell import rendered
+from nppr.report.printed_numbers import Numbers
 from nppr.report.quotes import quoted_rows, sentence_of
 from nppr.report.results_table import subject_of
 
@@ -36,13 +31,13 @@ _MOST_LANES = 12
 
 def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
-    first = headline_of(report)
-    row = as_lowest(report, first) if first else None
+    row = headline_of(report)
     metric = row.metric if row else None
     clean = report.headline(CLEAN, Metric.ACCURACY)
-    used = interval_of(report, row) if row else None
+    used = row.quoted if row else None
+    rung = row.learned.rung if row and row.learned else None
     bound = row if metric is Metric.BOUND else stated_bound(report)
-    bracket = quoted_bracket(report) if row and row.noise_set else None
+    bracket = quoted_bracket(report) if row and row.bound else None
     return rendered(
         "answer.html.j2",
         n=numbers,
@@ -52,64 +47,56 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         scope=bracket_scope(numbers, bracket, Markup) if bracket else None,
         row=row,
         table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
-        rung=next((each for each in report.ladder if row and each.name == row.noise), None),
-        knowing=row.dependency.epithet if row and row.dependency else "",
-        fixed=row is not None and is_fixed(report, row),
-        lower=came_lower(report, row) if row and metric is Metric.NPPR else [],
+        rung=next((each for each in report.ladder if row and each.name == row.subject.noise), None),
+        knowing=rung.epithet if rung else "",
+        fixed=row is not None and row.is_fixed,
+        lower=find_lower(report, row) if row and metric is Metric.NPPR else [],
         missing=missing_search(report),
         used=used,
-        exact=bool(used and used.method in GUARANTEED),
-        guaranteed=guaranteed(report, row) if row else None,
+        guaranteed=row.guaranteed if row else None,
         clean=clean if clean and clean.value is not None else None,
-        attack=attacked(report) if metric in (Metric.PR, Metric.BOUND) else None,
+        attack=find_attacked(report) if metric in (Metric.PR, Metric.BOUND) else None,
         bound=at_least_line(numbers, bound, Markup) if bound else None,
         short=_bound_in_short(numbers, bound) if bound else "",
-        noise=covered_noise(report, bound) if bound else "",
+        noise=covered_noise(report, bound.bound) if bound and bound.bound else "",
         nouns=report.budget.nouns,
     )
 
 
-def _bound_in_short(numbers: Numbers, bound: Result) -> Markup:
+def _bound_in_short(numbers: Numbers, row: Number) -> Markup:
     """A lower bound for the first screen: how much, for whom, under what."""
-    report = numbers.report
-    text = numbers.claim(bound, kind=Markup).removeprefix("at least ")
-    parts = [Markup("{} for {}").format(text, bound.claim.value if bound.claim else "")]
-    population = population_bound(report, bound)
-    if population is not None:
-        parts.append(Markup("{}&nbsp;% for the population").format(numbers.of(population)))
-    return Markup("{}, under {}").format(Markup(", ").join(parts), covered_noise(report, bound))
+    assert row.bound is not None
+    text = numbers.claim(row, kind=Markup).removeprefix("at least ")
+    parts = [Markup("{} for {}").format(text, row.own.claim.value if row.own else "")]
+    if row.population is not None:
+        population = numbers.of(row, "low", row.population)
+        parts.append(Markup("{}&nbsp;% for the population").format(population))
+    noise = covered_noise(numbers.report, row.bound)
+    return Markup("{}, under {}").format(Markup(", ").join(parts), noise)
 
 
 @dataclass(frozen=True)
 class Lane:
     """One number on the axis from 0 to 100 %: its kind, what it is of, and whose interval is shown.
 
-    A lane is a line of text and a strip of the axis, so that labels never overlap. `population` is the
-    same bound for the population.
+    A lane is a line of text and a strip of the axis, so that labels never overlap.
     """
 
     name: str
     what: str
-    row: Result
-    interval: Result
+    row: Number
+    interval: StatedInterval
     colour: str
-    population: Result | None = None
-
-    @property
-    def at_most(self) -> bool:
-        """Whether the truth can only be lower."""
-        return self.row.direction is Direction.UPPER_BOUND
-
-    @property
-    def at_least(self) -> bool:
-        """Whether the truth can only be higher."""
-        return self.row.direction is Direction.LOWER_BOUND
 
 
 def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
     lanes = lanes_of(report)
-    replaced = {str(lane.interval.method) for lane in lanes if lane.interval is not lane.row}
+    replaced = {
+        lane.interval.method
+        for lane in lanes
+        if lane.interval is not lane.row.own and not lane.interval.lowest_of
+    }
     return rendered(
         "ladder.html.j2",
         n=numbers,
@@ -118,53 +105,61 @@ def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
         rungs=report.ladder,
         words=search_words(report),
         lanes=lanes,
-        claims=sorted({lane.row.claim.value for lane in lanes if lane.row.claim}),
+        claims=sorted({lane.interval.claim.value for lane in lanes}),
         replaced=sorted(replaced),
-        at_most=any(lane.at_most for lane in lanes),
-        at_least=any(lane.at_least for lane in lanes),
+        at_most=any(lane.row.is_upper_bound for lane in lanes),
+        at_least=any(lane.row.is_lower_bound for lane in lanes),
     )
 
 
 def lanes_of(report: ReportRecord) -> list[Lane]:
     """Down the ladder: PR, NPPR rung by rung, AR; then the lower bounds."""
     rows = [row for row in table_rows(report) if row.value is not None]
-    learned = [row for row in rows if row.metric is Metric.NPPR and row.fit_seed is None]
+    learned = [row for row in rows if row.metric is Metric.NPPR and not row.is_repeated]
     if len(learned) > _MOST_LANES:
-        floors = {row.floor for row in learned}
-        ends = min(floors, key=lambda x: x or 0.0), max(floors, key=lambda x: x or 0.0)
-        learned = [row for row in learned if row.floor in ends]
-    learned.sort(
-        key=lambda row: (row.dependency.depth if row.dependency else 0, row.size or 0.0)
-    )  # fmt: skip
+        floors = {row.learned.floor for row in learned if row.learned}
+        ends = (min(floors, default=0.0), max(floors, default=0.0))
+        learned = [row for row in learned if row.learned is None or row.learned.floor in ends]
+    learned.sort(key=_lane_order)
     noise = [row for row in rows if row.metric is Metric.PR]
-    fixed = [row for row in noise if is_fixed(report, row)]
-    others = [row for row in noise if not is_fixed(report, row)]
-    attack = attacked(report)
+    fixed = [row for row in noise if row.is_fixed]
+    others = [row for row in noise if not row.is_fixed]
+    attack = find_attacked(report)
     nouns = report.budget.nouns
-    words = [("PR", f"{row.name}, the highest observed", row) for row in fixed[1:][-1:]]
+    words = [(f"{row.name}, the highest observed", row, row.shown) for row in fixed[1:][-1:]]
     words += [
-        ("PR", f"{row.name}, the lowest fixed {nouns.noise} observed", as_lowest(report, row))
+        (f"{row.name}, the lowest fixed {nouns.noise} observed", row, row.quoted)
         for row in fixed[:1]
     ]
-    words += [("PR", f"{row.name}, {nouns.other_noise}", row) for row in others[:1]]
-    words += [("NPPR", _rung_words(row), row) for row in learned]
+    words += [(f"{row.name}, {nouns.other_noise}", row, row.shown) for row in others[:1]]
+    words += [(_rung_words(row), row, row.shown) for row in learned]
     if attack:
         together = f"all attacks and {nouns.noises} together"
-        words.append(("AR", together if attack.source == MERGED else attack.name, attack))
+        merged = isinstance(attack.subject, MergedSubject)
+        words.append((together if merged else attack.name, attack, attack.shown))
     lanes = [
-        Lane(name, what, row, interval_of(report, row), name.lower()) for name, what, row in words
+        Lane(row.metric.value, what, row, used, row.metric.value.lower())
+        for what, row, used in words
+        if used is not None
     ]
     for row in bounds_of(report)[:_MOST_LANES]:
-        what = covered_noise(report, row)
-        lanes.append(Lane("at least", what, row, row, "bound", population_bound(report, row)))
+        if row.bound is not None and row.own is not None:
+            lanes.append(Lane("at least", covered_noise(report, row.bound), row, row.own, "bound"))
     return lanes
 
 
-def _rung_words(row: Result) -> str:
-    if row.dependency is None:
+def _lane_order(row: Number) -> tuple[int, float]:
+    """Down the ladder; brackets by the length of the offset."""
+    if row.learned is not None:
+        return row.learned.depth, 0.0
+    return 0, (row.bound.size if row.bound else None) or 0.0
+
+
+def _rung_words(row: Number) -> str:
+    if row.learned is None or row.learned.rung is None:
         return row.name
     lowest = ", the lowest source of the set" if row.with_references else ""
-    return f"{row.dependency.value}, rho {row.floor or 0:g}{lowest}"
+    return f"{row.learned.rung.value}, rho {row.learned.floor:g}{lowest}"
 
 
 def citation(report: ReportRecord, numbers: Numbers) -> Markup:
@@ -174,17 +169,16 @@ def citation(report: ReportRecord, numbers: Numbers) -> Markup:
         report=report,
         run=run_text(report),
         quoted=quoted_rows(report),
-        sentence=lambda row: sentence_of(numbers, row, Markup),
+        sentence=lambda quote: sentence_of(numbers, quote[0], quote[1], kind=Markup),
     )
 
 
 def run_text(report: ReportRecord) -> str:
     """What somebody needs to quote this run, as plain text."""
     row = headline_of(report)
-    row = as_lowest(report, row) if row else None
     lines = [
         f"{subject_of(report)}, {report.data.inputs.evaluate:,} inputs, nppr {report.nppr_version}",
-        *([sentence_of(Numbers(report), row)] if row else []),
+        *([sentence_of(Numbers(report), row, row.quoted)] if row else []),
         f"classifier {report.classifier.fingerprint}",
         f"data {report.data.fingerprint}",
     ]

@@ -11,7 +11,6 @@ import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
-from nppr.core.tally import Direction
 from nppr.report.evidence import LEVELS, Evidence, Worst
 from nppr.report.findings import headline_of, measured_source
 from nppr.report.model import ReportRecord
@@ -60,7 +59,7 @@ def by_class(report: ReportRecord, per_input: PerInput | None) -> Markup:
         rest=bars[_SHOWN_CLASSES:],
         alike=len(bars) > 1 and bars[0].rate == bars[-1].rate,
         colour=row.metric.value.lower() if row else "other",
-        searched=row is not None and row.direction is Direction.UPPER_BOUND,
+        searched=row is not None and row.is_upper_bound,
         together=bool(report.slices),
         missing=[class_name(report, c) for c in range(report.data.classes) if c not in counted],
         confidence=report.settings.measure.confidence,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from nppr.report.brackets import brackets_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
-from nppr.report.numbers import Numbers
 from nppr.report.page.answer import answer, citation, ladder
 from nppr.report.page.input_sections import by_class, worst_inputs
 from nppr.report.page.run_sections import (
@@ -22,6 +21,7 @@ from nppr.report.page.run_sections import (
 from nppr.report.page.shell import page_shell, rendered
 from nppr.report.page.slice_section import by_slice
 from nppr.report.per_input import PerInput
+from nppr.report.printed_numbers import Numbers
 from nppr.report.results_table import subject_of
 
 if TYPE_CHECKING:

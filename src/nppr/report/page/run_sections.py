@@ -9,10 +9,11 @@ from markupsafe import Markup
 
 from nppr.core.tally import Claim, Metric
 from nppr.report.brackets import bracket_table, quoted_bracket
-from nppr.report.findings import CLEAN_CORRECT, not_followed, table_rows
-from nppr.report.model import MERGED, SPLITTING, ReportRecord, Result
-from nppr.report.numbers import Numbers
+from nppr.report.findings import not_followed, table_rows
+from nppr.report.model import ReportRecord
+from nppr.report.number import MergedSubject, Number
 from nppr.report.page.shell import rendered
+from nppr.report.printed_numbers import Numbers
 from nppr.report.results_table import legend_of, radius_text, table_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def bracket(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = (
 def comparison(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
     """The section's body."""
     nearly = _nearly_always_correct(report)
-    relative = [row for row in report.results if row.metric in CLEAN_CORRECT and row.inputs]
+    relative = [row for row in report.numbers if row.metric.is_of_clean_correct and row.inputs]
     return rendered(
         "comparison.html.j2",
         n=numbers,
@@ -79,20 +80,20 @@ def comparison(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] 
         at_radii=_at_radii(report),
         figures=figures,
         not_followed=not_followed(report),
-        joined=[row for row in report.results if row.method == SPLITTING],
+        joined=[row for row in report.numbers if row.is_split],
         nearly=nearly,
         gammas=[row.gamma for row in next(iter(nearly.values()), [])],
         relative=next(iter(relative), None),
     )
 
 
-def _at_radii(report: ReportRecord) -> list[tuple[Result, list[Result | None]]]:
+def _at_radii(report: ReportRecord) -> list[tuple[Number, list[Number | None]]]:
     """The rows of the table with the same number at the other radii."""
     shown = [
         row
         for row in table_rows(report)
         if row.metric in (Metric.AR, Metric.NPPR, Metric.PR)
-        and row.source != MERGED
+        and not isinstance(row.subject, MergedSubject)
         and row.value is not None
     ]
     tables = [
@@ -102,10 +103,10 @@ def _at_radii(report: ReportRecord) -> list[tuple[Result, list[Result | None]]]:
     return [(row, [table.get((row.name, row.metric)) for table in tables]) for row in shown]
 
 
-def _nearly_always_correct(report: ReportRecord) -> dict[str, list[Result]]:
+def _nearly_always_correct(report: ReportRecord) -> dict[str, list[Number]]:
     """Prob.Acc of every source that has it, in the order of gamma."""
-    found: dict[str, list[Result]] = {}
-    for row in report.results:
+    found: dict[str, list[Number]] = {}
+    for row in report.numbers:
         if row.metric is Metric.PROB_ACC and row.value is not None:
             found.setdefault(row.name, []).append(row)
     return found
@@ -133,9 +134,10 @@ def flags_and_grade(report: ReportRecord) -> Markup:
 
 def measured(report: ReportRecord, numbers: Numbers) -> Markup:
     """The section's body."""
-    rows = [*report.results, *report.other_radii]
+    rows = [*report.numbers, *report.other_radii]
+    stated = [interval for row in rows for interval in row.intervals]
     claims = {
-        claim.value: list(dict.fromkeys(r.method for r in rows if r.claim is claim and r.method))
+        claim.value: list(dict.fromkeys(each.method for each in stated if each.claim is claim))
         for claim in Claim
     }
     widths = report.precision.widths if report.precision else {}

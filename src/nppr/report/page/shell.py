@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nppr.errors import mark_controls
-from nppr.report.numbers import percent
+from nppr.report.printed_numbers import percent
 
 
 def page_shell(title: str, body: Markup) -> str:

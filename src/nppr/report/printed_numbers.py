@@ -15,9 +15,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from nppr.core.tally import Direction, Metric
-from nppr.report.findings import interval_of
-from nppr.report.model import ReportRecord, Result
+from nppr.core.tally import Direction
+from nppr.report.model import ReportRecord
+from nppr.report.number import Number, StatedInterval
 
 
 def rounded_out(value: float, decimals: int, *, up: bool) -> str:
@@ -66,9 +66,6 @@ _FORMS: Mapping[str, Callable[[float], str]] = {
 Ends of intervals are rounded outwards: what holds at least down, what holds at most up. Nothing looks
 better, or surer, than it is. 100.0 % means all and 0.0 % none.
 """
-
-LOSSES = (Metric.STRESS, Metric.NORMALISED_STRESS)
-"""Metrics that are not fractions."""
 
 _END_FORMS = {"low": "at-least", "high": "at-most"}
 _FIELD_FORMS = {"confidence": "level", "inputs": "count", "draws": "count", "calls": "count"}
@@ -132,8 +129,8 @@ def claim_text(
 
 
 @dataclass(frozen=True)
-class Number:
-    """A number of the report: its text, and on a page an element with its place."""
+class PrintedNumber:
+    """A number of the report as text, and on a page as an element with its place."""
 
     value: float
     form: str
@@ -157,62 +154,87 @@ class Numbers:
 
     def __init__(self, report: ReportRecord) -> None:
         self.report = report
-        tables = {"/results": report.results, "/other_radii": report.other_radii}
+        tables = {"/numbers": report.numbers, "/other_radii": report.other_radii}
         self._places = {
             id(row): f"{table}/{i}" for table, rows in tables.items() for i, row in enumerate(rows)
         }
 
-    def of(self, row: Result, field: str = "value") -> Number | str:
-        """A number of a result, without its unit; empty where the result has none."""
-        value = getattr(row, field)
+    def of(
+        self, row: Number, field: str = "value", interval: StatedInterval | None = None
+    ) -> PrintedNumber | str:
+        """Print a field of a number, or an end of one of its intervals, without a unit.
+
+        Empty if the number has none. The ends are those of its own interval unless another is given.
+        """
+        used, end = interval or row.own, field in _END_FORMS
+        value = getattr(used if end else row, field, None)
         if value is None:
             return ""
         facts = {
             "source": row.name,
             "metric": row.metric.value,
-            "method": row.method or "",
-            "claim": row.claim.value if row.claim else "",
+            "method": used.method if used else "",
+            "claim": used.claim.value if used else "",
             "field": field,
         }
-        bound = row.direction is Direction.LOWER_BOUND and field == "value"
-        end = "at-least" if bound else _END_FORMS.get(field, "")
-        form = end or "percent"
-        if row.metric in LOSSES:
-            form = f"loss-{end}" if end else "loss"
-        form = _FIELD_FORMS.get(field, form)
-        return Number(value, form, f"{self.place(row)}/{field}", facts)
+        bound = row.is_lower_bound and field == "value"
+        form = "at-least" if bound else _END_FORMS.get(field, "")
+        if row.metric.is_loss:
+            form = f"loss-{form}" if form else "loss"
+        form = _FIELD_FORMS.get(field, form or "percent")
+        place = self.place(row, used if end else None)
+        return PrintedNumber(value, form, f"{place}/{field}", facts)
 
-    def place(self, row: Result) -> str:
-        """Where a result is in the report."""
-        return self._places[id(row)]
+    def place(self, row: Number, interval: StatedInterval | None = None) -> str:
+        """Return where a number, or one of its intervals, is in the report."""
+        place = self._places[id(row)]
+        return place if interval is None else f"{place}/intervals/{row.intervals.index(interval)}"
 
-    def at(self, form: str, *keys: str | int) -> Number:
-        """The number at a place of the report, in one of the forms above."""
+    def at(self, form: str, *keys: str | int) -> PrintedNumber:
+        """Print the number at a place of the report in one of the forms above."""
         value: Any = self.report
         for key in keys:
             keyed = isinstance(value, Mapping | Sequence)
             value = value[key] if keyed else getattr(value, str(key))
         place = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
-        return Number(value, form, place)
+        return PrintedNumber(value, form, place)
 
-    def range(self, row: Result) -> Markup:
-        """The interval of a result, without its unit."""
-        ends = (self.of(row, "low"), self.of(row, "high"))
+    def range(self, row: Number, interval: StatedInterval | None = None) -> Markup:
+        """Print an interval of a number, its own unless another is given, without a unit."""
+        ends = (self.of(row, "low", interval), self.of(row, "high", interval))
         return Markup('<span class="nowrap">{}-{}</span>').format(*ends)
 
-    def share(self, row: Result, field: str = "value") -> Markup:
-        """A fraction with its unit."""
-        return Markup('<span class="nowrap">{}&nbsp;%</span>').format(self.of(row, field))
+    def share(
+        self, row: Number, field: str = "value", interval: StatedInterval | None = None
+    ) -> Markup:
+        """Print a fraction with its unit."""
+        text = self.of(row, field, interval)
+        return Markup('<span class="nowrap">{}&nbsp;%</span>').format(text)
 
     def claim(
-        self, row: Result, *, sure: bool = True, cell: bool = False, kind: type[str] = Markup
+        self,
+        row: Number,
+        interval: StatedInterval | None = None,
+        *,
+        sure: bool = True,
+        cell: bool = False,
+        kind: type[str] = Markup,
     ) -> str:
-        """What may be claimed of a result, with the interval to print; `sure` adds the confidence."""
+        """Print what may be claimed of a number; `sure` adds the confidence.
+
+        The interval is the one to print unless another is given. A lower bound is the lower end.
+        """
         if row.value is None:
             return kind("no number")
-        used = interval_of(self.report, row)
+        used = interval or row.shown
+        other = row.is_lower_bound and interval is not None and interval is not row.own
         return claim_text(
-            row.direction, self.of(row), self.of(used, "low"), self.of(used, "high"),
-            level=self.of(row, "confidence") if sure else "", cell=cell, kind=kind,
-            unit="" if row.metric in LOSSES else " %",
-        )  # fmt: skip
+            row.direction,
+            self.of(row, "low", interval) if other else self.of(row),
+            self.of(row, "low", used),
+            self.of(row, "high", used),
+            level=self.of(row, "confidence") if sure else "",
+            cell=cell,
+            kind=kind,
+            unit="" if row.metric.is_loss else " %",
+        )

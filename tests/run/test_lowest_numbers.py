@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import nppr
-from nppr.core.tally import Audit, Direction, Evaluate, Metric, Tally
-from nppr.report.findings import as_lowest, guaranteed, headline_of
-from nppr.report.model import Result
-from nppr.report.numbers import Numbers
+from nppr.core.tally import Audit, Claim, Direction, Evaluate, Metric, Tally
+from nppr.report.findings import headline_of
+from nppr.report.number import NoiseSubject, Number, StatedInterval
 from nppr.report.page.answer import run_text
+from nppr.report.printed_numbers import Numbers
 from nppr.report.quotes import sentence_of
 from nppr.report.results_table import summary_of
-from nppr.run.lowest_rows import lowest_rows
+from nppr.run.lowest_numbers import correct_lowest
 from nppr.statistics.estimates import allow_for_audit, estimate_corrupted
 from nppr.statistics.intervals import Interval, half_width
 
@@ -37,11 +38,20 @@ def tally(correct: list[int], draws: int = DRAWS) -> Tally[Evaluate]:
     )
 
 
-def row_of(name: str, made: Tally[Evaluate], metric: Metric = Metric.PR) -> Result:
-    return Result(
-        source=name, metric=metric, value=float(made.headline_rates.mean()), low=0.0, high=1.0,
-        confidence=0.95, method="normal", direction=Direction.ESTIMATE, tally=name,
+def row_of(name: str, made: Tally[Evaluate], metric: Metric = Metric.PR) -> Number:
+    own = StatedInterval(low=0.0, high=1.0, method="normal", claim=Claim.POPULATION)
+    return Number(
+        subject=NoiseSubject(source=name), metric=metric, value=float(made.headline_rates.mean()),
+        confidence=0.95, direction=Direction.ESTIMATE, tally=name, intervals=(own,),
     )  # fmt: skip
+
+
+def lowest_of(*given: Any) -> tuple[Number, StatedInterval]:
+    """The one number that got a corrected interval, and that interval."""
+    (found,) = [
+        (row, each) for row in correct_lowest(*given) for each in row.intervals if each.lowest_of
+    ]
+    return found
 
 
 @pytest.mark.slow
@@ -52,14 +62,12 @@ def test_the_lowest_of_ten_equal_sources_is_missed_in_five_percent_not_twenty() 
     for _ in range(runs):
         counts = random.binomial(DRAWS, p, (sources, INPUTS))
         tallies = {f"s{at}": tally(row.tolist()) for at, row in enumerate(counts)}
-        (found,) = lowest_rows([row_of(*each) for each in tallies.items()], tallies)
-        assert found.lowest_of == sources
+        found, own = lowest_of([row_of(*each) for each in tallies.items()], tallies)
+        assert own.lowest_of == sources
         x = tallies[found.source].headline_rates
         assert found.value == x.mean() == min(t.headline_rates.mean() for t in tallies.values())
         missed["its own"] += abs(x.mean() - p) > half_width(x, 0.95)
-        assert found.low is not None
-        assert found.high is not None
-        missed["corrected"] += not found.low <= p <= found.high
+        missed["corrected"] += not own.low <= p <= own.high
     spread = 2 * math.sqrt(0.05 * 0.95 / runs)
     assert missed["its own"] / runs > 0.15
     assert missed["corrected"] / runs <= 0.05 + spread
@@ -69,9 +77,9 @@ def test_corruptions_and_stopped_runs_share_their_error_too() -> None:
     random = np.random.default_rng(1)
     tallies = {name: tally(random.binomial(1, 0.7, 80).tolist(), 1) for name in ("fog", "jpeg")}
     rows = [row_of(name, made, Metric.CORRUPTION) for name, made in tallies.items()]
-    (found,) = lowest_rows(rows, tallies)
+    found, own = lowest_of(rows, tallies)
     exact = estimate_corrupted(tallies[found.source], 0.975)
-    assert (found.low, found.high, found.confidence) == (exact.low, exact.high, 0.95)
+    assert (own.low, own.high, found.confidence) == (exact.low, exact.high, 0.95)
     asked: list[int] = []
 
     def stopped(_: Tally[Evaluate], candidates: int) -> Interval:
@@ -79,9 +87,9 @@ def test_corruptions_and_stopped_runs_share_their_error_too() -> None:
         return Interval(0.1, 0.9)
 
     noise = [row_of(name, made) for name, made in tallies.items()]
-    (found,) = lowest_rows(noise, tallies, 0, stopped)
-    assert (found.low, found.high, found.method, asked) == (0.1, 0.9, "betting-sequence", [2])
-    assert lowest_rows(rows[:1], tallies) == []
+    _, own = lowest_of(noise, tallies, 0, stopped)
+    assert (own.low, own.high, own.method, asked) == (0.1, 0.9, "betting-sequence", [2])
+    assert correct_lowest(rows[:1], tallies) == rows[:1]
 
 
 def test_the_headline_of_a_run_quotes_the_corrected_interval() -> None:
@@ -90,20 +98,21 @@ def test_the_headline_of_a_run_quotes_the_corrected_interval() -> None:
     )
     first = headline_of(report)
     assert first is not None
-    lowest = as_lowest(report, first)
-    assert (lowest.lowest_of, lowest.name, lowest.value) == (3, first.name, first.value)
-    own = guaranteed(report, first)
+    lowest, own = first.quoted, first.guaranteed
+    assert lowest is not None
     assert own is not None
-    assert own.lowest_of is None
-    assert lowest.low < own.low  # type: ignore[operator]
-    quoted = Numbers(report).claim(lowest, kind=str)
+    assert (lowest.lowest_of, own.lowest_of) == (3, None)
+    assert lowest.low < own.low
+    quoted = Numbers(report).claim(first, lowest, kind=str)
     assert quoted in summary_of(report)
     assert quoted in run_text(report)
-    assert "corrected for the choice of the lowest of 3" in sentence_of(Numbers(report), lowest)
+    assert "corrected for the choice of the lowest of 3" in sentence_of(
+        Numbers(report), first, lowest
+    )
     page = report.to_html()
     assert "corrected for the choice of the lowest of 3" in page
     alone = nppr.assess(sources="uniform", measure=nppr.Measure(inputs=60, draws=8))
-    assert not any(row.lowest_of for row in alone.results)
+    assert not any(each.lowest_of for row in alone.numbers for each in row.intervals)
 
 
 def test_the_lowest_of_screened_sources_allows_for_the_audit() -> None:
@@ -111,10 +120,8 @@ def test_the_lowest_of_screened_sources_allows_for_the_audit() -> None:
     screened = replace(made, audit=Audit(0.1, INPUTS * DRAWS, 600))
     rows = [row_of(name, made) for name in ("uniform", "gaussian")]
     exact, wider = (
-        lowest_rows(rows, dict.fromkeys(("uniform", "gaussian"), each))[0]
+        lowest_of(rows, dict.fromkeys(("uniform", "gaussian"), each))[1]
         for each in (made, screened)
     )
     allowed = allow_for_audit(screened, 0.975)
-    assert exact.low is not None
-    assert wider.low is not None
     assert wider.low <= exact.low - allowed.of_mean(INPUTS)

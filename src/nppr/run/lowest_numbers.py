@@ -9,42 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from nppr.core.tally import Evaluate, Metric, Tally
-from nppr.report.model import Result
+from nppr.core.tally import Claim, Evaluate, Metric, Tally
+from nppr.report.number import Number, StatedInterval
 from nppr.statistics.betting import betting
 from nppr.statistics.estimates import SEQUENCE, allow_for_audit, estimate_corrupted
 from nppr.statistics.intervals import Interval
 
 
-def lowest_rows(
-    results: Sequence[Result],
+def correct_lowest(
+    numbers: Sequence[Number],
     tallies: Mapping[str, Tally[Evaluate]],
     seed: int = 0,
     stopped: Callable[[Tally[Evaluate], int], Interval] | None = None,
-) -> list[Result]:
-    """A row for the lowest PR and the lowest corruption, where several sources have one.
+) -> list[Number]:
+    """Add an interval to the lowest PR and the lowest corruption if several sources have one.
 
     `stopped` is the interval of a run that stops by its widths, given how many share the error.
     """
-    rows = []
+    found = list(numbers)
     for metric in (Metric.PR, Metric.CORRUPTION):
-        first: dict[str, Result] = {}
-        for row in results:
+        first: dict[str, int] = {}
+        for at, row in enumerate(numbers):
             if row.metric is metric and row.value is not None and row.tally in tallies:
-                first.setdefault(row.name, row)
+                first.setdefault(row.name, at)
         if len(first) > 1:
-            lowest = min(first.values(), key=lambda row: row.value or 0.0)
-            rows.append(_corrected(lowest, tallies[str(lowest.tally)], len(first), seed, stopped))
-    return rows
+            lowest = min(first.values(), key=lambda at: numbers[at].value or 0.0)
+            row = numbers[lowest]
+            interval = _corrected(row, tallies[str(row.tally)], len(first), seed, stopped)
+            found[lowest] = row.with_intervals(*row.intervals, interval)
+    return found
 
 
 def _corrected(
-    row: Result,
+    row: Number,
     tally: Tally[Evaluate],
     candidates: int,
     seed: int,
     stopped: Callable[[Tally[Evaluate], int], Interval] | None,
-) -> Result:
+) -> StatedInterval:
     confidence = 1 - (1 - row.confidence) / candidates
     if row.metric is Metric.CORRUPTION:
         exact = estimate_corrupted(tally, confidence)
@@ -55,5 +57,10 @@ def _corrected(
         allowed = allow_for_audit(tally, confidence)
         interval = betting(tally.headline_rates, allowed.confidence, seed)
         interval, method = interval.widened(allowed.of_mean(len(tally.headline_rates))), "betting"
-    changed = {"low": interval.low, "high": interval.high, "method": method, "flags": ()}
-    return row.model_copy(update={**changed, "lowest_of": candidates})
+    return StatedInterval(
+        low=interval.low,
+        high=interval.high,
+        method=method,
+        claim=row.own.claim if row.own else Claim.POPULATION,
+        lowest_of=candidates,
+    )
