@@ -327,7 +327,7 @@ class _Measurements:
             self.numbers.append(self.session.without_value(subject, Metric.AR, error))
 
     def _broken(self, source: Source) -> BoolArray | None:
-        """Inputs that need not be attacked, where only merge_attacks AR is wanted."""
+        """Inputs that need not be attacked, where only merged AR is wanted."""
         if not self.session.settings.only_merged or source.metric is not Metric.AR:
             return None
         broken = ~self.clean_correct
