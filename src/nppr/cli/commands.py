@@ -161,9 +161,7 @@ class BoundOptions(MeasureOptions):
 
     noise_set: str = option(
         "ratio",
-        "The set of noise, KIND or KIND:SIZE,SIZE: ratio (density at most c times the reference's),"
-        " contaminated (the same but for a fraction d of its mass), tv, chi2, kl, hellinger (distance"
-        " or divergence from the reference).",
+        "The set of noise, KIND or KIND:SIZE,SIZE: {noise_sets}.",
         flag="--set",
     )
     reference: str = option("uniform", "The reference noise: uniform, gaussian or laplace.")
@@ -269,8 +267,8 @@ class CertifyOptions(Group):
     at_least: float = option(0.9, "Robustness to test for.")
     noise_set: str | None = option(
         None,
-        "Test it for all noise of a set around the source, KIND:SIZE, such as tv:0.05, ratio:2,"
-        " contaminated:0.01 (with --density-ratio), chi2:0.1, kl:0.1 or hellinger:0.01.",
+        "Test it for all noise of a set around the source, KIND:SIZE: {set_examples}"
+        " (contaminated with --density-ratio).",
         flag="--set",
     )
     density_ratio: float | None = option(None, "c of the set contaminated. Default: 2.")

@@ -9,7 +9,7 @@ from nppr.core.transformations import EDGES, GROUPS, PARAMETERS
 from nppr.export.exports import EXPORTS
 from nppr.sources import SOURCES, default_sources, option_defaults
 from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS
-from nppr.statistics.noise_sets import DEFAULT_SIZES, RATIO
+from nppr.statistics.noise_sets import DEFAULT_SIZES, MEANINGS, RATIO
 from nppr.system.registry import NPPR, Registry
 
 
@@ -54,6 +54,10 @@ WORDS: dict[str, Callable[[], str]] = {
     "parameters": describe_parameters,
     "exports": describe_exports,
     "edges": lambda: "|".join(EDGES),
+    "noise_sets": lambda: ", ".join(f"{kind} ({words})" for kind, words in MEANINGS.items()),
+    "set_examples": lambda: ", ".join(
+        f"{kind}:{sizes.split('+')[-1]}" for kind, sizes in DEFAULT_SIZES.items()
+    ),
     "ratios": lambda: DEFAULT_SIZES[RATIO].replace("+", ","),
     "offset_calls": lambda: str(CALLS),
     "fewest_offset_calls": lambda: str(FEWEST_CALLS),

@@ -21,6 +21,12 @@ from torch import Tensor, nn
 from nppr.noise.covariance import Covariance, choose, mix
 from nppr.noise.family import COLD, Family, Temperatures
 
+PER_COMPONENT = ("logits", "means", "raw")
+"""Parameters with a row per component."""
+
+HEADS = ("label_weights", "input_weights", "input_means", "input_raw")
+"""Layers whose outputs are rows for every component."""
+
 START_STD = math.exp(-1)
 """Standard deviation of the latent coordinates at the start of a fit."""
 

@@ -14,9 +14,8 @@ from torch import Tensor
 from nppr.errors import SpecError
 from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family, Rule
+from nppr.noise.mixture import HEADS, PER_COMPONENT
 
-PER_COMPONENT = ("logits", "means", "raw")
-HEADS = ("label_weights", "input_weights", "input_means", "input_raw")
 NEGLIGIBLE = 0.02
 """Components with less than this fraction of an even weight give way to copies of others."""
 

@@ -165,14 +165,27 @@ class Contaminated(NoiseSet):
         return min(1.0, (1 - self.d) * t + self.c * mean * (1 - t) + self.d)
 
 
+_DIVERGENCES: dict[str, type[DivergenceBall]] = {}
+"""All subclasses of `DivergenceBall` by kind."""
+
+
 @dataclass(frozen=True)
-class _Divergence(NoiseSet):
-    """All noise whose divergence from the reference is at most e."""
+class DivergenceBall(NoiseSet):
+    """All noise whose divergence from the reference is at most e.
+
+    A subclass is registered under its `kind`. With `sizes` it is one of the sets of `nppr bound`.
+    """
 
     name: ClassVar[str]
     most: ClassVar[float] = LARGEST_SIZE
+    sizes: ClassVar[str] = ""
+    """Its sizes unless others are asked for, with `+` between them."""
 
     size: float
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _DIVERGENCES[cls.kind] = cls
 
     def __post_init__(self) -> None:
         _require(f"size of {self.kind}", self.size, 0, self.most, "0.1")
@@ -186,7 +199,7 @@ class _Divergence(NoiseSet):
 
 
 @dataclass(frozen=True)
-class ChiSquare(_Divergence):
+class ChiSquare(DivergenceBall):
     """`E_P (w - 1)^2 <= e` with w = dQ/dP.
 
     For two outcomes it is `(q - p)^2 / (p (1 - p))`, so `h(p) = p + sqrt(e p (1 - p))`, which reaches 1
@@ -198,6 +211,7 @@ class ChiSquare(_Divergence):
 
     kind = "chi2"
     name = "chi-square divergence"
+    sizes = "0.1+1+10"
 
     def h(self, p: FloatArray) -> FloatArray:
         p = np.asarray(p, dtype=np.float64)
@@ -220,7 +234,7 @@ class ChiSquare(_Divergence):
 
 
 @dataclass(frozen=True)
-class KullbackLeibler(_Divergence):
+class KullbackLeibler(DivergenceBall):
     """`E_Q log(dQ/dP) <= e`: h(p) is the largest q with `kl(q, p) <= e`; it is 1 from exp(-e) on.
 
     Shared, for any t > 0: `E_Q F <= t e + t log E_P exp(F / t)` (Donsker and Varadhan, 1975).
@@ -228,6 +242,7 @@ class KullbackLeibler(_Divergence):
 
     kind = "kl"
     name = "Kullback-Leibler divergence"
+    sizes = "0.1+0.5+1"
 
     def h(self, p: FloatArray) -> FloatArray:
         p = np.asarray(p, dtype=np.float64)
@@ -252,7 +267,7 @@ class KullbackLeibler(_Divergence):
 
 
 @dataclass(frozen=True)
-class Hellinger(_Divergence):
+class Hellinger(DivergenceBall):
     """`1 - E_P sqrt(dQ/dP) <= e`, the squared Hellinger distance; Q may have mass where P has none.
 
     For two outcomes `sqrt(p q) + sqrt((1 - p)(1 - q))` is the cosine of asin sqrt q - asin sqrt p, so
@@ -265,6 +280,7 @@ class Hellinger(_Divergence):
 
     kind = "hellinger"
     name = "squared Hellinger distance"
+    sizes = "0.01+0.05+0.1"
     most = 1.0
 
     def h(self, p: FloatArray) -> FloatArray:
@@ -291,7 +307,7 @@ class Hellinger(_Divergence):
 
 
 @dataclass(frozen=True)
-class Offset(_Divergence):
+class Offset(DivergenceBall):
     """N(0, sigma^2) noise plus any offset of l2 length at most R; `size` is R / sigma.
 
     By Neyman and Pearson the perturbations that gain most from an offset are a half-space, so
@@ -350,17 +366,23 @@ def bisect_largest(holds: Callable[[FloatArray], BoolArray], low: FloatArray) ->
     return np.where(ends, 1.0, low)
 
 
-_DIVERGENCES = {each.kind: each for each in (ChiSquare, KullbackLeibler, Hellinger, Offset)}
+_BALLS = {kind: ball for kind, ball in _DIVERGENCES.items() if ball.sizes}
 
 DEFAULT_SIZES = {
     RATIO: "1+2+5+10",
     CONTAMINATED: "0.01",
     TV: "0.01+0.05+0.1",
-    "chi2": "0.1+1+10",
-    "kl": "0.1+0.5+1",
-    "hellinger": "0.01+0.05+0.1",
+    **{kind: ball.sizes for kind, ball in _BALLS.items()},
 }
 """Every set of `nppr bound`, with its sizes unless others are asked for."""
+
+MEANINGS = {
+    RATIO: "density at most c times the reference's",
+    CONTAMINATED: "the same but for a fraction d of its mass",
+    TV: "total variation distance",
+    **{kind: ball.name for kind, ball in _BALLS.items()},
+}
+"""What bounds each set of `nppr bound`, for help texts."""
 
 
 def make_set(kind: str, size: float | None = None, density_ratio: float | None = None) -> NoiseSet:
@@ -417,7 +439,8 @@ def growing_sets(kind: str, density_ratio: float | None = None) -> list[NoiseSet
     """The sets of a kind, smallest first: sizes of two digits; of `contaminated`, for one c."""
     if kind == RATIO:
         return [make_set(kind, None, c) for c in _two_digits(0, 9)]
-    most = 0 if kind in (CONTAMINATED, TV, Hellinger.kind) else 3
+    below_1 = kind in (CONTAMINATED, TV) or _DIVERGENCES[kind].most == 1
+    most = 0 if below_1 else 3
     return [make_set(kind, size, density_ratio) for size in [0.0, *_two_digits(-3, most)]]
 
 
