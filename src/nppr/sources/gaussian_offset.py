@@ -190,7 +190,7 @@ class OffsetSearch(_Gaussian):
         for number in range(self.steps):
             images = self._images(x, found, replace(own, block=number))
             slope, _ = model.gradient(
-                lambda logits: margin(*model.logits_and_labels(logits, labels)), images
+                lambda logits: margin(*model.to_classes(logits, labels)), images
             )
             mean = slope.view(len(x), STEP_DRAWS, *x.shape[1:]).mean(1)
             momentum = MOMENTUM * momentum + budget.norm.steepest(mean)
@@ -213,9 +213,7 @@ class OffsetSearch(_Gaussian):
         with torch.no_grad():
             for offset in (torch.zeros_like(found), found):
                 logits = model.logits(self._images(x, offset, fresh))
-                margins = margin(*model.logits_and_labels(logits, labels)).view(
-                    len(x), CHOICE_DRAWS
-                )
+                margins = margin(*model.to_classes(logits, labels)).view(len(x), CHOICE_DRAWS)
                 scores.append(((margins <= 0).sum(1), margins.mean(1)))
         (correct, before), (fewer, after) = scores
         return (fewer < correct) | ((fewer == correct) & (after > before))

@@ -1,4 +1,4 @@
-"""The upper end of a bracket: what the worst noise found allows to claim with certainty.
+"""The upper end of a bracket: an upper confidence bound under the worst noise found.
 
 `lower_bounds.estimate_bounds` gives the lower end. An infimum over noise is at most the value of any
 noise found, and the draws of that noise bound its value from above.
