@@ -139,11 +139,12 @@ def register(
 
 def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
     """Return the tree of settings; the first wrong value or missing file is an error of one line."""
+    built = build(model, given)
     for name, check in SPECS.items():
         spec = given.get(name)
         if spec is not None and (check, spec) != (check_weights, RANDOM):
             check(spec, name)
-    return build(model, given)
+    return built
 
 
 def name_folder(first: str, second: str, settings: object) -> Path:
