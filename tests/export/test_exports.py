@@ -360,7 +360,7 @@ def test_every_export_carries_the_date_of_the_run(kind: str, tmp_path: Path) -> 
     assert all("2026-01-31" in text for text in exported(tmp_path, kind))
 
 
-@pytest.mark.parametrize("kind", EXPORTS)
+@pytest.mark.parametrize("kind", EXPORTS.own())
 def test_the_same_report_gives_the_same_bytes(kind: str, tmp_path: Path) -> None:
     kept(tmp_path)
     first = exported(tmp_path, kind)
