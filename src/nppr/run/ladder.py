@@ -186,4 +186,4 @@ def _checked(
 def _measured(
     run: AssessmentRun, planned: PlannedMeasurement, clean_correct: BoolArray
 ) -> Tally[Evaluate]:
-    return run.measure_planned(planned, clean_correct, timed_as="ladder")
+    return run.measure_planned(planned, clean_correct)

@@ -285,13 +285,13 @@ class AssessmentRun:
             len(self.data.evaluate) if inputs is None else inputs,
             source.fixed_draws or draws or settings.draws or 1,
             settings.seed if seed is None else seed,
-            part=inputs is not None,
+            is_check=inputs is not None,
         )
 
     def store_of(self, planned: PlannedMeasurement) -> Store | None:
         """Where a measurement keeps its blocks; None if they are not kept."""
         name = planned.stored
-        if self.store is not None and not planned.part:
+        if self.store is not None and not planned.is_check:
             return self.store(name)
         if self.folder is not None:
             return self.folder.store(name)
@@ -306,12 +306,11 @@ class AssessmentRun:
         *,
         keep: dict[int, Tensor] | None = None,
         skip: BoolArray | None = None,
-        timed_as: str | None = None,
     ) -> Tally[Evaluate]:
         """The tally of a planned measurement; what shards have measured is not measured again."""
         name, progress, split = planned.stored, self.progress, self.data.evaluate
         first = slice(planned.inputs)
-        with self.timed(timed_as or name):
+        with self.timed(planned.timed_as):
             tally = measure(
                 planned.source,
                 self.classifier,

@@ -358,8 +358,9 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
         except Exception:
             logger.debug("%s failed in a shard", each.stored, exc_info=True)
             continue
-        seconds[each.stored] = time.perf_counter() - start
-        if each.source.budget is not None and tally.is_exact and not each.part:
+        own_time = seconds.get(each.timed_as, 0.0) + time.perf_counter() - start
+        seconds[each.timed_as] = own_time
+        if each.source.budget is not None and tally.is_exact and not each.is_check:
             broken = broken | ~tally.unbroken
     return seconds
 
