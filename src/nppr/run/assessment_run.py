@@ -49,7 +49,12 @@ from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.settings import Measure, Run
 from nppr.sources import Clean, Source, references
 from nppr.sources.per_input_noise import PerInput
-from nppr.statistics.estimates import SEQUENCE, adversarial, merged, probabilistic
+from nppr.statistics.estimates import (
+    SEQUENCE,
+    estimate_adversarial,
+    estimate_probabilistic,
+    merge_attacks,
+)
 from nppr.statistics.intervals import Interval
 from nppr.system.specs import EAGER
 from nppr.system.worker_pools import WorkerPool, open_pool
@@ -320,7 +325,7 @@ class AssessmentRun:
             tally = self.tallies.get(measured) or self.tally(noise)
         else:
             tally = self.tallies[measured]
-        found = probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
+        found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
         known = self.after_stopping(found, tally)
         for row in numbers_of(source, known, with_references=True):
             kept = measured if measured in self.tallies else None
@@ -336,11 +341,13 @@ class AssessmentRun:
         attacked = any(source.metric is Metric.AR for source in exact)
         if not attacked or not (len(exact) > 1 or settings.only_merged):
             return
-        tally = merged([self.tallies[source.name] for source in exact])
+        tally = merge_attacks([self.tallies[source.name] for source in exact])
         budget = self.inside[0].budget
         subject = MergedSubject(radius=budget.radius if budget else None)
         try:
-            self.numbers.append(number_of(subject, adversarial(tally, settings.confidence)))
+            self.numbers.append(
+                number_of(subject, estimate_adversarial(tally, settings.confidence))
+            )
         except NpprError as error:  # no input is clean-correct
             self.numbers.append(self.without_value(subject, Metric.AR, error))
 

@@ -49,32 +49,41 @@ def collect(
     quoted = [each for each in learned if each.source.fit_seed is None]
     noises = [each.source for each in quoted]
     plain = sorted(quoted, key=lambda each: each.width)
-    worst, drawn = [], []
+    worst = []
     for source in _chosen([*sources, *noises], run.tallies, plain[0].winner if plain else None):
         try:
             worst.append(_worst(run, source, run.tallies[source.name], correct, budget))
         except Exception:  # whatever a source does, the run's numbers are kept
             _not_shown(f"the worst inputs under {source.name}")
-    for noise in (each for each in noises if each.name in run.tallies):
-        try:
-            drawn.append(_draws(run, noise, correct))
-        except Exception:
-            _not_shown(f"the draws of {noise.name}")
     if budget.transform is None:
-        return Evidence(tuple(worst), tuple(drawn))
+        return Evidence(tuple(worst))
+    drawn = collect_draws(run, [each for each in noises if each.name in run.tallies], correct)
     labels, indices = run.clean.labels[correct], run.clean.indices[correct]
     some = correct[_spread(labels, indices, run.settings.seed, PROFILED)]
     return Evidence(
         tuple(worst),
-        tuple(drawn),
+        drawn,
         (_profile(run, budget, some),),
         (_strip(run, budget, some[:FEW_INPUTS]),),
     )
 
 
+def collect_draws(
+    run: AssessmentRun, noises: Sequence[Learned], correct: IntArray
+) -> tuple[Draws, ...]:
+    """Draw learned noise for the inputs at these positions; noise that fails is left out."""
+    drawn = []
+    for noise in noises:
+        try:
+            drawn.append(_draws(run, noise, correct))
+        except Exception:
+            _not_shown(f"the draws of {noise.name}")
+    return tuple(drawn)
+
+
 def _not_shown(what: str) -> None:
-    """Report in a line what the page will lack."""
-    logger.warning("%s cannot be shown on the page", what)
+    """Report in a line what cannot be shown."""
+    logger.warning("%s cannot be shown", what)
     logger.debug("%s", what, exc_info=True)
 
 

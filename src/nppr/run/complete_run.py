@@ -61,7 +61,7 @@ from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.sources import NPPR, Source, references, share_error
-from nppr.statistics.estimates import accuracy, allow_for_audit
+from nppr.statistics.estimates import allow_for_audit, estimate_accuracy
 
 if TYPE_CHECKING:
     from nppr.run.rare_failures import Followed
@@ -162,7 +162,7 @@ def _require_better_than_guessing(run: AssessmentRun, flags: Sequence[Flag]) -> 
     classes = run.data.classes
     if len(run.clean.correct) < FEWEST_INPUTS or not is_guessing(run.clean, classes):
         return  # a few inputs show little; flags say so
-    found = accuracy_beside_chance(accuracy(run.clean, run.settings.confidence), classes)
+    found = accuracy_beside_chance(estimate_accuracy(run.clean, run.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]
     known = run.record.classifier
     if known.weights is None and names_code(known.name):

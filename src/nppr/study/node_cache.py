@@ -1,8 +1,8 @@
 """Finished nodes on disk: CACHE/<hash>/ is the folder of a run, and `node.json` is written last.
 
-node.json     what identifies the node, how long it took, and a hash of each of its files
-other files   those of a run: report.json, distributions/, weights; while the node is computed, also the
-              state from which it resumes
+node.json     hash of the node, its seconds, and a hash of each of its files
+other files   files of the run: report.json, distributions/, weights; while the node is computed, also
+              the state from which it resumes
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from nppr.errors import WriteError
+from nppr.errors import RunFolderError
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
-from nppr.system.records import one_line, write_whole
+from nppr.system.records import shorten_error, write_whole
 
 RECORD = "node.json"
 LOG = "log.jsonl"
 LOCK = "lock"
 
 
-class FullCacheError(WriteError):
+class FullCacheError(RunFolderError):
     """The disk of the cache is full: no node can be finished."""
 
 
@@ -77,7 +77,7 @@ class NodeCache:
         except (FileNotFoundError, NotADirectoryError):
             return FoundNode()
         except (OSError, ValidationError) as error:
-            return FoundNode(damage=f"{RECORD} cannot be read ({one_line(error)[:80]})")
+            return FoundNode(damage=f"{RECORD} cannot be read ({shorten_error(error)[:80]})")
         if record != record.seal() or record.key != node.hash:
             return FoundNode(damage=f"{RECORD} does not match its hash")
         for name, known in record.files.items():
