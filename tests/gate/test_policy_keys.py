@@ -22,7 +22,7 @@ from nppr.gate.policy import (
     read_policy,
 )
 from nppr.noise.rungs import Dependency
-from nppr.run.session import AssessmentRun
+from nppr.run.assessment_run import AssessmentRun
 from nppr.statistics.sequential import Verdict
 
 INPUTS = 120

@@ -20,9 +20,9 @@ from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
 from nppr.report.printed_numbers import percent
 from nppr.report.run_files import REPORT, read_report
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec

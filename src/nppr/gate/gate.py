@@ -32,11 +32,11 @@ from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import ReportRecord
 from nppr.report.number import CLEAN
+from nppr.run.assessment_run import AssessmentRun
+from nppr.run.complete_run import complete_run
 from nppr.run.ladder import per_input_noise
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import resolve
-from nppr.run.run import complete_run
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import GRADE_LETTERS, Run
