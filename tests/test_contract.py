@@ -29,7 +29,7 @@ from nppr.run.shards import share_out
 from nppr.settings import Measure
 from nppr.sources import JPEG, SOURCES, Brightness, Clean, Scan, Source, parse_sources, sources_in
 from nppr.sources.custom import CustomAttack, CustomNoise
-from nppr.sources.gaussian_offset import bracket
+from nppr.sources.gaussian_offset import make_offset_sources
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInput
 from nppr.system.worker_pools import WorkerPool
@@ -63,7 +63,7 @@ def all_sources() -> list[Source]:
     noises = [learned(each, BUDGETS[0]) for each in FAMILIES]
     noises += [learned(Dependency.JOINT, budget) for budget in (BUDGETS[1], BOX)]
     own = [PerInput(noise, calls=6) for noise in noises[-3:]]
-    return [*named, *more, *custom, *noises, *own, *bracket(0.25, [0.25], calls=12)]
+    return [*named, *more, *custom, *noises, *own, *make_offset_sources(0.25, [0.25], calls=12)]
 
 
 def jump(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
