@@ -40,7 +40,7 @@ class Step:
 
 
 def steps_of(report: ReportRecord) -> list[Step]:
-    """From PR at the top down to AR; empty without learned noise."""
+    """Return the rows of the ladder, from PR down to AR; empty without learned noise."""
     rows = table_rows(report)
     learned = [
         (row.learned.rung, row.learned.floor, row)
@@ -68,7 +68,7 @@ def steps_of(report: ReportRecord) -> list[Step]:
 
 
 def ladder_table(report: ReportRecord) -> Table:
-    """What the noise knows by how random it must be."""
+    """Return the ladder: a row per rung, a column per floor."""
     steps, numbers, quoted = steps_of(report), Numbers(report), headline_of(report)
     floors = sorted({floor for step in steps for floor in step.numbers})
     law = report.budget.nouns.noise
@@ -104,7 +104,7 @@ def ladder_table(report: ReportRecord) -> Table:
 
 
 def threat_table(report: ReportRecord) -> Table:
-    """The sentences on the rungs, for terminals that have no room beside the numbers, and the bound."""
+    """Return the sentences on the rungs and on the bound, for terminals without room beside numbers."""
     columns = (Column("rung", ""), Column("threat", ""))
     rows = [(Cell.of(step.name), Cell.of(step.threat)) for step in steps_of(report)]
     if (bound := stated_bound(report)) is not None:
@@ -114,12 +114,12 @@ def threat_table(report: ReportRecord) -> Table:
 
 
 def _spread(rung: Rung) -> Cell:
-    """Of one search nothing is known."""
+    """Print the spread; one search shows nothing of it."""
     return Cell.of("-") if rung.spread is None else Cell(rung.spread, f"{100 * rung.spread:.1f}")
 
 
 def search_table(report: ReportRecord) -> Table:
-    """How well each worst noise was searched for; values in %, spread in percentage points."""
+    """Return how well each worst noise was searched for; values in %, spread in percentage points."""
     numbers = Numbers(report)
 
     def number(at: int, form: str, name: str) -> Cell:
@@ -186,11 +186,11 @@ SEARCH_WORDS = {
     "1-rho": "observed with the same pattern at (1 - rho) r, no Uniform noise",
     "rival": "the lowest other source of the same set: {nouns.rivals}",
 }
-"""What the columns of the table of searches mean."""
+"""The meaning of the columns of the table of searches."""
 
 
 def search_words(report: ReportRecord) -> dict[str, str]:
-    """What the columns of the table of searches mean, in the words of the budget."""
+    """Explain the columns of the table of searches in the words of the budget."""
     shown = {column.name for column in search_table(report).columns}
     return {
         name: words.format(nouns=report.budget.nouns)

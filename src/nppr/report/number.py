@@ -44,7 +44,7 @@ class StatedInterval(Record):
     claim: Claim
     flags: tuple[str, ...] = ()
     lowest_of: int | None = None
-    """Set if the interval accounts for choosing the lowest of so many sources."""
+    """Number of sources, if the interval accounts for choosing the lowest of several."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -63,7 +63,7 @@ class StatedInterval(Record):
 
 
 class _Subject(Record):
-    """What a number is about; `source` is written as on a command line, such as `uniform:scale=0.5`."""
+    """The subject of a number; `source` is written as on a command line: `uniform:scale=0.5`."""
 
     source: str
     radius: float | None = None
@@ -105,9 +105,9 @@ class LearnedSubject(_Subject):
     kind: Literal["learned"] = "learned"
     source: str = "nppr"
     rung: Dependency | None = None
-    """What the noise may depend on; None if the search failed before that was known."""
+    """The rung of the ladder; None if the search failed before it was known."""
     structure: str = ANY_STRUCTURE
-    """What the noise is made of."""
+    """The material of the noise."""
     floor: float = 0.0
     """Least randomness rho."""
     fit_seed: int | None = None
@@ -339,7 +339,7 @@ class Number(Record):
 
     @property
     def shown_flags(self) -> tuple[str, ...]:
-        """The flags of the number and of its own interval."""
+        """The flags of the number and of the interval that a table prints."""
         return (*self.flags, *(self.own.flags if self.own else ()))
 
     def with_subject(self, **facts: object) -> Number:
@@ -359,7 +359,7 @@ class Number(Record):
 def join_intervals(numbers: Iterable[Number]) -> list[Number]:
     """The numbers, where those that differ in their intervals alone are one with all intervals.
 
-    Splitting gives a value of its own, so its number stays apart. A bound for the population belongs
+    Splitting gives another value, so its number stays apart. A bound for the population belongs
     to that for the test set.
     """
     found: dict[object, Number] = {}

@@ -358,7 +358,7 @@ class AssessmentRun:
     ) -> list[Estimate]:
         """Of a run that stopped by its widths: first of all the interval that it stopped by."""
         first = estimates[0]
-        if self.stopped is None or first.metric not in (Metric.PR, Metric.NPPR):
+        if self.stopped is None or not first.metric.is_drawn:
             return list(estimates)
         ends = vars(self.stopped(tally, 1))
         return [replace(first, method=SEQUENCE, flags=(), **ends), *estimates]
