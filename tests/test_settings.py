@@ -11,8 +11,9 @@ from helpers import FAMILIES, two_class_data
 from nppr.cli import commands
 from nppr.cli.commands import AssessOptions, MeasureOptions, SpectrumOptions
 from nppr.core.budget import Budget
-from nppr.core.draw_count import DRAWS, default_draws
+from nppr.core.draw_count import DEFAULT_DRAWS, default_draws
 from nppr.errors import BudgetError, NpprError, SpecError
+from nppr.gate.policy import Policy
 from nppr.noise.rungs import Dependency
 from nppr.run.assess import assess, learn
 from nppr.run.resolve import require_budget
@@ -53,6 +54,26 @@ def test_a_setting_is_declared_in_one_group() -> None:
             if known[flag].name in group.model_fields and known[flag].group:
                 places.setdefault(flag, set()).add(known[flag].group)
     assert all(len(found) == 1 for found in places.values())
+
+
+def test_no_command_declares_a_setting_anew() -> None:
+    known = settings_in(Assessment)
+    trees: list[type[Group]] = [*OPTIONS, Policy]
+    anew = {
+        (tree.__name__, flag)
+        for tree in trees
+        for flag, setting in settings_in(tree).items()
+        if not setting.group and flag in known
+    }
+    training = {("TrainOptions", flag) for flag in ("batch-size", "norm", "eps", "seed")}
+    replaced = {("GateOptions", flag) for flag in ("model", "weights", "data")}
+    files = {(tree, "out") for tree in ("ReportOptions", "ExportOptions", "SchemaOptions")}
+    assert anew == training | replaced | files
+
+
+@pytest.mark.parametrize("group", [Measure, Search, Run])
+def test_the_docstring_of_a_group_has_all_its_settings(group: type[Group]) -> None:
+    assert [name for name in group.model_fields if f"`{name}`" not in str(group.__doc__)] == []
 
 
 def test_flags_and_keywords_make_the_same_settings() -> None:
@@ -112,7 +133,7 @@ def test_an_effort_sets_what_is_not_stated() -> None:
     assert calls == sorted(calls)
     assert len(set(calls)) == 3
     draws = [Measure(effort=effort).of_inputs(300).draws for effort in EFFORTS]
-    assert draws == [16, DRAWS, 4 * DRAWS]
+    assert draws == [16, DEFAULT_DRAWS, 4 * DEFAULT_DRAWS]
     for effort in EFFORTS:
         assert Search(calls=5000, seeds=2).resolve(900, effort).calls == 5000
         assert Search(calls=5000, seeds=2).resolve(900, effort).seeds == 2

@@ -37,8 +37,8 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
-from nppr.core.draw_count import DRAWS, FEWEST_DRAWS, default_draws
-from nppr.core.radius import LARGEST, NORM_NAMES, parse_radius
+from nppr.core.draw_count import DEFAULT_DRAWS, FEWEST_DRAWS, default_draws
+from nppr.core.radius import LARGEST_RADIUS, NORM_NAMES, parse_radius
 from nppr.errors import BudgetError, NpprError, SpecError, require_at_most, unknown
 from nppr.noise.family import Family
 from nppr.noise.rungs import LADDER, Dependency, choose_rung, rungs_of
@@ -331,7 +331,7 @@ def require_sigma(sigma: float | None, where: str) -> float:
         raise SpecError(f"`sigma` must be given {where}. Example: --sigma 0.25")
     if not 0 < sigma < math.inf:
         raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
-    require_at_most("sigma", sigma, LARGEST)
+    require_at_most("sigma", sigma, LARGEST_RADIUS)
     return sigma
 
 
@@ -491,8 +491,8 @@ class Counting(Group):
 
     draws: Annotated[int | None, whole(most=MOST_DRAWS)] = option(
         None,
-        f"Perturbations drawn per input. Default: {DRAWS}, fewer for more than 1,000 inputs; with"
-        f" --precision, {FEWEST_DRAWS} to start with.",
+        f"Perturbations drawn per input. Default: {DEFAULT_DRAWS}, fewer for more than 1,000 inputs;"
+        f" with --precision, {FEWEST_DRAWS} to start with.",
     )
     confidence: float = option(0.95, "Confidence of the intervals and bounds.", Panel.STATISTICS)
     quantise: bool = option(False, "Round perturbed inputs to 8 bits.", Panel.ADVANCED)
@@ -589,7 +589,9 @@ class Measure(Limits, Counting, Keywords):
             )
         if self.draws is None:  # not a stated setting: it stays open to the number of inputs
             self.model_fields_set.discard("draws")
-            object.__setattr__(self, "draws", DRAWS if self.precision is None else FEWEST_DRAWS)
+            object.__setattr__(
+                self, "draws", DEFAULT_DRAWS if self.precision is None else FEWEST_DRAWS
+            )
         return self
 
     def of_inputs(self, inputs: int) -> Measure:
@@ -625,7 +627,7 @@ class Run(Keywords):
         "Measure the classifier even if it hardly beats guessing, such as one without its weights.",
         Panel.ADVANCED,
     )
-    workers: int | None = option(
+    workers: Count = option(
         None,
         "Measure the inputs in this many processes, each with one thread. Counts do not depend on it."
         " Default: 1.",
@@ -633,16 +635,12 @@ class Run(Keywords):
     )
     ray: str | None = option(
         None,
-        "Measure the inputs on the Ray cluster at this address (HOST:PORT, auto or local; extra ray)."
-        " All machines must see the run folder, the model and the data.",
+        "Measure the inputs on the Ray cluster at this address (HOST:PORT or auto; extra ray). Without"
+        " an address: a cluster of --workers processes is started on this machine. All machines must"
+        " see the run folder, the model and the data.",
         Panel.ADVANCED,
+        flag="--ray [ADDRESS]",
     )
-
-    @model_validator(mode="after")
-    def _require_workers(self) -> Self:
-        if self.workers is not None and self.workers < 1:
-            raise SpecError(f"`workers` must be a whole number >= 1, got {self.workers}.")
-        return self
 
     @field_validator("device", mode="before")
     @classmethod

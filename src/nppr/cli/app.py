@@ -14,10 +14,10 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from nppr.formats import check_data, check_model, check_weights
+from nppr.formats import require_data, require_model, require_weights
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
-from nppr.system.specs import RANDOM
-from nppr.system.user_code import ProcessEnded, contained
+from nppr.system.specs import RANDOM_WEIGHTS
+from nppr.system.user_code import ProcessEnded, contain_exits
 
 TYPED = "COMMANDLINE"
 """The origin of a value that was typed on the command line."""
@@ -26,13 +26,16 @@ LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "json")
 """Options that do not change the question; `--help` shows them below the others."""
 
 SPECS = {
-    "model": check_model,
-    "feature-model": check_model,
-    "weights": check_weights,
-    "feature-weights": check_weights,
-    "data": check_data,
+    "model": require_model,
+    "feature-model": require_model,
+    "weights": require_weights,
+    "feature-weights": require_weights,
+    "data": require_data,
 }
 """Checks of flags that name a model, weights or data; they need no PyTorch."""
+
+LOCAL = "local"
+"""The address of a cluster that is started on this machine, and of --ray without an address."""
 
 LATE_WORDS = re.compile(r"\{(\w+)\}")
 """Names in a help text that are filled in when it is shown: they list what is registered."""
@@ -47,7 +50,11 @@ class ExitCode(Exception):
 
 
 class Command(TyperCommand):
-    """A command whose option --help is shown without a type."""
+    """A command whose option --help is shown without a type; --ray may be given without an address."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments after naming the cluster of a bare --ray."""
+        return super().parse_args(ctx, _with_address(args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names of all sources and parameters."""
@@ -59,6 +66,20 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         return _without_type(super().get_help_option(ctx))
+
+
+def _with_address(arguments: list[str]) -> list[str]:
+    """Return the arguments with an address after a --ray that has none.
+
+    >>> _with_address(["--ray", "study.toml"])
+    ['--ray', 'local', 'study.toml']
+    """
+    found: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        found.append(argument)
+        if argument == "--ray" and not (":" in following or following in ("auto", LOCAL)):
+            found.append(LOCAL)
+    return found
 
 
 def _filled(text: str) -> str:
@@ -99,7 +120,6 @@ def register(
     tree: type[Group],
     module: str,
     examples: str,
-    kind: type[TyperCommand] = Command,
 ) -> None:
     """Make a command: the settings of a tree are its flags, the tree's docstring is its help.
 
@@ -120,7 +140,7 @@ def register(
         }
         options = build_checked(tree, typed)
         try:
-            with contained():
+            with contain_exits():
                 getattr(import_module(module), name)(options)
         except (typer.Exit, typer.Abort) as error:  # ours are `ExitCode`
             raise ProcessEnded(f"it raised {type(error).__name__}") from error
@@ -134,7 +154,7 @@ def register(
     paragraphs = str(inspect.getdoc(tree)).split("\n\n")
     help_text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
     epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
-    app.command(name, cls=kind, help=help_text, epilog=epilog)(run_command)
+    app.command(name, cls=Command, help=help_text, epilog=epilog)(run_command)
 
 
 def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
@@ -142,7 +162,7 @@ def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
     built = build(model, given)
     for name, check in SPECS.items():
         spec = given.get(name)
-        if spec is not None and (check, spec) != (check_weights, RANDOM):
+        if spec is not None and (check, spec) != (require_weights, RANDOM_WEIGHTS):
             check(spec, name)
     return built
 

@@ -23,7 +23,7 @@ from nppr.data.data_set import Data, Images, content_hash
 from nppr.data.file_trees import Files, reading
 from nppr.data.layout import Layout, RangeSpec, parse_range
 from nppr.errors import DataError
-from nppr.system.bounded import ENCODED_IMAGE, OversizeError
+from nppr.system.bounded import ENCODED_IMAGE_LIMIT, OversizeError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -164,7 +164,7 @@ class FileImages(EncodedImages):
         return len(self.names)
 
     def read(self, position: int) -> bytes:
-        return self.files.read(self.names[position], ENCODED_IMAGE)
+        return self.files.read(self.names[position], ENCODED_IMAGE_LIMIT)
 
     def where(self, position: int) -> str:
         return self.files.where(self.names[position])
@@ -280,7 +280,7 @@ _ENDS: dict[str, Callable[[bytes], bool]] = {
     "WEBP": lambda content: int.from_bytes(content[4:8], "little") + 8 <= len(content),
 }
 """Checks that an encoded image is complete, for formats that mark their end: pillow fills in silently
-what a short file lacks. Cameras and editors store data after the end, so bytes there are no damage."""
+what a short file lacks. Cameras and editors store data after the end, so bytes there are not damage."""
 
 
 def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> tuple[StoredImages, Layout]:

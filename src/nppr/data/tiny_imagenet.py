@@ -19,7 +19,7 @@ from nppr.data.file_trees import Files, reading
 from nppr.data.image_sets import FileImages, is_image
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
-from nppr.system.bounded import TEXT
+from nppr.system.bounded import TEXT_LIMIT
 
 ANNOTATIONS = "val/val_annotations.txt"
 
@@ -62,7 +62,7 @@ def _read_val(files: Files, wnids: list[str]) -> Labelled:
 def _label(
     files: Files, wnids: list[str], names: list[str], found: list[str], origin: str
 ) -> Labelled:
-    """The files of these names, with the classes found for them in `origin`."""
+    """Label the files of these names with the classes found for them in `origin`."""
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     for wnid in sorted(set(found) - numbers.keys()):
         where = files.where(origin)
@@ -85,11 +85,11 @@ def _class_names(files: Files, wnids: list[str]) -> tuple[str, ...]:
 
 def _lines(files: Files, name: str) -> list[str]:
     with reading(files.where(name)):
-        lines = files.read(name, TEXT).decode().splitlines()
+        lines = files.read(name, TEXT_LIMIT).decode().splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 
-FORMAT = DataFormat(
+TINY_IMAGENET = DataFormat(
     title="Tiny ImageNet",
     open_splits=_open,
     find=lambda files: find_folders(files, lambda _, names: "wnids.txt" in names),

@@ -1,4 +1,4 @@
-"""Data from PyTorch's own `Dataset` and `DataLoader` objects."""
+"""Data from `Dataset` and `DataLoader` objects of PyTorch."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from nppr.data.file_trees import reading
 from nppr.data.image_sets import GREY, Frame, StoredImages, channels_first, decode
 from nppr.data.splits import ONLY_SPLIT, Labelled, assemble
 from nppr.errors import DataError
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 REPEATED = 8
-"""How many images are read twice, to notice random augmentation."""
+"""Number of images that are read twice, to notice random augmentation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +49,11 @@ class DatasetImages:
 
 
 def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = None) -> Data:
-    """Pairs (image, label); a loader's data set is read in its own order, without its batches.
+    """Read pairs (image, label); the data set of a loader is read in its order, without batches.
 
     Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. The labels of
     a map-style data set take one pass over its images, which are not kept. A data set that can only be
-    iterated is kept in memory, 8-bit where its images are and are not resized.
+    iterated is kept in memory, in 8 bits if its images are 8-bit and not resized.
     """
     dataset = source.dataset if isinstance(source, DataLoader) else source
     streamed = isinstance(dataset, IterableDataset)
@@ -83,14 +83,14 @@ def _pairs(dataset: Dataset[Any]) -> Iterator[tuple[Any, int]]:
     if not isinstance(dataset, IterableDataset):
         with (
             reading("the Dataset's length", "Give a map-style Dataset or an IterableDataset."),
-            contained(),
+            contain_exits(),
         ):
             items = len(dataset)  # type: ignore[arg-type]
         yield from (_item(dataset, position) for position in range(items))
         return
     end, iterator = object(), iter(dataset)
     for position in itertools.count():
-        with reading(f"item {position} of the Dataset", ""), contained():
+        with reading(f"item {position} of the Dataset", ""), contain_exits():
             item = next(iterator, end)
         if item is end:
             return
@@ -98,7 +98,7 @@ def _pairs(dataset: Dataset[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def _item(dataset: Dataset[Any], position: int) -> tuple[Any, int]:
-    with reading(f"item {position} of the Dataset", ""), contained():
+    with reading(f"item {position} of the Dataset", ""), contain_exits():
         item = dataset[position]
     return _check_pair(item, position)
 
@@ -123,7 +123,7 @@ def _first_frame(image: Any, resize: int | None) -> Frame:
 
 
 def _fit_frame(image: Any, frame: Frame, position: int) -> Tensor:
-    """One image `(C, H, W)`, 8-bit or floats, once it fits the frame."""
+    """Return one image `(C, H, W)`, 8-bit or floats, and check that it fits the frame."""
     where = f"item {position}"
     row = _to_pixels(image, frame.channels, where)
     channels, height, width = row.shape

@@ -18,9 +18,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from nppr.errors import WeightsError
-from nppr.formats import check_weights
+from nppr.formats import require_weights
 from nppr.models.classifier import reason_of
-from nppr.system.bounded import OversizeError, program_limit, unpacked_size
+from nppr.system.bounded import OversizeError, program_limit, read_unpacked_size
 from nppr.system.records import read_tensors
 from nppr.system.specs import MOST_CLASSES
 
@@ -79,7 +79,7 @@ class Weights:
 def read_weights(path: str | Path) -> Weights:
     """Read a safetensors file or a PyTorch state dict."""
     path = Path(path)
-    check_weights(path)
+    require_weights(path)
     with path.open("rb") as file:
         start = file.read(len(ZIP_MAGIC))
     if path.suffix == ".safetensors" or not start.startswith((ZIP_MAGIC, PICKLE_MAGIC)):
@@ -130,7 +130,7 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
     try:
         if zipped:
             limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
-            limit.require(unpacked_size(path))
+            limit.require(read_unpacked_size(path))
         with warnings.catch_warnings():  # of what a damaged file asks for
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)

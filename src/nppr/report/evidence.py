@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import torch
 
 from nppr.errors import RecordError, RunFolderError
-from nppr.system.records import one_line, read_record, write_record
+from nppr.system.records import read_record, shorten_error, write_record
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,8 +34,8 @@ class Worst:
     """The inputs that did worst under a source, the worst first; images are small enough to show.
 
     `indices` in the data set, `labels` and `taken_for`, the answer to the image shown, are int64;
-    `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, or int32 from 0 to
-    65,535 if the data are not images; `delta` is float16 relative to the radius. Under a transformation
+    `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, or int32 from 0
+    to 65,535 if the data are not images; `delta` is float16 relative to the radius. Under a transformation
     `delta` is the difference of both images, and `parameters` float32 are those of the image shown.
     """
 
@@ -161,7 +161,7 @@ def read_evidence(folder: str | Path) -> Evidence | None:
         )
     except (RecordError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
-            f"`run` must hold a readable {EVIDENCE}, got {path}: {one_line(error)}."
+            f"`run` must hold a readable {EVIDENCE}, got {path}: {shorten_error(error)}."
             " Remove the file to render the page without pictures."
         ) from error
 

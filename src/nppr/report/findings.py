@@ -63,7 +63,7 @@ def table_rows(report: ReportRecord) -> list[Number]:
 
     def place(row: Number) -> tuple[float, ...]:
         value = 2.0 if row.value is None else row.value
-        learned = (row.learned.floor, row.learned.depth) if row.learned else (0.0, 0)
+        learned = row.learned.place if row.learned else (0.0, 0, 0)
         return (ORDER.index(row.metric), *learned, value)
 
     return sorted(

@@ -7,7 +7,7 @@ only fall on the way down.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nppr.core.tally import Metric
 from nppr.report.at_least_line import at_least_line, stated_bound
@@ -43,13 +43,13 @@ def steps_of(report: ReportRecord) -> list[Step]:
     """Return the rows of the ladder, from PR down to AR; empty without learned noise."""
     rows = table_rows(report)
     learned = [
-        (row.learned.rung, row.learned.floor, row)
+        (row.learned.admissible, row)
         for row in rows
-        if row.learned and row.learned.rung and not row.is_repeated
+        if row.learned and row.learned.admissible and not row.is_repeated
     ]
     if not learned:
         return []
-    floors = sorted({floor for _, floor, _ in learned})
+    floors = sorted({admissible.floor for admissible, _ in learned})
     known = (row for row in rows if row.is_fixed)
     ends = {Metric.PR: next(known, None), Metric.AR: find_attacked(report)}
     nouns = report.budget.nouns
@@ -59,11 +59,13 @@ def steps_of(report: ReportRecord) -> list[Step]:
         for metric, row in ends.items()
     )
     steps = []
-    for rung in sorted({rung for rung, _, _ in learned}, key=lambda each: each.depth):
+    sets = {replace(admissible, floor=0.0) for admissible, _ in learned}
+    for each in sorted(sets, key=lambda each: each.place):
+        same = [pair for pair in learned if replace(pair[0], floor=0.0) == each]
         # If the lowest source of the set is a reference noise, it comes before the learned noise.
-        own = sorted((each for each in learned if each[0] is rung), key=lambda e: by_width(e[2]))
-        numbers = {floor: row for _, floor, row in reversed(own)}
-        steps.append(Step(rung.value, rung.threat_of(nouns), numbers))
+        widest = sorted(same, key=lambda pair: by_width(pair[1]))
+        numbers = {admissible.floor: row for admissible, row in reversed(widest)}
+        steps.append(Step(each.label, each.rung.threat_of(nouns), numbers))
     return [*top, *steps, *bottom]
 
 

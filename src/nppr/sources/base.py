@@ -254,14 +254,14 @@ class Source(ABC):
         from nppr.statistics import estimates  # not before PyTorch is needed
 
         if self.metric is Metric.AR:
-            headline = [estimates.adversarial(tally, confidence)]
+            headline = [estimates.estimate_adversarial(tally, confidence)]
         elif self.metric is Metric.CORRUPTION:
-            headline = [estimates.corrupted(tally, confidence)]
+            headline = [estimates.estimate_corrupted(tally, confidence)]
         else:
-            headline = estimates.probabilistic(tally, confidence, self.metric, seed)
-        rows = [*headline, estimates.normalised(tally, confidence, self.metric, seed)]
+            headline = estimates.estimate_probabilistic(tally, confidence, self.metric, seed)
+        rows = [*headline, estimates.estimate_normalised(tally, confidence, self.metric, seed)]
         if self.metric.is_drawn:
-            rows += estimates.probably_accurate(tally, confidence, self.metric)
+            rows += estimates.estimate_prob_acc(tally, confidence, self.metric)
         return rows
 
 
@@ -382,12 +382,12 @@ def _parse_value(argument: str, text: str, kind: type) -> Option:
         raise SpecError(f"`{argument}` must be {expected}, got {text!r}.") from None
 
 
-def parse_numbers(
+def parse_number_list(
     argument: str, text: str, *, each: str, most: float, example: str
 ) -> tuple[float, ...]:
     """Different numbers from 1 to `most`, written with `+` between them; `each` is one of them.
 
-    >>> parse_numbers("`q`", "1+10", each="order", most=1e6, example="q=1+10")
+    >>> parse_number_list("`q`", "1+10", each="order", most=1e6, example="q=1+10")
     (1.0, 10.0)
     """
     try:

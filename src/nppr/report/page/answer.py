@@ -155,15 +155,15 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
 def _lane_order(row: Number) -> tuple[int, float]:
     """Down the ladder; brackets by the length of the offset."""
     if row.learned is not None:
-        return row.learned.depth, 0.0
+        return row.learned.place[-1], 0.0
     return 0, (row.bound.size if row.bound else None) or 0.0
 
 
 def _rung_words(row: Number) -> str:
-    if row.learned is None or row.learned.rung is None:
+    if row.learned is None or row.learned.admissible is None:
         return row.name
     lowest = ", the lowest source of the set" if row.with_references else ""
-    return f"{row.learned.rung.value}, rho {row.learned.floor:g}{lowest}"
+    return f"{row.learned.admissible.label}, rho {row.learned.floor:g}{lowest}"
 
 
 def citation(report: ReportRecord, numbers: Numbers) -> Markup:
