@@ -35,8 +35,9 @@ class Worst:
 
     `indices` in the data set, `labels` and `taken_for`, the answer to the image shown, are int64;
     `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, or int32 from 0
-    to 65,535 if the data are not images; `delta` is float16 relative to the radius. Under a transformation
-    `delta` is the difference of both images, and `parameters` float32 are those of the image shown.
+    to 65,535 if the data are not images; `delta` is float16 relative to the radius. Under a
+    transformation `delta` is the difference of both images, and `parameters` float32 are those of the
+    image shown.
     """
 
     SHAPES: ClassVar[Mapping[str, str]] = {

@@ -141,7 +141,8 @@ class LearnedSubject(_Subject):
         """Sort key: the widest admissible set comes first.
 
         The widest set has the smallest floor, then the least restricted structure, then the lowest
-        rung, and includes the reference noises. `per-input`, which is searched for on the evaluated inputs, and repeated searches come last.
+        rung, and includes the reference noises. `per-input`, which is searched for on the evaluated
+        inputs, and repeated searches come last.
         """
         last = self.fit_seed is not None, self.rung is not None and not self.rung.is_fitted
         floor, structure, depth = self.place
