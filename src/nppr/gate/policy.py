@@ -244,7 +244,7 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
 
     >>> found = parse_requirement("NPPR label floor 0.5 >= 80 %", Budget.linf(0.1))
     >>> found.admissible.name_noise(), found.at_least
-    ('label', 0.5, 0.8)
+    ('nppr:label:floor=0.5', 0.8)
     """
     words = " ".join(text.split())
     first = words.partition(" ")[0]
