@@ -30,7 +30,7 @@ from nppr.report.results_table import spectrum_table, trust_lines
 from nppr.report.run_files import RunFiles, write_rendered
 from nppr.run.assess import assess_resolved, learn_resolved
 from nppr.run.progress import progress_bars
-from nppr.run.resolve import Resolved, require_sources, resolve, stated_budget
+from nppr.run.resolve import Resolved, read_budget, require_sources, resolve
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
 from nppr.settings import Measure, ModelSettings, Search, figure_formats
@@ -48,7 +48,7 @@ NOT_IN_NAME = {
 
 def execute_assess(options: AssessOptions) -> None:
     """Run `nppr assess`."""
-    require_sources(options.sources, stated_budget(options.budget))
+    require_sources(options.sources, read_budget(options.budget))
     _show(options, *_measure(options, options.sources, options.search, options.distribution))
 
 
@@ -78,7 +78,7 @@ def execute_evaluate(options: SourcesOptions) -> None:
             "`distribution` must be given: the folder written by nppr fit."
             " Example: --distribution runs/fit"
         )
-    require_sources(options.sources, stated_budget(options.budget))
+    require_sources(options.sources, read_budget(options.budget))
     options = _with_fitted_specs(options, options.distribution)
     _show(options, *_measure(options, options.sources or "", None, options.distribution))
 
@@ -117,7 +117,7 @@ def execute_bound(options: BoundOptions) -> None:
     )
     shared = [f"{spec}:patterns={options.patterns}"] if options.patterns else []
     sources = ",".join([spec, *shared])
-    require_sources(sources, stated_budget(options.budget))
+    require_sources(sources, read_budget(options.budget))
 
     def around(learned: LearnedNoise) -> list[Source]:
         """Return the bounds around learned noise."""

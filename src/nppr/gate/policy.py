@@ -23,7 +23,7 @@ from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError, unknown
 from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.family import FLOOR_NOISE
-from nppr.run.resolve import stated_budget
+from nppr.run.resolve import read_budget
 from nppr.settings import (
     GRADE_LETTERS,
     BudgetSettings,
@@ -166,7 +166,7 @@ class Policy(Group):
                 "`require` must list at least one requirement, got none."
                 " Example: require = ['PR uniform >= 0.95']"
             )
-        budget = stated_budget(self.budget) or Budget.linf(0.1)
+        budget = read_budget(self.budget) or Budget.linf(0.1)
         found = [parse_requirement(text, budget) for text in self.require]
         first: dict[Requirement, Requirement] = {}
         for each in found:
