@@ -33,7 +33,7 @@ CODES = {"holds": 0, "violated": 1, "undecided": 3}
 """Exit codes of `nppr certify` and `nppr gate`, by verdict."""
 
 
-def gate(options: GateOptions) -> None:
+def execute_gate(options: GateOptions) -> None:
     """Run `nppr gate`."""
     replaced = options.model_dump(include={"model", "weights", "data", "run"})
     replaced["device"] = options.execution.device
@@ -70,7 +70,7 @@ def gate(options: GateOptions) -> None:
     raise ExitCode(CODES[found.verdict.value])
 
 
-def certify(options: CertifyOptions) -> None:
+def execute_certify(options: CertifyOptions) -> None:
     """Run `nppr certify`."""
     settings, stated = options.measure, read_budget(options.budget)
     _require_one_source(options.source, options.distribution)

@@ -46,13 +46,13 @@ NOT_IN_NAME = {
 """Options that change no number, and so do not change the name of the default folder."""
 
 
-def assess(options: AssessOptions) -> None:
+def execute_assess(options: AssessOptions) -> None:
     """Run `nppr assess`."""
     require_sources(options.sources, read_budget(options.budget))
     _show(options, *_measure(options, options.sources, options.search, options.distribution))
 
 
-def fit(options: FitOptions) -> None:
+def execute_fit(options: FitOptions) -> None:
     """Run `nppr fit`."""
     folder = options.run.out or _default_folder(options, "fit")
     _note_default_data(options)
@@ -71,7 +71,7 @@ def fit(options: FitOptions) -> None:
     console.print_line(str(folder / "distributions"))
 
 
-def evaluate(options: SourcesOptions) -> None:
+def execute_evaluate(options: SourcesOptions) -> None:
     """Run `nppr evaluate`."""
     if options.distribution is None:
         raise SpecError(
@@ -83,7 +83,7 @@ def evaluate(options: SourcesOptions) -> None:
     _show(options, *_measure(options, options.sources or "", None, options.distribution))
 
 
-def spectrum(options: SpectrumOptions) -> None:
+def execute_spectrum(options: SpectrumOptions) -> None:
     """Run `nppr spectrum`."""
     report, path = _measure(options, "nppr,uniform", options.search)
     _show(
@@ -93,7 +93,7 @@ def spectrum(options: SpectrumOptions) -> None:
     )  # fmt: skip
 
 
-def bound(options: BoundOptions) -> None:
+def execute_bound(options: BoundOptions) -> None:
     """Run `nppr bound`."""
     ratio, confidence = options.density_ratio, options.measure.confidence
     least = options.at_least
@@ -134,7 +134,7 @@ def bound(options: BoundOptions) -> None:
     _show(options, report, path, table, bounds_note(report, sizes=least is not None))
 
 
-def bracket(options: BracketOptions) -> None:
+def execute_bracket(options: BracketOptions) -> None:
     """Run `nppr bracket`."""
     written = {parse_radius(text) for text in (options.budget.eps or "", *options.measure.radii)}
     calls = CALLS if options.search_calls is None else options.search_calls

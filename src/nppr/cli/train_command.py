@@ -12,7 +12,7 @@ from nppr.run.resolve import choose_train_settings, resolve_data
 from nppr.train import Outputs, image_shape, require_known, train_network
 
 
-def train(options: TrainCommandOptions) -> None:
+def execute_train(options: TrainCommandOptions) -> None:
     """Run `nppr train`."""
     model, run, quiet = options.network, options.run, options.quiet
     require_known(model)

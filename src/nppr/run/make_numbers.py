@@ -85,6 +85,7 @@ def make_subject(source: Source, metric: Metric, estimate: Estimate | None = Non
             source=name,
             radius=radius,
             rung=source.dependency,
+            structure=source.structure,
             floor=source.floor or 0.0,
             fit_seed=source.fit_seed,
         )
