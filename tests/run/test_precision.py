@@ -23,7 +23,7 @@ from nppr.report.findings import table_rows
 from nppr.report.number import Number
 from nppr.report.results_table import notes_of
 from nppr.run.assess import assess
-from nppr.run.precision import MARGIN, Look, Need, Round, whole_blocks
+from nppr.run.precision import MARGIN, Need, PrecisionLook, Round, whole_blocks
 from nppr.settings import Measure, Run
 from nppr.statistics import Interval, betting_sequence
 from nppr.statistics.estimates import SEQUENCE
@@ -59,12 +59,12 @@ def drawn(p: FloatArray, draws: int, seed: int = 0) -> Tally[Evaluate]:
     return tally(np.random.default_rng(seed).binomial(draws, p), draws)
 
 
-def look(*rounds: Round, precision: float = 0.01, seed: int = 0) -> Look:
+def look(*rounds: Round, precision: float = 0.01, seed: int = 0) -> PrecisionLook:
     """After these rounds, whose inputs came in one after the other."""
     came_in = np.repeat(
         np.arange(len(rounds)), np.diff([each.inputs for each in rounds], prepend=0)
     )
-    return Look(rounds, came_in, precision, 0.95, seed)
+    return PrecisionLook(rounds, came_in, precision, 0.95, seed)
 
 
 def expected_inputs(variance: float, precision: float = 0.01) -> float:

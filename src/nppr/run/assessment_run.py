@@ -37,7 +37,7 @@ from nppr.models import (
 )
 from nppr.noise.rungs import Known
 from nppr.report.number import MergedSubject, Number, Subject
-from nppr.run.make_numbers import number_of, numbers_of, subject_of
+from nppr.run.make_numbers import make_subject, number_of, numbers_of
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import Resolved
@@ -48,7 +48,7 @@ from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.settings import Measure, Run
 from nppr.sources import Clean, Source, references
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PerInputNoise
 from nppr.statistics.estimates import (
     SEQUENCE,
     estimate_adversarial,
@@ -106,7 +106,7 @@ class AssessmentRun:
     inside: list[Source] = field(default_factory=list)
     """Measured sources that stay in the budget."""
     learned: list[LearnedNoise] = field(default_factory=list)
-    own: list[PerInput] = field(default_factory=list)
+    own: list[PerInputNoise] = field(default_factory=list)
     """The rung `per-input` of every floor."""
 
     @classmethod
@@ -479,7 +479,7 @@ class AssessmentRun:
 
     def failed(self, source: Source, error: Exception) -> Number:
         """Return the number of a source that could not be measured."""
-        return self.without_value(subject_of(source, source.metric), source.metric, error)
+        return self.without_value(make_subject(source, source.metric), source.metric, error)
 
     def without_value(self, subject: Subject, metric: Metric, error: Exception) -> Number:
         """Return the number of a subject that could not be measured."""

@@ -31,7 +31,7 @@ def numbers_of(
     """
     return join_intervals(
         number_of(
-            subject_of(source, each.metric, each).model_copy(update=facts),
+            make_subject(source, each.metric, each).model_copy(update=facts),
             each,
             source.name if tally is None else tally,
         )
@@ -66,7 +66,7 @@ def number_of(subject: Subject, estimate: Estimate, tally: str | None = None) ->
     )
 
 
-def subject_of(source: Source, metric: Metric, estimate: Estimate | None = None) -> Subject:
+def make_subject(source: Source, metric: Metric, estimate: Estimate | None = None) -> Subject:
     """Return what a number of a source is about; a source that failed has no estimate."""
     name, radius = source.row_source, source.budget.radius if source.budget else None
     if estimate is not None and estimate.noise_set is not None:

@@ -75,7 +75,7 @@ def whole_blocks(draws: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class PrecisionLook:
     """A look at all tallies after the last of the `rounds`; `came_in` `(N,)` is each input's round."""
 
     rounds: Sequence[Round]
@@ -177,7 +177,7 @@ class Growth:
         split = subsets[-1]
         came_in = np.sum([~np.isin(split.indices, each.indices) for each in subsets], axis=0)
         confidence = run.settings.confidence
-        self.look = Look(tuple(self.rounds), came_in, self.precision, confidence, seed)
+        self.look = PrecisionLook(tuple(self.rounds), came_in, self.precision, confidence, seed)
         run.stopped = self.look.interval
         run.data = replace(run.data, evaluate=split)
         run.settings = run.settings.with_(draws=at.draws)
