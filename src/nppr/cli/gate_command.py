@@ -13,9 +13,8 @@ from nppr.doctor.examine import examine_ready
 from nppr.doctor.result_checks import check_distributions
 from nppr.errors import SpecError, mark_controls
 from nppr.formats import names_code
-from nppr.gate.gate import gate as decide
-from nppr.gate.gate import make_record
-from nppr.gate.gate_tests import decide_source
+from nppr.gate.decisions import decide_source
+from nppr.gate.gate import decide_policy, make_record
 from nppr.gate.policy import ABOUT, read_policy
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
@@ -50,7 +49,7 @@ def gate(options: GateOptions) -> None:
 
     quiet = options.quiet or options.as_json
     with progress_bars(quiet=quiet) as progress:
-        found = decide(
+        found = decide_policy(
             policy,
             name=options.policy.stem,
             out=options.execution.out,
