@@ -22,7 +22,7 @@ from nppr.sources import Source
 from nppr.statistics.estimates import APPROXIMATE
 
 
-def numbers_of(
+def make_numbers(
     source: Source, estimates: Iterable[Estimate], *, tally: str | None = None, **facts: object
 ) -> list[Number]:
     """Return what was read off a tally of a source, one number for the intervals of each value.
@@ -30,7 +30,7 @@ def numbers_of(
     `facts` are further fields of the subject.
     """
     return join_intervals(
-        number_of(
+        make_number(
             make_subject(source, each.metric, each).model_copy(update=facts),
             each,
             source.name if tally is None else tally,
@@ -39,7 +39,7 @@ def numbers_of(
     )
 
 
-def number_of(subject: Subject, estimate: Estimate, tally: str | None = None) -> Number:
+def make_number(subject: Subject, estimate: Estimate, tally: str | None = None) -> Number:
     """Return an estimate as a number of a subject, with one interval."""
     own = tuple(flag for flag in estimate.flags if flag == APPROXIMATE)
     return Number(
@@ -85,6 +85,7 @@ def make_subject(source: Source, metric: Metric, estimate: Estimate | None = Non
             source=name,
             radius=radius,
             rung=source.dependency,
+            structure=source.structure,
             floor=source.floor or 0.0,
             fit_seed=source.fit_seed,
         )
