@@ -22,10 +22,10 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.mixture import Context, Given
 from nppr.noise.rungs import Dependency
-from nppr.report.evidence import Draws, Evidence, Worst
-from nppr.run.collect_evidence import _describe_components, collect, collect_draws
+from nppr.report.evidence import Evidence, NoiseDraws, Worst
+from nppr.run.assessment_run import AssessmentRun
+from nppr.run.collect_evidence import _describe_components, collect_draws, collect_evidence
 from nppr.run.resolve import Resolved
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.settings import Measure
 from nppr.sources import PGD, AutoAttack, Brightness, Clean, Gaussian, Source, Stress, Uniform
@@ -95,9 +95,12 @@ class Case:
         found = self.tallies(everything) if tallies is None else tallies
         resolved = Resolved(self.data, classifier.original, prepared=classifier)
         run = AssessmentRun.open(resolved, self.budget, Measure(seed=self.seed))
-        return collect(run, found, self.clean(), sources, learned)
+        run.tallies, run.clean = found, self.clean()
+        return collect_evidence(run, sources, learned)
 
-    def drawn(self, learned: Sequence[LearnedNoise], micro_batch: int | None = None) -> list[Draws]:
+    def drawn(
+        self, learned: Sequence[LearnedNoise], micro_batch: int | None = None
+    ) -> list[NoiseDraws]:
         """Draws of learned noise for the clean-correct inputs."""
         classifier = self.classifier
         if micro_batch:
@@ -139,10 +142,12 @@ def case() -> Case:
     return made()
 
 
-def same(one: Sequence[Worst | Draws], other: Sequence[Worst | Draws], within: float = 0.0) -> None:
+def same(
+    one: Sequence[Worst | NoiseDraws], other: Sequence[Worst | NoiseDraws], within: float = 0.0
+) -> None:
     assert one
     for before, after in zip(one, other, strict=True):
-        assert isinstance(before, Worst | Draws)
+        assert isinstance(before, Worst | NoiseDraws)
         for field in fields(before):
             first, second = getattr(before, field.name), getattr(after, field.name)
             if field.name == "source":

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import nppr.export
-from nppr.errors import NpprError, PluginError, SpecError, mark_controls, unknown
+from nppr.errors import SpecError, mark_controls, unknown
 from nppr.export.claims import FiledReport, read_filed
 from nppr.export.documents import EXPORTS as EXPORTS
 from nppr.report.findings import lines_of, shares_of
@@ -16,8 +14,7 @@ from nppr.report.per_input import PER_INPUT, read_per_input
 from nppr.report.run_files import report_path
 from nppr.system.manifest import Manifest
 from nppr.system.records import write_whole
-from nppr.system.registry import BUILT_IN, import_modules, reason_with_place
-from nppr.system.user_code import contain_exits
+from nppr.system.registry import import_modules
 
 import_modules(nppr.export)
 
@@ -42,32 +39,22 @@ def write_exports(
     if lines.exists():  # a report that was edited does not agree with its inputs
         shares_of(filed.report, lines_of(read_per_input(lines), source.parent), source.parent)
     place = folder or source.parent / "exports"
-    texts = {
-        place / (kind + suffix): _text_of(kind, make, filed)
-        for suffix, make in document.files.items()
-    }
+    with EXPORTS.guarded(document):
+        texts = {
+            place / (kind + suffix): _text_of(make, filed)
+            for suffix, make in document.files.items()
+        }
     manifest = Manifest(source.parent, "run")
     if folder is None and manifest.exists:
         manifest.add(*texts)
     for path, text in texts.items():
-        write_whole(path, mark_controls(text))
+        write_whole(path, text)
     return list(texts)
 
 
-def _text_of(kind: str, make: Callable[[FiledReport], str], filed: FiledReport) -> str:
-    """Return the text of a file; `PluginError` if the code of an installed package fails."""
-    origin = EXPORTS.origin_of(kind)
-    if origin == BUILT_IN:
-        return make(filed)
-    try:
-        with contain_exits(), contextlib.redirect_stdout(sys.stderr):
-            text = make(filed)
-            if not isinstance(text, str):
-                raise TypeError(f"its function must return text, got {type(text).__name__}")
-    except NpprError:
-        raise
-    except Exception as error:  # the code of a package may fail in any way
-        raise PluginError(
-            f"the export {kind!r} of {origin} cannot be written: {reason_with_place(error)}"
-        ) from error
-    return text
+def _text_of(make: Callable[[FiledReport], str], filed: FiledReport) -> str:
+    """Return the text of a file, with control characters as visible marks."""
+    text = make(filed)
+    if not isinstance(text, str):
+        raise TypeError(f"the function of a file must return text, got {type(text).__name__}")
+    return mark_controls(text)

@@ -13,11 +13,11 @@ from nppr.data import ClassOrder, DataSpec, RangeSpec
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.models import ModelSpec
 from nppr.report import Report
+from nppr.run.assessment_run import AssessmentRun
+from nppr.run.complete_run import complete_run
 from nppr.run.precision import DRAWN
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
 from nppr.run.resolve import Resolved, require_budget, resolve
-from nppr.run.run import complete_run
-from nppr.run.session import AssessmentRun
 from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
@@ -257,7 +257,7 @@ def choose_sources(
     *,
     replace_search: bool = True,
 ) -> tuple[bool, list[Source]]:
-    """Whether a search for NPPR is asked for, and the other sources.
+    """Return whether a search for NPPR is asked for, and the other sources.
 
     Learned noise that is given replaces the search, unless the search is to compare itself with it.
     """
@@ -290,7 +290,7 @@ def choose_sources(
 
 
 def _require_rivals(given: Sequence[LearnedNoise]) -> None:
-    """Raise `DistributionError` where a search by scores can use none of the given noise."""
+    """Raise `DistributionError` if a search by scores can use none of the given noise."""
     if all(each.source.distribution.family.dependency.sees_input for each in given):
         found = ", ".join(each.source.name for each in given)
         raise DistributionError(
@@ -324,6 +324,9 @@ def _plan(
         sources=tuple(names),
         micro_batch=classifier.micro_batch,
         form=(*classifier.speedups, *([] if classifier.engine == EAGER else [classifier.engine])),
-        seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None),
+        seconds=elapsed
+        + work.seconds(
+            classifier, finder.classifier if finder else None, setup.pool.slots if setup.pool else 1
+        ),
         warning=warning,
     )

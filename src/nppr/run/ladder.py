@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
+from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.report.model import Rung
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.planned_measurement import PlannedMeasurement
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import PASSES_PER_CALL, PerInput
+from nppr.sources.per_input_noise import PASSES_PER_CALL, PerInputNoise
 
 CHECKED_INPUTS = 100
 """Inputs on which the rung `per-input` is searched for again: with fewer calls, with another seed."""
@@ -23,36 +23,31 @@ CHECKED_INPUTS = 100
 SAME_PATTERN_DRAWS = 16
 
 
-def per_input_noise(settings: SearchSettings, learned: Sequence[LearnedNoise]) -> list[PerInput]:
-    """The rung `per-input` of every floor, which starts at the lowest learned rung of that floor."""
+def make_per_input_noise(
+    settings: SearchSettings, learned: Sequence[LearnedNoise]
+) -> list[PerInputNoise]:
+    """Make the rung `per-input` of every floor; it starts at the lowest learned rung there."""
     if not settings.per_input_calls:
         return []
     lowest = {each.source.floor: each.source for each in learned if each.source.fit_seed is None}
     scores = settings.recipe.scores
-    return [PerInput(source, settings.per_input_calls, scores) for source in lowest.values()]
+    return [PerInputNoise(source, settings.per_input_calls, scores) for source in lowest.values()]
 
 
-def describe_rungs(
-    run: AssessmentRun,
-    learned: Sequence[LearnedNoise],
-    own: Sequence[PerInput],
-    others: Sequence[Source],
-    tallies: Mapping[str, Tally[Evaluate]],
-    clean_correct: BoolArray,
-) -> list[Rung]:
-    """A record of every rung that was measured; `others` are the sources that were not searched for."""
+def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
+    """Describe every rung that was measured; `others` are the sources that were not searched for."""
     rungs = []
-    for each in learned:
+    for each in run.learned:
         source = each.source
-        if source.name not in tallies or source.fit_seed is not None:
+        if source.name not in run.tallies or source.fit_seed is not None:
             continue
         stages = each.record.search.stages
         last = stages[-1]
         steps = last.running_pr[-max(1, len(last.running_pr) // 10) :]
         seeds = [
-            _value(tallies[other.source.name])
-            for other in learned
-            if other.source.name in tallies and other.source.admissible == source.admissible
+            _value(run.tallies[other.source.name])
+            for other in run.learned
+            if other.source.name in run.tallies and other.source.admissible == source.admissible
         ]
         quality = {  # of the search, and so not of noise that was given
             "half": min(last.restarts, default=None),
@@ -61,20 +56,20 @@ def describe_rungs(
             "fit": float(np.mean(steps)) if steps else None,
             "select_inputs": last.select_inputs,
         }
-        found = _rung(source, tallies, others, sum(stage.fit_calls for stage in stages))
+        found = _rung(source, run.tallies, others, sum(stage.fit_calls for stage in stages))
         rungs.append(
             found.model_copy(
                 update={
                     **({} if each.record.given else quality),
                     "seeds": tuple(seeds),
-                    "smaller_radius": _at_smaller_radius(run, source, clean_correct),
+                    "smaller_radius": _value_at_smaller_radius(run, source),
                 }
             )
         )
-    for noise in own:
-        if noise.name in tallies:
-            checked = _checked(run, noise, tallies[noise.name], clean_correct)
-            found = _rung(noise, tallies, others, noise.calls)
+    for noise in run.own:
+        if noise.name in run.tallies:
+            checked = _check(run, noise)
+            found = _rung(noise, run.tallies, others, noise.calls)
             rungs.append(found.model_copy(update=checked))
     return rungs
 
@@ -82,7 +77,7 @@ def describe_rungs(
 def _rung(
     source: Source, tallies: Mapping[str, Tally[Evaluate]], others: Sequence[Source], calls: int
 ) -> Rung:
-    """Which rung it is, its value, and the strongest other source that its set contains.
+    """Describe a rung: its value, and the strongest other source that its set contains.
 
     Attacks on single inputs are the rung below `per-input`, not inside it, except in a box, whose laws
     come close to single parameters.
@@ -114,24 +109,18 @@ def _value(tally: Tally[Evaluate]) -> float:
     return float(tally.headline_rates.mean())
 
 
-def plan_checks(
-    run: AssessmentRun,
-    learned: Sequence[LearnedNoise],
-    own: Sequence[PerInput],
-    clean_correct: BoolArray,
-) -> list[PlannedMeasurement]:
-    """What is measured to describe the rungs, beside the rungs themselves."""
-    smaller = [
-        _plan_smaller_radius(run, each.source) for each in learned if each.source.fit_seed is None
-    ]
-    checks = [each for noise in own for each in _plan_checks_of(run, noise, clean_correct)]
+def plan_checks(run: AssessmentRun) -> list[PlannedMeasurement]:
+    """Plan what describes the rungs, beside the measurements of the rungs themselves."""
+    learned = [each.source for each in run.learned if each.source.fit_seed is None]
+    smaller = [_plan_smaller_radius(run, source) for source in learned]
+    checks = [each for noise in run.own for each in _plan_checks_of(run, noise)]
     return [*(each for each in smaller if each is not None), *checks]
 
 
 def _plan_smaller_radius(run: AssessmentRun, source: Learned) -> PlannedMeasurement | None:
-    """The same pattern at (1 - rho) r without the Uniform part."""
+    """Plan the same pattern at (1 - rho) r without the Uniform part."""
     if not 0 < source.floor < 1 or source.budget.transform is not None:
-        return None  # parameters are few: a smaller box is no substitute for their randomness
+        return None  # parameters are few: a smaller box is not a substitute for their randomness
     smaller = source.budget.at((1 - source.floor) * source.budget.radius)
     same = replace(source, budget=smaller, distribution=source.distribution.with_floor(0.0))
     draws = min(run.settings.draws or 1, SAME_PATTERN_DRAWS)
@@ -139,20 +128,16 @@ def _plan_smaller_radius(run: AssessmentRun, source: Learned) -> PlannedMeasurem
     return run.plan(same, f"{source.name} at a smaller radius", inputs=inputs, draws=draws)
 
 
-def _at_smaller_radius(
-    run: AssessmentRun, source: Learned, clean_correct: BoolArray
-) -> float | None:
+def _value_at_smaller_radius(run: AssessmentRun, source: Learned) -> float | None:
     planned = _plan_smaller_radius(run, source)
-    return None if planned is None else _value(_measured(run, planned, clean_correct))
+    return None if planned is None else _value(run.tally_planned(planned))
 
 
-def _plan_checks_of(
-    run: AssessmentRun, noise: PerInput, clean_correct: BoolArray
-) -> list[PlannedMeasurement]:
-    """The rung `per-input` on some inputs: with half of the calls, and with another seed."""
-    inputs = int(np.searchsorted(np.cumsum(clean_correct), CHECKED_INPUTS) + 1)
-    inputs = min(inputs, len(clean_correct))
-    if not clean_correct[:inputs].any():
+def _plan_checks_of(run: AssessmentRun, noise: PerInputNoise) -> list[PlannedMeasurement]:
+    """Plan the rung `per-input` on some inputs: with half of the calls, and with another seed."""
+    inputs = int(np.searchsorted(np.cumsum(run.clean_correct), CHECKED_INPUTS) + 1)
+    inputs = min(inputs, len(run.clean_correct))
+    if not run.clean_correct[:inputs].any():
         return []
     draws, seed = min(run.settings.draws or 1, SAME_PATTERN_DRAWS), run.settings.seed
     left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
@@ -165,25 +150,17 @@ def _plan_checks_of(
     ]
 
 
-def _checked(
-    run: AssessmentRun, noise: PerInput, tally: Tally[Evaluate], clean_correct: BoolArray
-) -> dict[str, object]:
-    """The rung again on some inputs: with half of the calls, and with another seed."""
-    planned = _plan_checks_of(run, noise, clean_correct)
+def _check(run: AssessmentRun, noise: PerInputNoise) -> dict[str, object]:
+    """Measure the rung again on some inputs: with half of the calls, and with another seed."""
+    planned = _plan_checks_of(run, noise)
     if not planned:
         return {}
-    some = slice(planned[0].inputs)
-    full = float(tally.rates[some][clean_correct[some]].mean())
-    half, again = (_value(_measured(run, each, clean_correct)) for each in planned)
+    among = run.clean_correct[: planned[0].inputs]
+    full = float(run.tallies[noise.name].rates[: len(among)][among].mean())
+    half, again = (_value(run.tally_planned(each)) for each in planned)
     return {
         "half": half,
         "full": full,
         "restarts": (full, again),
-        "select_inputs": int(clean_correct[some].sum()),
+        "select_inputs": int(among.sum()),
     }
-
-
-def _measured(
-    run: AssessmentRun, planned: PlannedMeasurement, clean_correct: BoolArray
-) -> Tally[Evaluate]:
-    return run.measure_planned(planned, clean_correct, timed_as="ladder")

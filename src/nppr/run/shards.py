@@ -2,8 +2,8 @@
 
 Counts are keyed by input, so they do not depend on the division. The run measures the clean inputs
 and fits everything that is fitted. Then `share_out` sends each process all planned measurements for its
-part of the inputs. Each process keeps its finished blocks in a folder of its own,
-`shards/PART-of-PARTS` in the run folder. In the end they are merged with the blocks of the run, which
+part of the inputs. Each process keeps its finished blocks in a folder, `shards/PART-of-PARTS` in the
+run folder. In the end they are merged with the blocks of the run, which
 continues as if it had measured them itself. `--resume` measures what a shard did not finish.
 """
 
@@ -30,9 +30,9 @@ from nppr.errors import NpprError, RunFolderError, RunStopped, SpecError
 from nppr.measuring.blocks import Blocks, FileStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, prepare
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.resolve import Resolved
-from nppr.run.session import AssessmentRun
 from nppr.system.records import write_in_folder
 from nppr.system.scheduler import Job, run_jobs
 
@@ -53,7 +53,7 @@ class ShardWork:
 
     resolve: Callable[[], Resolved]
     fingerprints: tuple[str, str]
-    """Of the classifier and of the evaluated inputs."""
+    """Fingerprints of the classifier and of the evaluated inputs."""
     micro_batch: int
     speedups: tuple[str, ...]
     engine: str
@@ -75,7 +75,7 @@ class ShardWork:
 
 @dataclass
 class PartStore:
-    """Blocks of the inputs at `rows`, kept in a file of their own; others are never kept."""
+    """Blocks of the inputs at `rows`, kept in a file; blocks of other inputs are not kept."""
 
     rows: IntArray
     file: FileStore
@@ -93,23 +93,21 @@ class PartStore:
 
 
 def shard_folder(folder: Path, part: int, parts: int) -> Path:
-    """The folder of a part, numbered from 1."""
+    """Return the folder of a part; parts are numbered from 1."""
     return folder / f"{part + 1}-of-{parts}"
 
 
-def share_out(
-    run: AssessmentRun, planned: Sequence[PlannedMeasurement], clean_correct: BoolArray
-) -> None:
+def share_out(run: AssessmentRun, planned: Sequence[PlannedMeasurement]) -> None:
     """Measure planned sources in shards, if the run has several workers; keep all in its stores."""
     if run.pool is None or not planned:
         return
     with _shards_folder(run) as folder:
-        _Sharing(run, tuple(planned), clean_correct, folder).measure()
+        _Sharing(run, tuple(planned), folder).measure()
 
 
 @contextlib.contextmanager
 def _shards_folder(run: AssessmentRun) -> Iterator[Path]:
-    """The folder of all shards: in the run folder, or a temporary one."""
+    """Yield the folder of all shards: in the run folder, or a temporary one."""
     if run.folder is not None:
         yield run.folder.path.resolve() / SHARDS
         return
@@ -124,14 +122,12 @@ class _Sharing:
         self,
         run: AssessmentRun,
         planned: tuple[PlannedMeasurement, ...],
-        clean_correct: BoolArray,
         folder: Path,
     ) -> None:
         assert run.pool is not None
         self.run, self.planned, self.folder = run, planned, folder
         self.pool, self.parts = run.pool, run.parts or run.pool.slots
         self.identity = run.folder.identity if run.folder else ""
-        self.clean_correct = clean_correct
 
     def measure(self) -> None:
         """Measure everything that is not finished; raise `RunStopped` if a shard could not end."""
@@ -167,7 +163,7 @@ class _Sharing:
             )
 
     def _pack(self, planned: tuple[PlannedMeasurement, ...]) -> bytes:
-        """What all shards are sent."""
+        """Return what all shards are sent."""
         run = self.run
         assert run.request is not None
         ready, split = run.classifier, run.data.evaluate
@@ -180,7 +176,7 @@ class _Sharing:
             quantise=ready.quantise,
             device=str(ready.device),
             chosen=split.indices,
-            clean_correct=self.clean_correct,
+            clean_correct=run.clean_correct,
             only_merged=run.settings.only_merged,
             planned=planned,
             identity=self.identity,
@@ -261,14 +257,14 @@ class _Sharing:
 def shard_file(
     planned: PlannedMeasurement, folder: Path, identity: str, part: int, parts: int
 ) -> FileStore:
-    """Where a shard keeps the blocks of a measurement."""
+    """Return the store of the blocks of a measurement in a shard."""
     slug = re.sub(r"[^a-z0-9.=-]+", "_", planned.stored.lower())[:60]
     path = shard_folder(folder, part, parts) / f"{slug}.safetensors"
     return FileStore(path, planned.identity(identity, part, parts))
 
 
 def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None:
-    """Add the blocks of some inputs to those of all, of each input the furthest.
+    """Add the blocks of some inputs to a store; of each input, keep the most advanced.
 
     If the model contradicted the screening of one part, the counts of all parts are made exactly.
     """
@@ -358,15 +354,17 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
         except Exception:
             logger.debug("%s failed in a shard", each.stored, exc_info=True)
             continue
-        seconds[each.stored] = time.perf_counter() - start
-        if each.source.budget is not None and tally.is_exact and not each.part:
+        own_time = seconds.get(each.timed_as, 0.0) + time.perf_counter() - start
+        seconds[each.timed_as] = own_time
+        if each.source.budget is not None and tally.is_exact and not each.is_check:
             broken = broken | ~tally.unbroken
     return seconds
 
 
 def _open(work: ShardWork) -> tuple[Data, PreparedClassifier]:
-    """Load the data and the classifier, which must be those of the run."""
-    key = hash((work.identity, work.fingerprints, work.chosen.tobytes(), work.micro_batch))
+    """Load the data and the classifier, and check that they are the same as in the run."""
+    variant = work.micro_batch, work.speedups, work.engine, work.quantise, work.device
+    key = hash((work.identity, work.fingerprints, work.chosen.tobytes(), variant))
     if key in _opened:
         return _opened[key]
     resolved = work.resolve()

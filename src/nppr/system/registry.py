@@ -26,7 +26,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
-from nppr.errors import PluginError, reason_of
+from nppr.errors import NpprError, PluginError, reason_of
 from nppr.system import user_code
 from nppr.system.user_code import ProcessEnded, contain_exits
 
@@ -113,6 +113,22 @@ class Registry(Mapping[str, T]):
         """Return `nppr`, or the distribution and version that bring a thing."""
         return self._origins[name] if name in self._origins else self._added()[name].origin
 
+    @contextlib.contextmanager
+    def guarded(self, thing: T) -> Iterator[None]:
+        """Turn a failure in the code of a package into a `PluginError` of one line."""
+        name = next(name for name, known in self._things.items() if known is thing)
+        if self._origins[name] == BUILT_IN:
+            yield
+            return
+        try:
+            with contain_exits(), contextlib.redirect_stdout(sys.stderr):
+                yield
+        except NpprError:
+            raise
+        except Exception as error:  # the code of a package may fail in any way
+            where = f"the {self.kind} {name!r} of {self._origins[name]}"
+            raise PluginError(f"{where} failed: {_reason(error)}") from error
+
     def copy(self) -> Self:
         """Return a registry with the same things, to which others can be added."""
         other = copy.copy(self)
@@ -186,7 +202,7 @@ class Registry(Mapping[str, T]):
                     self.add(point.name, thing)
             except Exception as error:  # the code of a package may fail in any way
                 self._things, self._origins = before
-                self._failures[point.name] = f"{point} cannot be used: {reason_with_place(error)}"
+                self._failures[point.name] = f"{point} cannot be used: {_reason(error)}"
             finally:
                 _loading.pop()
         if point.name in self._failures:
@@ -229,7 +245,7 @@ def _place_of(thing: object) -> object:
     return (thing.__module__, thing.__qualname__) if isinstance(thing, type) else id(thing)
 
 
-def reason_with_place(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """Return an error as one line, with the place in the package's code that raised it."""
     if isinstance(error, PluginError):
         return str(error)
@@ -267,7 +283,7 @@ def added_points(path: tuple[str, ...]) -> tuple[AddedPoint, ...]:
                 if each.group.startswith(f"{BUILT_IN}.")
             ]
         except Exception as error:  # damaged metadata fail in any way
-            logger.warning("%s has damaged metadata: %s", place, reason_with_place(error))
+            logger.warning("%s has damaged metadata: %s", place, _reason(error))
             continue
         found.setdefault(name, points)
     return tuple(point for name in sorted(found) for point in found[name])
