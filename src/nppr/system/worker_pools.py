@@ -69,7 +69,7 @@ class WorkerPool:
     """The process of the caller: `submit` returns when the function has ended. Base of other pools.
 
     `slots` is the number of functions that run at the same time. `lost` are the errors of a future
-    whose process died in each of its attempts.
+    whose process died in every attempt.
     """
 
     slots = 1
@@ -117,7 +117,7 @@ def run_with_threads(function: Callable[[], R], threads: int) -> R:
 
 
 class ProcessPool(WorkerPool):
-    """Several processes on this machine. Each starts with the first function that it gets."""
+    """Several processes on this machine. Each starts when it receives its first function."""
 
     lost = (BrokenProcessPool,)
 
