@@ -38,7 +38,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
 from nppr.core.draw_count import DRAWS, FEWEST_DRAWS, default_draws
-from nppr.core.radius import LARGEST, NORM_NAMES, parse_radius
+from nppr.core.radius import LARGEST_RADIUS, NORM_NAMES, parse_radius
 from nppr.errors import BudgetError, NpprError, SpecError, require_at_most, unknown
 from nppr.noise.family import Family
 from nppr.noise.rungs import LADDER, Dependency, choose_rung, rungs_of
@@ -331,7 +331,7 @@ def require_sigma(sigma: float | None, where: str) -> float:
         raise SpecError(f"`sigma` must be given {where}. Example: --sigma 0.25")
     if not 0 < sigma < math.inf:
         raise SpecError(f"`sigma` must be a number > 0, got {sigma:g}. Example: --sigma 0.25")
-    require_at_most("sigma", sigma, LARGEST)
+    require_at_most("sigma", sigma, LARGEST_RADIUS)
     return sigma
 
 

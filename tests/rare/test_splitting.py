@@ -21,7 +21,7 @@ from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import (
     FLOOR,
     MOVES,
-    SMALLEST,
+    SMALLEST_BETA,
     TARGET,
     Judge,
     Levels,
@@ -187,7 +187,7 @@ def test_steps_shrink_when_moves_fail_and_grow_when_they_succeed() -> None:
     assert adapt(beta, accepted, switching)[2] == adapt(beta, accepted, calm)[1]
     for _ in range(50):
         beta = adapt(beta, accepted, calm)
-    assert beta[0] == SMALLEST
+    assert beta[0] == SMALLEST_BETA
     assert beta[1] == 1.0
 
 

@@ -16,7 +16,7 @@ from nppr.noise.family import TORCH_KERNEL, Family, Temperatures
 from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import (
     FEWEST_STEPS,
-    FIRST_INPUTS,
+    FIRST_STEP_INPUTS,
     FURTHER_FLOOR,
     MOST_RESTARTS,
     STEPS_PER_RESTART,
@@ -258,7 +258,7 @@ def test_the_first_stage_is_tried_as_often_as_its_steps_allow(steps: int, restar
 
 def test_the_first_stage_takes_more_and_smaller_steps() -> None:
     first, *others = walk(default_settings(calls=92_160))
-    assert (first.recipe.inputs, first.steps, first.restarts) == (FIRST_INPUTS, 480, 2)
+    assert (first.recipe.inputs, first.steps, first.restarts) == (FIRST_STEP_INPUTS, 480, 2)
     assert {stage.recipe.inputs for stage in others} == {256}
     assert first.calls == others[0].calls
     (alone,) = walk(default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=16))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 VECTOR = (-3, -2, -1)
-TOLERANCE = 1e-5
+RADIUS_TOLERANCE = 1e-5
 """Excess over the radius, relative to it, that counts as rounding, not as a breach."""
 
 PIXEL_TOLERANCE = 2.0**-23
@@ -314,7 +314,7 @@ class Budget:
     def _holds(self, size: Tensor, dimension: int) -> Tensor:
         # All pixels together round by sqrt(D) times as much in the Euclidean norm.
         rounding = PIXEL_TOLERANCE / self.norm.noise_scale(1.0, dimension)
-        return size <= self.radius * (1 + TOLERANCE) + rounding
+        return size <= self.radius * (1 + RADIUS_TOLERANCE) + rounding
 
     @property
     def radius_text(self) -> str:

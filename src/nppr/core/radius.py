@@ -8,7 +8,7 @@ from nppr.errors import BudgetError
 
 NORM_NAMES = ("linf", "l2")
 
-SMALLEST, LARGEST = 1e-9, 1e6
+SMALLEST_RADIUS, LARGEST_RADIUS = 1e-9, 1e6
 """Radii that single precision can tell from 0 and from infinity."""
 
 
@@ -25,8 +25,9 @@ def parse_radius(radius: float | str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         raise BudgetError(f"`radius` must be a number > 0, got {radius!r}. Example: 8/255")
-    if not SMALLEST <= value <= LARGEST:
+    if not SMALLEST_RADIUS <= value <= LARGEST_RADIUS:
         raise BudgetError(
-            f"`radius` must lie between {SMALLEST:g} and {LARGEST:g}, got {radius!r}. Example: 8/255"
+            f"`radius` must lie between {SMALLEST_RADIUS:g} and {LARGEST_RADIUS:g}, got {radius!r}."
+            " Example: 8/255"
         )
     return value

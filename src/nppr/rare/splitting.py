@@ -37,6 +37,7 @@ from nppr.core.losses import margin
 from nppr.core.random_draws import key
 from nppr.core.tally import FloatArray, IntArray, SplitKind
 from nppr.data import Split
+from nppr.measuring.measurement import NUMBERS_AT_ONCE
 from nppr.models import FrozenClassifier, check_finite, is_out_of_memory
 from nppr.rare.latent_noise import Latent
 
@@ -52,7 +53,7 @@ For 4 to 10 moves `var(log p) * calls` is nearly the same, about 1000 at p = 1e-
 1 to 64 pixels); fewer moves start more chains.
 """
 
-START, SMALLEST = 0.5, 1e-3
+START, SMALLEST_BETA = 0.5, 1e-3
 """First and smallest step beta of a chain."""
 
 TARGET = 0.44
@@ -63,9 +64,6 @@ SWITCHING = 0.25
 
 NUMBERS_KEPT = 2**25
 """Latent numbers that are kept at once, unless one run has more."""
-
-NUMBERS_AT_ONCE = 2**20
-"""Numbers in the perturbed images that are made together, unless a micro-batch has more."""
 
 
 class Status(StrEnum):
@@ -187,7 +185,7 @@ def adapt(beta: Tensor, accepted: Tensor, switching: Tensor) -> Tensor:
     """
     counted = (~switching).double()
     share = (accepted * counted).sum(1) / counted.sum(1).clamp_min(1)
-    return (beta * (share - TARGET).exp()).clamp(SMALLEST, 1.0)
+    return (beta * (share - TARGET).exp()).clamp(SMALLEST_BETA, 1.0)
 
 
 class Judge:

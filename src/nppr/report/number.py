@@ -12,7 +12,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nppr.core.tally import Claim, Direction, Metric
+from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.rungs import Dependency
+from nppr.noise.structures import ANY, STRUCTURES
 from nppr.search.search_record import Record
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.noise_sets import NoiseSet, make_set
@@ -28,9 +30,6 @@ SPLITTING = "draws + splitting"
 
 GUARANTEED = (SEQUENCE, "betting", "clopper-pearson", "empirical-bernstein", "exact")
 """Methods whose intervals hold at any sample size, the one to print first."""
-
-ANY_STRUCTURE = "any"
-"""Learned noise that may have any structure."""
 
 Confidence = Annotated[float, Field(gt=0, lt=1)]
 
@@ -106,7 +105,7 @@ class LearnedSubject(_Subject):
     source: str = "nppr"
     rung: Dependency | None = None
     """What the noise may depend on; None if the search failed before that was known."""
-    structure: str = ANY_STRUCTURE
+    structure: str = ANY
     """What the noise is made of."""
     floor: float = 0.0
     """Least randomness rho."""
@@ -116,11 +115,13 @@ class LearnedSubject(_Subject):
     """Whether the set includes the reference noises: the lowest on the select split was measured."""
 
     @property
+    def admissible(self) -> AdmissibleSet | None:
+        """The set that was searched; None if the search failed before that was known."""
+        return None if self.rung is None else AdmissibleSet(self.rung, self.structure, self.floor)
+
+    @property
     def noise(self) -> str:
-        parts = [self.source, *([self.rung.value] if self.rung else [])]
-        parts += [f"floor={self.floor:g}"] if self.floor else []
-        parts += [] if self.fit_seed is None else [f"fit-seed={self.fit_seed}"]
-        return ":".join(parts)
+        return self.admissible.name_noise(self.fit_seed) if self.admissible else self.source
 
     @property
     def name(self) -> str:
@@ -135,17 +136,20 @@ class LearnedSubject(_Subject):
     def width(self) -> tuple[float, ...]:
         """Sort key: the widest admissible set comes first.
 
-        The widest set has the smallest floor, then the lowest rung, and includes the reference noises.
+        The widest set has the smallest floor, then the largest structure, then the lowest rung, and
+        includes the reference noises.
         `per-input`, which is searched for on the evaluated inputs, and repeated searches come last.
         """
         last = self.fit_seed is not None, self.rung is not None and not self.rung.is_fitted
-        return (*last, self.floor, -self.depth, not self.with_references)
+        structure = len(STRUCTURES[self.structure].path)
+        return (*last, self.floor, -structure, -self.depth, not self.with_references)
 
     def contains(self, other: LearnedSubject) -> bool:
         """Whether noise of the other set is also noise of this set."""
         if other.floor < self.floor:
             return False
-        return self.rung is None or other.rung is None or self.rung.contains(other.rung)
+        own, inner = self.admissible, other.admissible
+        return own is None or inner is None or own.contains(inner)
 
 
 class AttackSubject(_Subject):

@@ -85,6 +85,7 @@ def subject_of(source: Source, metric: Metric, estimate: Estimate | None = None)
             source=name,
             radius=radius,
             rung=source.dependency,
+            structure=source.structure,
             floor=source.floor or 0.0,
             fit_seed=source.fit_seed,
         )

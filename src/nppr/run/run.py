@@ -36,7 +36,7 @@ from nppr.doctor.flags import (
     PRECISION,
     RARE_PARTLY,
 )
-from nppr.doctor.result_checks import FEWEST_INPUTS, accuracy_beside_chance, is_guessing
+from nppr.doctor.result_checks import FEWEST_CLEAN_CORRECT, accuracy_beside_chance, is_guessing
 from nppr.errors import ClassifierError, NpprError, RunStopped
 from nppr.formats import names_code
 from nppr.measuring.measurement import measure
@@ -169,7 +169,7 @@ def _require_better_than_guessing(
 ) -> None:
     """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
     classes = run.data.classes
-    if len(clean.correct) < FEWEST_INPUTS or not is_guessing(clean, classes):
+    if len(clean.correct) < FEWEST_CLEAN_CORRECT or not is_guessing(clean, classes):
         return  # a few inputs show little; flags say so
     found = accuracy_beside_chance(accuracy(clean, run.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]

@@ -44,7 +44,7 @@ from nppr.system.records import (
 
 logger = logging.getLogger(__name__)
 
-NUMBERS_AT_ONCE = 2**22
+SEARCHED_NUMBERS = 2**22
 """Numbers in the perturbations that are made together, unless a micro-batch has more."""
 
 FREE = ("mixture.logits", "mixture.means", "mixture.raw")
@@ -366,7 +366,7 @@ def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int
     """
     inputs, recipe = len(fitting.inputs), fitting.recipe
     micro_batch = fitting.classifier.micro_batch
-    whole = max(1, NUMBERS_AT_ONCE // pixels // micro_batch)
+    whole = max(1, SEARCHED_NUMBERS // pixels // micro_batch)
     size = max(1, micro_batch * 2 ** (whole.bit_length() - 1) // recipe.draws)
     first, last = number * recipe.inputs, (number + 1) * recipe.inputs
     for epoch in range(first // inputs, (last - 1) // inputs + 1):

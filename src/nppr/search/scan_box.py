@@ -27,7 +27,7 @@ MOST_POINTS = 257
 INPUTS = 256
 """Parameters and inputs of a scan, at most."""
 
-TIE = 1e-6
+MARGIN_WEIGHT = 1e-6
 """Weight of the margin in a score: it decides where as many inputs are correct."""
 
 
@@ -115,6 +115,8 @@ def scan_box(
                 )
                 logits, labels = models.fast.judged(logits, y)
                 correct = (logits.argmax(1) == labels).double()
-                found.append(correct - TIE * margin(logits, labels).double().clamp(-1e3, 1e3))
+                found.append(
+                    correct - MARGIN_WEIGHT * margin(logits, labels).double().clamp(-1e3, 1e3)
+                )
             rows.append(torch.stack(found))
     return BoxScan(means.to(device), torch.cat(rows, 1), some.split.labels)

@@ -80,13 +80,13 @@ CLEAN_SHARE = 0.14
 SELECT_INPUTS = 1250
 """Inputs of the select split that are predicted; those that are clean-correct judge every stage."""
 
-FEWEST_SELECT = 300
+WANTED_SELECT = 300
 """Where fewer of them are clean-correct, all of the split are predicted."""
 
 SELECT_DRAWS = 2000
 """Draws of all inputs together that judge a candidate."""
 
-MOST_DRAWS = 16
+MOST_JUDGE_DRAWS = 16
 
 START_BOUND = 1.0
 """Means of a parent are brought within this: tanh is 0.76 there, and one step of 0.6 turns most."""
@@ -172,7 +172,7 @@ class NoiseSearch:
             )
             some = select.limit(min(len(select), SELECT_INPUTS), self.seed, "select-inputs")
             chosen = find(split=some)
-            if len(chosen) < FEWEST_SELECT and len(some) < len(select):
+            if len(chosen) < WANTED_SELECT and len(some) < len(select):
                 chosen = replace(found := find(split=select), calls=found.calls + chosen.calls)
             fitted = find(split=fit.limit(kept, self.seed, "fit-inputs"), keep_images=True)
             self.inputs = fitted, chosen
@@ -373,7 +373,7 @@ class NoiseSearch:
     def _judge(self) -> Judge:
         """Enough inputs and draws to see a difference of two percentage points."""
         _, select = self.find_inputs()
-        draws = min(MOST_DRAWS, -(-SELECT_DRAWS // len(select)))
+        draws = min(MOST_JUDGE_DRAWS, -(-SELECT_DRAWS // len(select)))
         return Judge(self.classifier, select, self.budget, draws, self.seed)
 
     def learned(

@@ -38,14 +38,14 @@ STEPS_PER_RESTART = 60
 
 MOST_RESTARTS = 4
 
-FIRST_INPUTS = 64
+FIRST_STEP_INPUTS = 64
 """Inputs in a step of a first stage that sees nothing: one pattern gains more from further steps."""
 
 MOST_CALLS, MOST_PER_INPUT = 10**10, 10**5
 """Calls of a search and of every input that nobody waits for: days on any machine."""
 
 MOST_SEEDS = 1_000
-MOST_PATTERNS = 2**25
+MOST_MEAN_NUMBERS = 2**25
 """Numbers in the means of all components, at most."""
 
 
@@ -369,7 +369,7 @@ def walk(
     """
     family, order = settings.family, settings.fitted_sets
     if settings.per_class and settings.walks:
-        patterns = max(1, min(classes, MOST_PATTERNS // math.prod(shape)))
+        patterns = max(1, min(classes, MOST_MEAN_NUMBERS // math.prod(shape)))
         family = family.with_(label_dim=max(family.label_dim, patterns))
     stages: list[Stage] = []
     places: dict[AdmissibleSet, int] = {}
@@ -415,7 +415,7 @@ def make_stage(
         return stage
     if not (not parents if first is None else first):
         return replace(stage, recipe=replace(recipe, rate=settings.child_rate))
-    inputs = recipe.inputs if family.dependency.knows else min(FIRST_INPUTS, recipe.inputs)
+    inputs = recipe.inputs if family.dependency.knows else min(FIRST_STEP_INPUTS, recipe.inputs)
     return replace(
         stage,
         recipe=replace(recipe, inputs=inputs),

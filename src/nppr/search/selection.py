@@ -36,7 +36,7 @@ from nppr.sources.learned import Learned
 IN_MEMORY = 2**29
 """Bytes of images that are kept in memory; more are read from the data at every step."""
 
-MARGIN = 1.0
+BETTER_BY = 1.0
 """Standard errors of the paired difference by which a child must be better than its parent."""
 
 DIAGNOSED = 32
@@ -239,7 +239,7 @@ def best(own: Sequence[Candidate], parents: Sequence[Candidate]) -> Candidate:
     parent = min(parents, key=lambda candidate: candidate.value)
     difference = child.rates - parent.rates
     error = float(difference.std(ddof=1) / np.sqrt(len(difference))) if len(difference) > 1 else 0.0
-    return child if float(difference.mean()) < -MARGIN * error else parent
+    return child if float(difference.mean()) < -BETTER_BY * error else parent
 
 
 def _best_overall(rates: FloatArray, labels: IntArray, classes: int) -> IntArray:  # noqa: ARG001

@@ -45,6 +45,10 @@ Option = bool | int | float | str
 """Not a source but a search for one: the noise it learns is measured like any other source."""
 
 ALL = "all"
+
+PASSES_PER_CALL = 3
+"""Forward passes that take as long as a call: a forward and a backward pass."""
+
 RESERVED = ("clean", "merged", "fit", NPPR, ALL)
 
 SOURCES: Registry[type[Source]] = Registry(

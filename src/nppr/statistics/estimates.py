@@ -51,7 +51,7 @@ SEQUENCE = "betting-sequence"
 GAMMAS = (0.2, 0.1, 0.05, 0.01)
 """Of Prob.Acc (Robey et al., 2022)."""
 
-FEWEST_INPUTS = 400
+FEWEST_APPROXIMATED = 400
 MOST_CONFIDENT = 0.99
 """Approximate intervals were tested with at least so many inputs, up to this confidence."""
 
@@ -317,5 +317,7 @@ def _direction(metric: Metric) -> Direction:
 
 
 def _flags(x: FloatArray, confidence: float) -> tuple[str, ...]:
-    inside = len(x) >= FEWEST_INPUTS and 0.1 <= x.mean() <= 0.9 and confidence <= MOST_CONFIDENT
+    inside = (
+        len(x) >= FEWEST_APPROXIMATED and 0.1 <= x.mean() <= 0.9 and confidence <= MOST_CONFIDENT
+    )
     return () if inside else (APPROXIMATE,)

@@ -18,7 +18,7 @@ TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
 """Numbers of the parameters in malloc.h."""
 
-LARGEST = 2**30
+NO_TRIMMING = 2**30
 
 ASCII = {"≤": "<=", "≥": ">=", "±": "+-", "→": "->", "…": "..."}
 """Substitutes for characters that an encoding may lack; others become escapes such as \\u4e2d."""
@@ -153,4 +153,4 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
     if mallopt is None:
         return False
-    return bool(mallopt(MMAP_THRESHOLD, LARGEST)) and bool(mallopt(TRIM_THRESHOLD, LARGEST))
+    return bool(mallopt(MMAP_THRESHOLD, NO_TRIMMING)) and bool(mallopt(TRIM_THRESHOLD, NO_TRIMMING))
