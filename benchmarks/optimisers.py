@@ -17,7 +17,7 @@ import numpy as np
 import nppr
 from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
-from nppr.models import in_fixed_form, load_classifier
+from nppr.models import load_classifier, prepare_for_search
 from nppr.run.resolve import Resolved
 from nppr.run.session import AssessmentRun
 from nppr.search.search_settings import default_settings
@@ -62,7 +62,7 @@ def main() -> None:
             resolved = Resolved(data, classifier)
             setup = AssessmentRun.open(resolved, budget, Measure(seed=seed), search=search)
             learned = setup.search(search).run()
-            ready = in_fixed_form(setup.classifier, probe(data.evaluate))
+            ready = prepare_for_search(setup.classifier, probe(data.evaluate))
             for each in learned:
                 tally = measure(each.source, ready, data.evaluate, draws=DRAWS, seed=99)
                 value = 100 * float(tally.headline_rates.mean())

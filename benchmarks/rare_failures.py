@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from nppr.core.budget import Budget
 from nppr.core.tally import Evaluate
-from nppr.data import Split, TensorImages
+from nppr.data import Split, StoredImages
 from nppr.models import Classifier, prepare
 from nppr.rare import Rare, rare_failures
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
@@ -150,7 +150,9 @@ def followed(regions: tuple[tuple[str, float], ...], inputs: int, calls: int) ->
     """What `--rare` finds for so many alike inputs."""
     radius = 0.25
     images = torch.full((inputs, 1, SIDE, SIDE), GREY)
-    split = Split(Evaluate, TensorImages(images), np.arange(inputs), np.zeros(inputs, np.int64))
+    split = Split(
+        Evaluate, StoredImages(images.numpy()), np.arange(inputs), np.zeros(inputs, np.int64)
+    )
     ready = prepare(Classifier(Regions(radius, regions)), images[:2], classes=2, micro_batch=1024)
     source = Uniform(Budget.linf(radius))
     return rare_failures(
@@ -184,7 +186,7 @@ def measured(case: Case, p: float, calls: int, estimates: int, floor: float, fac
     began = time.perf_counter()
     images = torch.full((estimates, 1, case.side, case.side), GREY)
     labels = np.zeros(estimates, dtype=np.int64)
-    split = Split(Evaluate, TensorImages(images), np.arange(estimates), labels)
+    split = Split(Evaluate, StoredImages(images.numpy()), np.arange(estimates), labels)
     model = Classifier(Linear(directions(case.side), case.threshold(p)))
     ready = prepare(model, images[:2], classes=2, micro_batch=1024)
     places, total = np.arange(estimates), calls * estimates

@@ -31,8 +31,8 @@ from nppr.models import (
     Classifier,
     PreparedClassifier,
     frozen,
-    in_fixed_form,
     prepare,
+    prepare_for_search,
 )
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
@@ -73,7 +73,7 @@ class Bench:
         examples = probe(data.evaluate)
         prepared = partial(prepare, classifier, examples, classes=data.classes)
         eager = prepared(engine=EAGER)
-        search = in_fixed_form(eager, examples)
+        search = prepare_for_search(eager, examples)
         forms = [
             prepared(micro_batch=size, speedups=speedups, engine=EAGER)
             for size in (32, 64, 128)

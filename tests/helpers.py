@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Evaluate, FrozenModel
-from nppr.data import Data, Split, TensorImages, from_arrays
+from nppr.data import Data, Split, StoredImages, from_arrays
 from nppr.models import ModelSpec
 from nppr.noise.distribution import Distribution
 from nppr.noise.rungs import LADDER
@@ -135,7 +135,7 @@ class Broken(Stray):
 def evaluate_part(images: Tensor, labels: list[int] | Tensor) -> Split[Evaluate]:
     """All of these inputs as an evaluate split."""
     known = np.asarray(labels, dtype=np.int64)
-    return Split(Evaluate, TensorImages(images.float()), np.arange(len(known)), known)
+    return Split(Evaluate, StoredImages(images.float().numpy()), np.arange(len(known)), known)
 
 
 def two_class_data(inputs: int = 40, side: int = 4, seed: int = 0) -> Data:

@@ -121,7 +121,7 @@ def names_code(model: str) -> bool:
 
 
 def _explain_model(model: str, argument: str) -> SpecError | ClassifierError:
-    """Return the error for a name that is no model: code without a callable, another file, a typo."""
+    """Return the error for a name that is not a model: bare code, another file, a typo."""
     suffix = Path(model).suffix.lower()
     if suffix == ".py":
         found = _list_definitions(model)

@@ -41,7 +41,7 @@ def test_it_prints_the_bracket_and_writes_the_run(capsys: pytest.CaptureFixture[
     assert "0.125 0.5 [" in out
     assert {row.error for row in report.numbers} == {None}
     assert Path("run/figures/brackets.svg").exists()
-    assert "The bracket" in Path("run/report.html").read_text()
+    assert 'id="bracket-table"' in Path("run/report.html").read_text()
 
 
 def test_json_has_a_row_for_every_radius(capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,36 +109,49 @@ grids = [{ radii = [0.1], sources = ["uniform"] }]
 """
 
 
+MISTAKES = {
+    "train --help": "--label-smoothing",
+    "assess --drws 3": "No such option: --drws",
+    "assess --draws many": "`draws` must be a whole number, got 'many'",
+    "assess --draws 0": "`draws` must be a whole number >= 1, got 0",
+    "assess --effort quik": "Did you mean 'quick'?",
+    "assess --eps wide": "`eps` must be a number",
+    "assess --floor 2": "`floor` must",
+    "assess --model resnet81": "Did you mean 'resnet18'?",
+    "assess --weights none.pt": "`weights` must be a file, got 'none.pt'",
+    "assess --data nowhere": "`data` must be one of digits, got 'nowhere'",
+    "fit --feature-model none.onnx": "`feature-model` must be a file, got 'none.onnx'",
+    "doctor --model none.py:f": "`model` must name a file, got 'none.py'",
+    "fit --dependency lable": "Did you mean 'label'?",
+    "certify --about tset-set": "Did you mean 'test-set'?",
+}
+"""Words of a command, and what is printed before PyTorch is loaded."""
+
+LATER = {
+    "assess --help": "--sources",
+    "assess --sources gausian": "Did you mean 'gaussian'?",
+    "assess --sources pgd:stepss=3": "Did you mean 'steps'?",
+    "bound --reference unifrm": "Did you mean 'uniform'?",
+    "compare here there": "`run` must be the folder of a run, got 'here'",
+    "study wrong.toml": "Did you mean 'inputs'?",
+}
+"""The same for what sources, runs and studies say, before data are loaded."""
+
+
 @pytest.mark.slow
-def test_mistakes_are_reported_before_pytorch_is_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("commands", "unloaded"), [(MISTAKES, "torch._C"), (LATER, "sklearn")], ids=["early", "late"]
+)
+def test_mistakes_are_reported_before_anything_slow_is_loaded(
+    commands: dict[str, str], unloaded: str, tmp_path: Path
+) -> None:
     (tmp_path / "wrong.toml").write_text(STUDY)
-    commands = {
-        "assess --help": "--sources",
-        "train --help": "--label-smoothing",
-        "assess --drws 3": "No such option: --drws",
-        "assess --draws many": "`draws` must be a whole number, got 'many'",
-        "assess --draws 0": "`draws` must be a whole number >= 1, got 0",
-        "assess --eps wide": "`eps` must be a number",
-        "assess --sources gausian": "Did you mean 'gaussian'?",
-        "assess --sources pgd:stepss=3": "Did you mean 'steps'?",
-        "assess --floor 2": "`floor` must",
-        "assess --model resnet81": "Did you mean 'resnet18'?",
-        "assess --weights none.pt": "`weights` must be a file, got 'none.pt'",
-        "assess --data nowhere": "`data` must be one of digits, got 'nowhere'",
-        "fit --feature-model none.onnx": "`feature-model` must be a file, got 'none.onnx'",
-        "doctor --model none.py:f": "`model` must name a file, got 'none.py'",
-        "compare here there": "`run` must be the folder of a run, got 'here'",
-        "fit --dependency lable": "Did you mean 'label'?",
-        "bound --reference unifrm": "Did you mean 'uniform'?",
-        "certify --about tset-set": "Did you mean 'test-set'?",
-        "study wrong.toml": "Did you mean 'inputs'?",
-    }
     code = (
         "import sys; from nppr.cli import run\n"
         f"for words in {list(commands)!r}:\n"
         "    code = run(words.split())\n"
         "    assert code == (0 if '--help' in words else 2), words\n"
-        "    assert 'torch._C' not in sys.modules, words\n"
+        f"    assert {unloaded!r} not in sys.modules, words\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False

@@ -43,7 +43,7 @@ def known() -> tuple[Tensor, Tensor]:
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=20))
 def test_an_answer_is_right_exactly_where_the_score_is_above_0(scores: list[float]) -> None:
     task = Task(score=lambda outputs, _: outputs[:, 0])
-    logits, labels = task.judged(torch.tensor(scores)[:, None], torch.zeros(len(scores)))
+    logits, labels = task.to_classes(torch.tensor(scores)[:, None], torch.zeros(len(scores)))
     assert (logits.argmax(1) == labels).tolist() == [score > 0 for score in scores]
     margins = logits[:, 1] - logits[:, 0]
     assert margins.tolist() == pytest.approx(scores)
@@ -61,13 +61,13 @@ def test_on_the_edge_the_predicate_decides() -> None:
         correct=lambda outputs, _: outputs[:, 0] >= 0,
         score=lambda outputs, _: outputs[:, 0],
     )
-    logits, labels = task.judged(torch.tensor([[0.0], [-TIE / 2], [1.0]]), torch.zeros(3))
+    logits, labels = task.to_classes(torch.tensor([[0.0], [-TIE / 2], [1.0]]), torch.zeros(3))
     assert (logits.argmax(1) == labels).tolist() == [True, False, True]
 
 
 def test_a_predicate_alone_gives_no_gradient() -> None:
     outputs = torch.zeros(3, 1, requires_grad=True)
-    logits, _ = Task(correct=lambda z, _: z[:, 0] > -1).judged(outputs, torch.zeros(3))
+    logits, _ = Task(correct=lambda z, _: z[:, 0] > -1).to_classes(outputs, torch.zeros(3))
     assert not logits.requires_grad
 
 
@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[Callable[..., object], str]] = {
 def test_a_predicate_that_does_not_judge_is_refused(name: str) -> None:
     function, words = WRONG[name]
     with pytest.raises(TaskError, match=r"`task.correct` must") as error:
-        Task(correct=function).judged(torch.zeros(3, 1), torch.zeros(3))  # type: ignore[arg-type]
+        Task(correct=function).to_classes(torch.zeros(3, 1), torch.zeros(3))  # type: ignore[arg-type]
     assert words in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -91,11 +91,13 @@ def test_a_predicate_that_does_not_judge_is_refused(name: str) -> None:
 def test_scores_must_be_finite_floats_that_agree_with_the_predicate() -> None:
     outputs, targets = torch.ones(3, 1), torch.zeros(3)
     with pytest.raises(TaskError, match="finite"):
-        Task(score=lambda z, _: z[:, 0] / 0).judged(outputs, targets)
+        Task(score=lambda z, _: z[:, 0] / 0).to_classes(outputs, targets)
     with pytest.raises(TaskError, match="floats"):
-        Task(score=lambda z, _: z[:, 0] > 0).judged(outputs, targets)
+        Task(score=lambda z, _: z[:, 0] > 0).to_classes(outputs, targets)
     with pytest.raises(TaskError, match="differ for 3 of 3"):
-        Task(correct=lambda z, _: z[:, 0] < 0, score=lambda z, _: z[:, 0]).judged(outputs, targets)
+        Task(correct=lambda z, _: z[:, 0] < 0, score=lambda z, _: z[:, 0]).to_classes(
+            outputs, targets
+        )
     with pytest.raises(TaskError, match="`correct` or `score`"):
         Task()
 
@@ -264,7 +266,7 @@ def test_outputs_have_any_shape_and_type(name: str) -> None:
         measure=nppr.Measure(draws=4),
     )
     assert report.per_input is not None
-    right = task.judged(model(images), sums)[0].argmax(1)
+    right = task.to_classes(model(images), sums)[0].argmax(1)
     counted = report.per_input.of("clean")
     assert counted["correct"].tolist() == right[counted["index"]].tolist()
 

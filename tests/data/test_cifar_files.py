@@ -12,7 +12,7 @@ import pytest
 from data import layouts
 from nppr.data import load_data
 from nppr.data.cifar_files import read_pickle
-from nppr.data.image_sets import PixelImages
+from nppr.data.image_sets import StoredImages
 from nppr.errors import DataError, SpecError
 from nppr.system import bounded
 
@@ -107,8 +107,8 @@ def test_bad_batches_are_named(tmp_path: Path, batch: object, message: str) -> N
 def test_pixels_stay_8_bit(tmp_path: Path) -> None:
     data = load_data(layouts.cifar_10(tmp_path)[0])
     for split in (data.fit, data.evaluate):
-        assert isinstance(split.images, PixelImages)
-        assert split.images.pixels.dtype == np.uint8
+        assert isinstance(split.images, StoredImages)
+        assert split.images.array.dtype == np.uint8
 
 
 def test_unknown_split_lists_the_splits(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from data import layouts
 from nppr.data import data_loading, load_data, overlaps
 from nppr.data.data_formats import DataFormat
 from nppr.data.file_trees import Files
-from nppr.data.image_sets import PixelImages
+from nppr.data.image_sets import StoredImages
 from nppr.data.splits import Labelled
 from nppr.errors import DataError, SpecError
 from nppr.formats import DATA_FORMATS
@@ -77,7 +77,7 @@ def test_importing_the_room_is_light() -> None:
 def test_a_format_that_is_added_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def open_splits(files: Files) -> dict[str, Callable[[], Labelled]]:
         pixels = np.load(files.path)
-        return {"all": lambda: Labelled(PixelImages(pixels), np.arange(len(pixels)) % 2)}
+        return {"all": lambda: Labelled(StoredImages(pixels), np.arange(len(pixels)) % 2)}
 
     formats = DATA_FORMATS.copy()
     formats.add("npy", DataFormat("raw pixels", open_splits, suffixes=(".npy",)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from data import layouts
 from nppr.core.tally import Evaluate, Fit, IntArray, Select
-from nppr.data import Data, Split, TensorImages, from_arrays, load_data, overlaps, stratified_order
+from nppr.data import Data, Split, StoredImages, from_arrays, load_data, overlaps, stratified_order
 from nppr.errors import DataError, SpecError
 
 
@@ -32,7 +32,9 @@ def test_no_inputs_is_an_error(inputs: int) -> None:
 
 
 def split(images: torch.Tensor) -> Split[Evaluate]:
-    return Split(Evaluate, TensorImages(images), np.arange(len(images)), np.zeros(len(images), int))
+    return Split(
+        Evaluate, StoredImages(images.numpy()), np.arange(len(images)), np.zeros(len(images), int)
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,9 +104,9 @@ def data_of(first: torch.Tensor, second: torch.Tensor, third: torch.Tensor) -> D
     return Data(
         name="made",
         class_names=("a", "b"),
-        fit=Split(Fit, TensorImages(first), np.arange(len(first)), zeros(first)),
-        select=Split(Select, TensorImages(second), np.arange(len(second)), zeros(second)),
-        evaluate=Split(Evaluate, TensorImages(third), np.arange(len(third)), zeros(third)),
+        fit=Split(Fit, StoredImages(first.numpy()), np.arange(len(first)), zeros(first)),
+        select=Split(Select, StoredImages(second.numpy()), np.arange(len(second)), zeros(second)),
+        evaluate=Split(Evaluate, StoredImages(third.numpy()), np.arange(len(third)), zeros(third)),
     )
 
 

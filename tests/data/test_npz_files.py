@@ -9,7 +9,7 @@ from numpy.lib import format as npy
 
 from data import layouts
 from nppr.data import load_data
-from nppr.data.image_sets import PixelImages
+from nppr.data.image_sets import StoredImages
 from nppr.errors import DataError
 from nppr.system import bounded
 
@@ -51,8 +51,8 @@ def test_own_splits_and_column_labels(tmp_path: Path) -> None:
 
 def test_pixels_stay_as_they_are_stored(tmp_path: Path) -> None:
     data = load_data(save(tmp_path / "a.npz", x=IMAGES, y=LABELS))
-    assert isinstance(data.fit.images, PixelImages)
-    assert data.fit.images.pixels.dtype == np.uint8
+    assert isinstance(data.fit.images, StoredImages)
+    assert data.fit.images.array.dtype == np.uint8
 
 
 @pytest.mark.parametrize(

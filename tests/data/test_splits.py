@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nppr.data import TensorImages
+from nppr.data import StoredImages
 from nppr.data.splits import Labelled, assemble, choose_splits, three_way
 from nppr.errors import DataError, SpecError
 
@@ -41,7 +41,7 @@ def test_bad_choices_are_named() -> None:
 
 
 def labelled(count: int, classes: int) -> Labelled:
-    return Labelled(TensorImages(torch.rand(count, 1, 2, 2)), np.arange(count) % classes)
+    return Labelled(StoredImages(torch.rand(count, 1, 2, 2).numpy()), np.arange(count) % classes)
 
 
 def test_own_train_split_gives_fit_and_select() -> None:
@@ -75,7 +75,7 @@ def test_bad_splits_are_named(
 
 
 def test_words_are_numbered_over_both_splits() -> None:
-    images = TensorImages(torch.rand(3, 1, 2, 2))
+    images = StoredImages(torch.rand(3, 1, 2, 2).numpy())
     read = {"train": Labelled(images, ["b", "c", "b"]), "test": Labelled(images, ["a", "b", "c"])}
     data = assemble("made", read)
     assert data.class_names == ("a", "b", "c")

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from data import layouts
 from nppr.data import load_data
-from nppr.data.image_sets import PixelImages
+from nppr.data.image_sets import StoredImages
 from nppr.data.torch_datasets import DatasetImages
 from nppr.errors import DataError, SpecError
 
@@ -68,8 +68,8 @@ def test_images_are_asked_for_not_kept() -> None:
     data = load_data(Pairs(pairs()))
     assert isinstance(data.fit.images, DatasetImages)
     streamed = load_data(Stream(pairs()))
-    assert isinstance(streamed.fit.images, PixelImages)
-    assert streamed.fit.images.pixels.dtype == np.uint8
+    assert isinstance(streamed.fit.images, StoredImages)
+    assert streamed.fit.images.array.dtype == np.uint8
 
 
 def test_tensor_dataset_and_grey_images() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -26,7 +27,6 @@ from nppr.report.results_table import (
     RESULT_COLUMNS,
     as_text,
     notes_of,
-    records_of,
     spectrum_table,
     table_of,
     terminal_tables,
@@ -323,7 +323,7 @@ def test_a_frame_has_a_row_per_source_with_its_direction(report: Report) -> None
     frame = report.to_pandas()
     rows = table_rows(report)
     assert frame["source"].tolist()[: len(rows)] == [row.name for row in rows]
-    assert frame["observed"].tolist()[: len(rows)] == [row.value for row in rows]
+    assert frame["value"].tolist()[: len(rows)] == [row.value for row in rows]
     worst = frame[(frame["source"] == "nppr:joint") & (frame["radius"] == report.budget.radius)]
     assert worst["direction"].tolist() == ["at most"]
     assert set(frame["direction"]) <= {"at most", "at least", "estimate"}
@@ -339,7 +339,7 @@ def test_a_column_added_to_the_table_is_in_records_and_every_file(
     one = (Column("loudness", "loudness", number=True), lambda *_: Cell(0.5, "half"))
     two = (Column("reach", "reach", interval=True), lambda *_: Cell((0.25, 0.75), "some"))
     monkeypatch.setattr("nppr.report.results_table.RESULT_COLUMNS", (*RESULT_COLUMNS, one, two))
-    for record in records_of(report):
+    for record in table_of(report, other_radii=True).records():
         assert (record["loudness"], record["reach_low"], record["reach_high"]) == (0.5, 0.25, 0.75)
     table = table_of(report)
     assert json.loads(table.to_json())[0]["reach_high"] == 0.75
@@ -349,12 +349,23 @@ def test_a_column_added_to_the_table_is_in_records_and_every_file(
     assert "half" in render(report)
 
 
-def test_records_have_every_column_that_files_have(report: Report) -> None:
-    renamed = {
-        "value": "observed", "claim": "applies_to", "interval_low": "low", "interval_high": "high",
-    }  # fmt: skip
-    names = json.loads(table_of(report).to_json())[0]
-    assert {renamed.get(name, name) for name in names} <= set(records_of(report)[0])
+def test_a_data_frame_has_the_columns_and_values_of_the_files(report: Report) -> None:
+    pytest.importorskip("pandas", reason="the extra pandas is not installed")
+    frame, files = report.to_pandas(), json.loads(table_of(report).to_json())
+    assert frame.columns.tolist() == list(files[0])
+    assert len(frame) > len(files), "other radii"
+    for at, entry in enumerate(files):
+        row = frame.iloc[at].to_dict()
+        assert {name: row[name] for name in ("source", "value", "low", "high", "radius")} == {
+            name: entry[name] if entry[name] is not None else pytest.approx(math.nan, nan_ok=True)
+            for name in ("source", "value", "low", "high", "radius")
+        }
+    for row, entry in zip(table_rows(report), files, strict=True):
+        assert row.shown is not None
+        assert (entry["low"], entry["high"]) == row.shown.ends
+        assert entry["printed_method"] == row.shown.method
+        assert entry["confidence"] == row.confidence
+        assert entry["rung"] == (row.learned.rung if row.learned else None)
 
 
 def test_without_pandas_the_extra_is_named(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,3 +267,15 @@ def test_ctrl_c_keeps_what_shards_have_finished(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 
     assert int(np.sum(load_file(kept)["finished"])) > 0
+
+
+@pytest.mark.slow
+def test_a_cluster_measures_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    here = Run(out=tmp_path / "here", batch_size=16)
+    there = here.with_(out=tmp_path / "ray", ray="local", workers=2)
+    found = [
+        nppr.assess(sources="uniform,pgd:steps=2", measure=Measure(inputs=40, draws=4), run=each)
+        for each in (here, there)
+    ]
+    assert same(*found)

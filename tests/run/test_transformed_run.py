@@ -23,7 +23,8 @@ from nppr.sources.custom import CustomNoise
 
 pytestmark = pytest.mark.slow
 BUDGET = nppr.Budget.box("rotate=30,exposure=-1:0")
-SEARCH = default_settings(Family(Dependency.LABEL), calls=2048)
+SEARCH = default_settings(Family(Dependency.LABEL), calls=1024)
+SHORT = default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), calls=512)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_one_and_many_parameters_are_drawn(box: str, tmp_path: Path) -> None:
     nppr.assess(
         budget=nppr.Budget.box(box),
         sources="nppr,uniform",
-        search=SEARCH,
+        search=SHORT,
         measure=nppr.Measure(inputs=30, draws=8),
         run=nppr.Run(out=tmp_path / "run"),
     )
@@ -126,7 +127,7 @@ def test_a_law_of_your_own_needs_its_function(tmp_path: Path) -> None:
         return (images * theta[:, :, None, None]).clamp(0, 1)
 
     budget = nppr.Budget.box(nppr.CustomTransform({"gain": (0.3, 1.0)}, gain, neutral=(1.0,)))
-    found = nppr.learn(budget=budget, search=SEARCH, run=nppr.Run(out=tmp_path / "fit"))
+    found = nppr.learn(budget=budget, search=SHORT, run=nppr.Run(out=tmp_path / "fit"))
     assert found
     with pytest.raises(DistributionError, match="a function of your own"):
         nppr.load_learned(tmp_path / "fit")
@@ -155,7 +156,7 @@ def test_sources_that_perturb_pixels_are_refused() -> None:
 
 
 def test_an_interrupted_run_resumes_with_the_same_counts(tmp_path: Path) -> None:
-    settings = {"inputs": 40, "budget": BUDGET, "search": SEARCH, "draws": 8}
+    settings = {"inputs": 40, "budget": BUDGET, "search": SHORT, "draws": 8}
     whole = nppr.assess(sources="nppr,uniform,scan", **grouped(out=tmp_path / "a", **settings))
 
     def stop(progress: object) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from helpers import Linear
 from nppr.core.budget import Budget
 from nppr.core.tally import Fit
-from nppr.data import Split, TensorImages, load_data
+from nppr.data import Split, StoredImages, load_data
 from nppr.errors import FitError, RunFolderError
 from nppr.measuring.measurement import probe
 from nppr.models import Classifier, PreparedClassifier, load_classifier, prepare
@@ -334,7 +334,7 @@ def test_gradients_pass_where_the_image_is_clipped(pixel: float, mean: float) ->
     # One pattern r tanh(mean) on all pixels of equal inputs of class 0, with margin w . x + b.
     w, radius = torch.tensor([1.0, -0.5, 2.0, 0.25]).view(1, 2, 2), 0.1
     images = torch.full((6, 1, 2, 2), pixel)
-    split = Split(Fit, TensorImages(images), np.arange(6), np.zeros(6, np.int64))
+    split = Split(Fit, StoredImages(images.numpy()), np.arange(6), np.zeros(6, np.int64))
     classifier = prepare(Classifier(Linear(w, 0.5)), images, classes=2, micro_batch=4)
     inputs = CleanInputs(split, torch.zeros(6, 0), images, 6)
     recipe = Recipe(inputs=6, draws=2, kappa=0.25)

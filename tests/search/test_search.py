@@ -19,7 +19,7 @@ from nppr import learn
 from nppr.core.budget import Budget
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Fit, FloatArray, IntArray, Select, SplitKind
-from nppr.data import Data, Split, TensorImages, from_arrays, load_data
+from nppr.data import Data, Split, StoredImages, from_arrays, load_data
 from nppr.errors import DataError, NoFitDataError, RunFolderError
 from nppr.measuring.measurement import probe
 from nppr.models import Classifier, PreparedClassifier, load_classifier, prepare
@@ -559,7 +559,7 @@ def inputs() -> CleanInputs[Fit]:
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(30, *SHAPE, generator=generator)
     features = 4 + 3 * torch.randn(30, FEATURES, generator=generator)
-    split = Split(Fit, TensorImages(images), np.arange(30), np.arange(30) % CLASSES)
+    split = Split(Fit, StoredImages(images.numpy()), np.arange(30), np.arange(30) % CLASSES)
     return CleanInputs(split, features, images, 30)
 
 

@@ -4,7 +4,6 @@ import math
 from dataclasses import asdict, replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,31 +15,19 @@ from nppr.noise.family import TORCH_KERNEL, Family, Temperatures
 from nppr.noise.rungs import Dependency
 from nppr.search.search_settings import (
     FEWEST_STEPS,
-    FIRST_STEP_INPUTS,
-    FURTHER_FLOOR,
-    MOST_RESTARTS,
-    STEPS_PER_RESTART,
     Recipe,
     SearchSettings,
-    Stage,
     default_settings,
     paper_settings,
-    restarts_of,
     walk,
 )
 
 HEAT = Temperatures(weights=3.0, means=2.0, stds=1.5, shared=1.5)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 100])
-def test_temperatures_start_where_they_should(steps: int) -> None:
+def test_temperatures_start_and_end_where_they_should() -> None:
     recipe = Recipe(tau=1.0, last_tau=0.1, heat=HEAT)
-    assert recipe.tau_at(0, steps) == 1.0
-    assert recipe.heat_at(0, steps) == HEAT
-
-
-def test_temperatures_end_where_they_should() -> None:
-    recipe = Recipe(tau=1.0, last_tau=0.1, heat=HEAT)
+    assert (recipe.tau_at(0, 100), recipe.heat_at(0, 100)) == (1.0, HEAT)
     assert recipe.tau_at(99, 100) == pytest.approx(0.1)
     assert asdict(recipe.heat_at(99, 100)) == pytest.approx(asdict(Temperatures()))
     assert recipe.tau_at(33, 100) == pytest.approx(0.1 ** (1 / 3))
@@ -73,16 +60,6 @@ def test_a_cycle_reaches_the_full_rate_before_it_falls() -> None:
 def test_a_cycle_of_few_steps_has_rates_between_0_and_1(steps: int) -> None:
     recipe = Recipe(warm_up=1.0, last_rate=1e-4, cycle=True)
     assert all(0 < recipe.rate_at(step, steps) <= 1 for step in range(steps))
-
-
-def test_without_warm_up_the_first_step_has_the_full_rate() -> None:
-    assert Recipe(warm_up=0.0).rate_at(0, 50) == 1
-    assert Recipe(warm_up=0.4).rate_at(0, 1) == 1
-
-
-def test_a_last_rate_of_one_stays() -> None:
-    recipe = Recipe(warm_up=0.0, last_rate=1.0)
-    assert {recipe.rate_at(step, 40) for step in range(40)} == {1.0}
 
 
 BAD: dict[str, dict[str, object]] = {
@@ -216,53 +193,18 @@ def test_parents_are_the_rung_above_and_the_same_rung_of_the_floor_before(
 @given(
     dependency=st.sampled_from(FAMILIES),
     floors=st.sampled_from([(0.0,), (0.5,), (0.0, 0.5), (0.0, 0.25, 0.5)]),
-    steps=st.integers(1, 500),
+    steps=st.integers(50, 500),
     more=st.integers(0, 63),
 )
-def test_shares_of_a_floor_add_up_to_its_calls(
+def test_the_calls_of_all_stages_are_those_of_the_search(
     dependency: Dependency, floors: tuple[float, ...], steps: int, more: int
 ) -> None:
+    """Less than one step of each floor is left over."""
     settings = default_settings(
         Family(dependency), floors=floors, calls=64 * steps + more, inputs=64
     )
-    stages, rungs = walk(settings), len(dependency.path)
-    for number in range(len(floors)):
-        taken = [stage.steps for stage in stages[number * rungs : (number + 1) * rungs]]
-        calls = settings.calls * (FURTHER_FLOOR if number else 1)
-        weights = np.arange(1, rungs + 1) if number else np.ones(rungs)
-        assert sum(taken) == max(weights.sum(), int(calls) // 64)
-        assert np.abs(taken - sum(taken) * weights / weights.sum()).max() < 1
-    if steps > 12 * rungs:
-        assert 0 <= settings.total_calls - sum(stage.calls for stage in stages) < 65 * len(floors)
-
-
-@given(steps=st.integers(0, 300), restarts=st.integers(1, 9))
-def test_half_of_the_steps_are_divided_among_the_restarts(steps: int, restarts: int) -> None:
-    stage = Stage("some", Family(), (), Recipe(), steps, restarts)
-    tried = restarts * stage.first_steps
-    assert 0 <= steps // 2 - tried < restarts
-    assert tried <= steps - tried
-
-
-@pytest.mark.parametrize(
-    ("steps", "restarts"), [(1, 1), (119, 1), (120, 2), (179, 2), (180, 3), (100_000, 4)]
-)
-def test_the_first_stage_is_tried_as_often_as_its_steps_allow(steps: int, restarts: int) -> None:
-    assert (STEPS_PER_RESTART, MOST_RESTARTS) == (60, 4)
-    assert restarts_of(steps) == restarts
-    settings = default_settings(floors=(0.0, 0.5), calls=3 * steps * 64, inputs=64)
-    first, *others = walk(settings)
-    assert (first.steps, first.restarts) == (steps, restarts)
-    assert [stage.restarts for stage in others] == [1] * 5, "they start at their parents"
-
-
-def test_the_first_stage_takes_more_and_smaller_steps() -> None:
-    first, *others = walk(default_settings(calls=92_160))
-    assert (first.recipe.inputs, first.steps, first.restarts) == (FIRST_STEP_INPUTS, 480, 2)
-    assert {stage.recipe.inputs for stage in others} == {256}
-    assert first.calls == others[0].calls
-    (alone,) = walk(default_settings(Family(Dependency.INDEPENDENT), floors=(0.0,), inputs=16))
-    assert alone.recipe.inputs == 16, "never more than was asked for"
+    left = settings.total_calls - sum(stage.calls for stage in walk(settings))
+    assert 0 <= left < 65 * len(floors)
 
 
 @pytest.mark.parametrize(("components", "expected"), [(1, 10), (3, 10), (12, 12)])
@@ -293,13 +235,6 @@ def test_a_thousand_large_classes_share_components() -> None:
 def test_without_the_label_there_is_one_component() -> None:
     stages = walk(default_settings(Family(Dependency.INPUT)), 10, (1, 8, 8))
     assert {stage.family.components for stage in stages} == {1}
-
-
-def test_children_have_a_rate_of_their_own() -> None:
-    settings = replace(default_settings(), child_rate=0.125)
-    for stage in walk(settings):
-        expected = settings.child_rate if stage.parents else settings.recipe.rate
-        assert stage.recipe.rate == expected
 
 
 @pytest.mark.parametrize("dependency", FAMILIES)

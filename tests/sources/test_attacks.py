@@ -16,12 +16,12 @@ from nppr.errors import GradientError, SpecError
 from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, frozen, load_classifier, prepare
 from nppr.sources import CW, PGD, ClassicPGD, Clean, Uniform, WeakAdversary
-from nppr.sources.attacks import Climb
+from nppr.sources.attacks import GradientAttack
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("kind", [PGD, ClassicPGD, CW])
-def test_ar_of_a_linear_classifier_is_exact(kind: type[Climb], norm: str) -> None:
+def test_ar_of_a_linear_classifier_is_exact(kind: type[GradientAttack], norm: str) -> None:
     """An input breaks iff its margin is at most r |w| in the dual norm."""
     torch.manual_seed(0)
     w = torch.randn(1, 4, 4)
@@ -150,7 +150,9 @@ def test_a_model_without_gradients_is_named() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [PGD, ClassicPGD, CW])
-def test_bad_options_are_named(kind: type[Climb], options: dict[str, int], name: str) -> None:
+def test_bad_options_are_named(
+    kind: type[GradientAttack], options: dict[str, int], name: str
+) -> None:
     with pytest.raises(SpecError, match=f"`{name}`"):
         kind(Budget.linf(0.1), **options)  # type: ignore[arg-type]
 

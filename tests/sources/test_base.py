@@ -30,7 +30,7 @@ from nppr.sources import (
     sources_in,
     split_search,
 )
-from nppr.sources.attacks import Climb
+from nppr.sources.attacks import GradientAttack
 
 BUDGET = Budget.linf(0.1)
 
@@ -77,7 +77,7 @@ def test_every_kind_of_option() -> None:
         ("pgd-20:step=0.1", PGD(BUDGET, steps=20, step=0.1, restarts=5)),
     ],
 )
-def test_presets(name: str, expected: Climb) -> None:
+def test_presets(name: str, expected: GradientAttack) -> None:
     assert parse_sources(name, BUDGET) == [expected]
 
 

@@ -13,7 +13,7 @@ import nppr
 from helpers import Linear, evaluate_part, half_classifier, two_class_data
 from nppr.core.budget import Budget
 from nppr.core.tally import Evaluate, Fit, IntArray, Metric, Progress, Select
-from nppr.data import Data, Split, TensorImages, load_data
+from nppr.data import Data, Split, StoredImages, load_data
 from nppr.doctor.flags import NO_FIT_DATA
 from nppr.errors import NoFitDataError, SpecError
 from nppr.measuring.blocks import FileStore
@@ -43,7 +43,7 @@ def linear() -> Classifier:
 
 
 def fit_split(images: Tensor, labels: list[int]) -> Split[Fit]:
-    return Split(Fit, TensorImages(images), np.arange(len(images)), np.array(labels))
+    return Split(Fit, StoredImages(images.numpy()), np.arange(len(images)), np.array(labels))
 
 
 def fitted(budget: Budget, inputs: int, margin: float) -> UniversalOn:
@@ -124,7 +124,7 @@ def separate() -> Data:
     """The fit split is of class 0 only, the evaluate split has other images."""
     images = torch.cat([near(130, 0.3), near(20, 0.3, seed=1)])
     labels = np.zeros(150, np.int64)
-    held = TensorImages(images)
+    held = StoredImages(images.numpy())
     none = np.arange(0)
     return Data(
         "separate",
@@ -140,12 +140,12 @@ def test_fitted_on_fit_and_measured_on_evaluate() -> None:
     asked: list[str] = []
     told: list[Progress] = []
 
-    class Watched(TensorImages):
+    class Watched(StoredImages):
         def load(self, positions: IntArray) -> Tensor:
             asked.append("fit" if (positions < 130).all() else "evaluate")
             return super().load(positions)
 
-    held = Watched(torch.cat([near(130, 0.3), near(20, 0.3, seed=1)]))
+    held = Watched(torch.cat([near(130, 0.3), near(20, 0.3, seed=1)]).numpy())
     watched = Split(Fit, held, data.fit.indices, data.fit.labels)
     source = Universal(Budget.linf(0.1), CALLS).fitted_on(linear(), watched, progress=told.append)
     assert not asked

@@ -10,23 +10,32 @@ from study.toys import Killer, log_of, run_toy, texts_of, times_done, toy
 SMALL = toy(grids__0__radii=[0.1], grids__0__seeds=[0])
 
 
-@pytest.mark.slow
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The files that one process writes."""
+    folder = tmp_path_factory.mktemp("one")
+    run_toy(SMALL, folder)
+    return texts_of(folder / "out")
+
+
 @pytest.mark.filterwarnings("ignore")  # Ray's own, of files it leaves to the system
 @pytest.mark.parametrize("ray", [None, "local"])
 def test_two_workers_with_one_killed_give_the_tables_of_one_process(
-    tmp_path: Path, ray: str | None
+    tmp_path: Path, expected: dict[str, str], ray: str | None
 ) -> None:
     if ray is not None:
         pytest.importorskip("ray", reason="needs the extra ray: pip install 'nppr[ray]'")
-    run_toy(SMALL, tmp_path / "one")
-    killer = Killer(tmp_path / "two/cache")
+    killer = Killer(tmp_path / "cache")
     killer.start()
-    ended = run_toy(SMALL, tmp_path / "two", workers=2, ray=ray)
+    ended = run_toy(SMALL, tmp_path, workers=2, ray=ray)
     killer.join()
     assert killer.killed
     assert not ended.failures
-    assert texts_of(tmp_path / "two/out") == texts_of(tmp_path / "one/out")
-    assert max(times_done(tmp_path / "two/cache").values()) == 1
-    begun = {entry["process"] for entry in log_of(tmp_path / "two/cache")}
+    assert texts_of(tmp_path / "out") == expected
+    assert max(times_done(tmp_path / "cache").values()) == 1
+    begun = {entry["process"] for entry in log_of(tmp_path / "cache")}
     assert os.getpid() not in begun
     assert len(begun) >= 2  # the killed one, and another that repeated its node

@@ -91,7 +91,7 @@ def test_tasks_noise_and_transformations_that_end_the_process_have_failed() -> N
         raise SystemExit(0)
 
     with pytest.raises(TaskError, match="it raised SystemExit"):
-        Task(correct=leave).judged(torch.zeros(1, 2), torch.zeros(1))
+        Task(correct=leave).to_classes(torch.zeros(1, 2), torch.zeros(1))
     box = nppr.CustomTransform({"a": (0.0, 1.0)}, leave)
     with pytest.raises(DataError, match="it raised SystemExit"):
         box.images(torch.zeros(1, 1, 2, 2), torch.zeros(1, 1))

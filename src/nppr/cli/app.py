@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
 
 import typer
@@ -142,6 +144,14 @@ def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
         if spec is not None and (check, spec) != (check_weights, RANDOM):
             check(spec, name)
     return build(model, given)
+
+
+def name_folder(first: str, second: str, settings: object) -> Path:
+    """Return a folder under runs/ with two readable names and a hash of the settings."""
+    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
+    names = (Path(name).stem or name for name in (first, second))
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(names))
+    return Path("runs") / f"{readable}-{digest}"
 
 
 def _parameters(settings: Mapping[str, Setting]) -> list[inspect.Parameter]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.cli import console
-from nppr.cli.app import SPECS, ExitCode
+from nppr.cli.app import SPECS, ExitCode, name_folder
 from nppr.cli.commands import (
     AssessOptions,
     BoundOptions,
@@ -204,15 +202,7 @@ def _note_default_data(options: MeasureOptions | FitOptions) -> None:
 def _default_folder(options: MeasureOptions | FitOptions, *more: object) -> Path:
     """Return a folder under runs/ that belongs to these options alone."""
     determining = options.model_dump(exclude=NOT_IN_NAME)
-    return named_folder(options.model.model, options.data.data, (determining, *more))
-
-
-def named_folder(first: str, second: str, settings: object) -> Path:
-    """A folder under runs/ with two readable names and a hash of the settings."""
-    digest = hashlib.sha256(repr(settings).encode()).hexdigest()[:8]
-    names = (Path(name).stem or name for name in (first, second))
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(names))
-    return Path("runs") / f"{readable}-{digest}"
+    return name_folder(options.model.model, options.data.data, (determining, *more))
 
 
 def _measure(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from nppr.cli import console
+from nppr.cli.app import name_folder
 from nppr.cli.commands import CompareOptions, ExportOptions, ReportOptions, SchemaOptions
-from nppr.cli.measure_commands import named_folder
 from nppr.compare import FORMATS as COMPARE_FORMATS
 from nppr.compare import compare as compare_runs
 from nppr.compare import console_tables, summary, write_comparison
@@ -66,7 +66,7 @@ def compare(options: CompareOptions) -> None:
     }
     comparison = compare_runs(runs, **choices)
     settings = ([str(each.resolve()) for each in runs], choices)
-    folder = options.run.out or named_folder("compare", comparison.entries[0].data, settings)
+    folder = options.run.out or name_folder("compare", comparison.entries[0].data, settings)
     written = write_comparison(folder, comparison, formats, overwrite=options.run.overwrite)
     if not options.quiet:
         console.out.print(summary(comparison), markup=False)

@@ -220,7 +220,7 @@ class FrozenModel(Protocol):
     def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
 
-    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and the labels they should be largest at; of a task, those of wrong and right."""
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:

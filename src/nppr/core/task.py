@@ -40,7 +40,7 @@ class Task:
     >>> import torch
     >>> close = Task(score=lambda outputs, targets: 0.5 - (outputs[:, 0] - targets).abs(),
     ...              meaning="the error is below 0.5")
-    >>> logits, labels = close.judged(torch.tensor([[1.0], [3.0]]), torch.tensor([1.25, 1.0]))
+    >>> logits, labels = close.to_classes(torch.tensor([[1.0], [3.0]]), torch.tensor([1.25, 1.0]))
     >>> (logits.argmax(1) == labels).tolist()
     [True, False]
     """
@@ -77,7 +77,7 @@ class Task:
         for level in (0.0, *STEPS):
             moved = (values + level * spread * noise).to(outputs)
             try:
-                logits, labels = self.judged(moved, targets)
+                logits, labels = self.to_classes(moved, targets)
             except TaskError:
                 if not level:
                     raise
@@ -86,7 +86,7 @@ class Task:
                 digest.update((logits.argmax(1) == labels).cpu().numpy().tobytes())
         return digest.hexdigest()
 
-    def judged(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def to_classes(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Logits `(B, 2)` of wrong and right, and the label 1 of right, `(B,)`."""
         right = self._right(outputs, targets)
         if self.score is None:

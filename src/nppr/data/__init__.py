@@ -16,7 +16,7 @@ from nppr.data.data_set import (
     stratified_order,
 )
 from nppr.data.file_trees import reading, require
-from nppr.data.image_sets import PixelImages, TensorImages
+from nppr.data.image_sets import StoredImages
 from nppr.data.layout import RangeSpec
 from nppr.data.slices import CLASS, Slice, slices_of, with_slices
 from nppr.data.splits import Labelled, all_evaluated
@@ -31,11 +31,10 @@ __all__ = [
     "DataSpec",
     "Images",
     "Labelled",
-    "PixelImages",
     "RangeSpec",
     "Slice",
     "Split",
-    "TensorImages",
+    "StoredImages",
     "all_evaluated",
     "content_hash",
     "fit_classes",

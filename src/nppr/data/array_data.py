@@ -14,15 +14,15 @@ from torch import Tensor
 
 from nppr.core.task import Task
 from nppr.data.convert_arrays import convert_arrays, to_tensor
-from nppr.data.data_set import Data, Images, check_range, numbered_classes
+from nppr.data.data_set import Data, check_range, numbered_classes
 from nppr.data.file_trees import reading
-from nppr.data.image_sets import TensorImages, laid_out
+from nppr.data.image_sets import StoredImages, laid_out
 from nppr.data.layout import RangeSpec
 from nppr.data.splits import THREE_WAY, divide
 from nppr.errors import DataError
 
 EVERY_INPUT = "every input"
-"""The only class of inputs whose targets are no classes."""
+"""The only class of inputs whose targets are not classes."""
 
 
 def from_arrays(
@@ -36,15 +36,15 @@ def from_arrays(
     input_range: RangeSpec | None = None,
     task: Task | None = None,
 ) -> Data:
-    """Images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
+    """Make data of images `(N, C, H, W)` in [0, 1] and labels `(N,)`, divided three ways by class.
 
-    8-bit images, images `(N, H, W, C)` and labels that are words are converted where that is
-    unambiguous (`nppr.data.convert_arrays`).
+    8-bit images, images `(N, H, W, C)` and labels that are words are converted if that is unambiguous
+    (`nppr.data.convert_arrays`).
 
     With `input_range` inputs have any shape `(N, ...)` and lie in that range: (low, high), each a
     number or one per feature. With a `task` the labels are its targets `(N, ...)`.
 
-    `classes` or `class_names` give the number of classes where the labels do not show them all.
+    If the labels do not show all classes, `classes` or `class_names` give their number.
     `shares` are the shares of the fit and the select split; `shares=(0, 0)` evaluates everything, for
     sources that need no fit. The division is fixed: it does not depend on the seed of an assessment.
     """
@@ -71,13 +71,11 @@ def from_arrays(
         raise DataError(f"{both} must have the same length, got {len(x)} and {len(y)}.")
     if not len(y):
         raise DataError("`data` must hold at least one input, got none.")
-    found: Images = TensorImages(x.float())
-    layout = None
+    found, layout = StoredImages(x.float().cpu().numpy()), None
     if input_range is None:
         check_range(x, "whole")
     else:
-        found = laid_out(x.cpu().numpy(), input_range, "`data`")
-        layout = found.layout
+        found, layout = laid_out(x.cpu().numpy(), input_range, "`data`")
     targets = None if classified else torch.from_numpy(np.ascontiguousarray(y))
     y = y.astype(np.int64) if classified else np.zeros(len(x), np.int64)
     number = max(2, int(y.max()) + 1) if classes is None else classes

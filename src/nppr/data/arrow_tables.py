@@ -40,11 +40,11 @@ from nppr.errors import DataError
 from nppr.system.bounded import ENCODED_IMAGE, encoded_limit, open_regular, read_bounded
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target")
-"""The column that is taken where several could hold the labels, in order of preference."""
+"""Names of the label column in order of preference, if several columns could hold the labels."""
 
 SHARD = re.compile(r"(?P<split>.+?)(-(?P<number>\d{5})-of-(?P<total>\d{5}))?(-[0-9a-f]{16})?")
 SAVED = ("dataset_dict.json", "dataset_info.json")
-"""Files that only a folder written by `save_to_disk` has at its root."""
+"""Files that only `save_to_disk` writes to the root of a folder."""
 
 ADVICE = (
     "Give a folder, or the name of a data set of the hub that this machine can reach or has cached."
@@ -85,7 +85,7 @@ class ArrowImages(EncodedImages):
 
 
 def open_parquet(files: Files) -> SplitReaders:
-    """One Parquet file, or all that a folder contains at any depth."""
+    """Open one Parquet file, or all that a folder contains at any depth."""
     require("pyarrow", "parquet")
     root = files.path
     shards: dict[str, list[Path]] = {}
@@ -98,13 +98,13 @@ def open_parquet(files: Files) -> SplitReaders:
 
 
 def _parquets(files: Files) -> list[str]:
-    """Names of the Parquet files in a folder; those in an archive cannot be read in place."""
+    """Return the names of the Parquet files in a folder; in an archive they cannot be read in place."""
     found = [name for name in files.names if name.endswith(".parquet")]
     return found if isinstance(files, FolderFiles) else []
 
 
 def _split_of(path: Path) -> str:
-    """The split that a file belongs to, from its name or, where that is a number, its folder's."""
+    """Return the split of a file: its name or, if that is a number, the name of its folder."""
     match = SHARD.fullmatch(path.stem)
     split = match["split"] if match else path.stem
     return path.parent.name if split.isdigit() else split
@@ -126,7 +126,7 @@ def _check_complete(split: str, paths: list[Path]) -> None:
 
 
 def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
-    """The two columns of all files of a split."""
+    """Read the image and the label column of all files of a split."""
     parquet = require("pyarrow.parquet", "parquet")
     folder = root if root.is_dir() else root.parent
     for path in paths:
@@ -158,7 +158,7 @@ FORMAT = DataFormat(
 
 
 def open_hub(name: str) -> SplitReaders:
-    """A data set of the Hugging Face hub, of its cache, or of a local folder, through `datasets`."""
+    """Open a data set of the Hugging Face hub, its cache or a local folder, through `datasets`."""
     library = require("datasets", "hf")
     saved = any((Path(name) / file).is_file() for file in SAVED)
     if Path(name).is_dir():
@@ -184,7 +184,7 @@ def _read_hub(name: str, split: str, dataset: Any) -> Labelled:
 
 
 def _folder_of(name: str, dataset: Any) -> Path | None:
-    """Where the files are that rows name: the local folder, or the cache that images came to."""
+    """Return the folder of files that rows name: the local folder, or the cache of the hub."""
     if Path(name).is_dir():
         return Path(name)
     if dataset.info.builder_name == "imagefolder":
@@ -194,7 +194,7 @@ def _folder_of(name: str, dataset: Any) -> Path | None:
 
 @contextmanager
 def _without_progress_bars(library: Any) -> Iterator[None]:
-    """Progress belongs to the command line, not to another library."""
+    """Turn off the progress bars of `datasets` meanwhile."""
     enabled = not library.are_progress_bars_disabled()
     library.disable_progress_bars()
     try:
@@ -205,7 +205,7 @@ def _without_progress_bars(library: Any) -> Iterator[None]:
 
 
 def _find_columns(schema: Any, where: str) -> tuple[str, str, tuple[str, ...] | None]:
-    """Names of the image and the label column, and of the classes where they are known."""
+    """Find the image and the label column, and the names of the classes if they are known."""
     types = require("pyarrow", "parquet").types
     features = _read_features(schema)
 
@@ -231,7 +231,7 @@ def _find_columns(schema: Any, where: str) -> tuple[str, str, tuple[str, ...] | 
 
 
 def _read_features(schema: Any) -> dict[str, dict[str, Any]]:
-    """What the metadata of Hugging Face record about each column; nothing where there are none."""
+    """Return what the metadata of Hugging Face record about each column; empty without metadata."""
     content = (schema.metadata or {}).get(b"huggingface")
     if content is None:
         return {}

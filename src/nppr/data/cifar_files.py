@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from nppr.core.tally import IntArray
 from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
 from nppr.data.file_trees import Files, one_line, reading
-from nppr.data.image_sets import PixelImages
+from nppr.data.image_sets import StoredImages
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
 from nppr.system.bounded import CIFAR_PICKLE, OversizeError
@@ -89,7 +89,7 @@ def _read_split(files: Files, layout: Layout, split: str) -> Labelled:
     class_names = _field(meta, layout.class_names, list, where)
     batches = [_read_batch(files, member, layout.labels) for member in layout.splits[split]]
     pixels, labels = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
-    return Labelled(PixelImages(pixels), labels, tuple(text(name) for name in class_names))
+    return Labelled(StoredImages(pixels), labels, tuple(text(name) for name in class_names))
 
 
 def _read_batch(files: Files, member: str, key: str) -> tuple[NDArray[np.uint8], IntArray]:

@@ -1,6 +1,6 @@
-"""Arrays and labels as people have them: converted where it is unambiguous, else refused with the fix.
+"""Convert arrays and labels as people have them if that is unambiguous; else refuse them with the fix.
 
-Whatever is converted is noted (`Data.notes`), on the console and in the report.
+Every conversion is noted (`Data.notes`), on the console and in the report.
 """
 
 from __future__ import annotations
@@ -9,33 +9,31 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from nppr.core.tally import IntArray, SplitKind
-from nppr.data.data_set import Data, Split
+from nppr.core.tally import IntArray
+from nppr.data.data_set import Data
 from nppr.errors import DataError, SpecError
 from nppr.system.bounded import CLASS_NAMES, OversizeError, read_text
 from nppr.system.specs import MOST_CLASSES
-
-S = TypeVar("S", bound=SplitKind)
 
 ClassOrder = Sequence[str] | Mapping[str, int]
 """The classes in the order of the classifier's outputs, or the output of each."""
 
 COLOURS = (1, 3)
-"""Channels that an image may have in its last axis without a doubt; an axis of 2 or 4 is one."""
+"""Numbers of channels that the last axis of an image may have; an axis of 2 or 4 is ambiguous."""
 
 SHOWN_CLASSES = 5
 
 
 @dataclass(frozen=True)
 class Converted:
-    """Images and labels as the library takes them, and what was done to them."""
+    """Images and labels as the library takes them, with notes on their conversion."""
 
     images: Tensor
     labels: NDArray[Any]
@@ -44,7 +42,7 @@ class Converted:
 
 
 def convert_arrays(images: Tensor | ArrayLike, labels: Tensor | ArrayLike) -> Converted:
-    """8-bit images divided by 255, channels moved to the front, words numbered in sorted order.
+    """Divide 8-bit images by 255, move channels to the front, number words in sorted order.
 
     >>> made = convert_arrays(np.zeros((2, 8, 8, 3), np.uint8), ["dog", "cat"])
     >>> tuple(made.images.shape), made.labels.tolist(), made.class_names
@@ -74,7 +72,7 @@ def convert_arrays(images: Tensor | ArrayLike, labels: Tensor | ArrayLike) -> Co
 
 
 def sorted_note(names: Sequence[str]) -> str:
-    """The note on classes that were numbered by their names."""
+    """Return the note on classes that were numbered by their names."""
     return f"classes: words in sorted order, {_numbered(names)}; for another order: class-order"
 
 
@@ -84,7 +82,7 @@ def _numbered(names: Sequence[str]) -> str:
 
 
 def to_tensor(images: Tensor | ArrayLike) -> Tensor:
-    """A tensor of the numbers, or `DataError` if PyTorch does not have their type."""
+    """Return a tensor of the numbers; `DataError` if PyTorch does not have their type."""
     try:
         return torch.as_tensor(images).detach()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -96,7 +94,7 @@ def to_tensor(images: Tensor | ArrayLike) -> Tensor:
 
 
 def _channels_first(x: Tensor, notes: list[str]) -> Tensor:
-    """Channels last to channels first, where a shape can mean nothing else."""
+    """Move channels from the last to the second axis, if the shape can mean nothing else."""
     _, first, second, last = x.shape
     if first <= 4 or last > 4:
         return x
@@ -116,7 +114,7 @@ def _shape(x: Tensor) -> str:
 
 
 def fit_classes(data: Data, outputs: int) -> Data:
-    """The data in the classes of a classifier with this many outputs, where that is unambiguous.
+    """Bring the data to the classes of a classifier with this many outputs, if that is unambiguous.
 
     Labels that show only some of the classes are a subset; labels 1..N of N outputs begin at 1.
     """
@@ -145,9 +143,9 @@ def fit_classes(data: Data, outputs: int) -> Data:
 
 
 def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
-    """The data with every class at the place that `order`, or the file of it, gives to its name.
+    """Give every class the place that its name has in `order`, or in the file of it.
 
-    Classes of the order that the data do not have are kept: the data are a subset.
+    The order may name classes that the data do not have.
     """
     given = read_class_order(order) if isinstance(order, str | Path) else order
     names = _ordered(given)
@@ -165,7 +163,7 @@ def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
 
 
 def read_class_order(path: str | Path) -> ClassOrder:
-    """Class names of a text file, a line for each output, or of JSON: a list, or name to number."""
+    """Read class names: a text file with a line for each output, or JSON, a list or name to number."""
     try:
         text = read_text(path, CLASS_NAMES)
     except (OSError, ValueError, OversizeError) as error:  # also of a path that no file can have
@@ -189,12 +187,12 @@ def read_class_order(path: str | Path) -> ClassOrder:
 
 
 def _by_output(order: Mapping[str, int]) -> list[str]:
-    """The names by output; one that no name is given for is called by its number."""
+    """Return the names by output; an output without a name is called by its number."""
     outputs = list(order.values())
     whole = all(type(each) is int and 0 <= each < MOST_CLASSES for each in outputs)
     if not whole or len(set(outputs)) < len(outputs):
         raise SpecError(
-            "`class-order` must give every class an output of its own, a number from 0 on, got"
+            "`class-order` must give every class a different output, a number from 0 on, got"
             f" {outputs[:SHOWN_CLASSES]}."
         )
     names = {output: name for name, output in order.items()}
@@ -202,13 +200,13 @@ def _by_output(order: Mapping[str, int]) -> list[str]:
 
 
 def _ordered(order: ClassOrder) -> tuple[str, ...]:
-    """The names by output; every output has one, and every name occurs once."""
+    """Return the names by output, and require that every name occurs once."""
     names = tuple(_by_output(order) if isinstance(order, Mapping) else order)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         twice = next((name for name in names if names.count(name) > 1), None)
         raise SpecError(
             "`class-order` must be different names, got"
-            f" {'one that is no text' if twice is None else f'{twice!r} twice'}."
+            f" {'one that is not text' if twice is None else f'{twice!r} twice'}."
             " Example: airplane, automobile, bird"
         )
     if len(names) < 2:
@@ -217,22 +215,15 @@ def _ordered(order: ClassOrder) -> tuple[str, ...]:
 
 
 def _is_numbered(data: Data) -> bool:
-    """Whether the classes have no names but their numbers."""
+    """Whether the classes are named by their numbers only."""
     return data.class_names == tuple(map(str, range(data.classes)))
 
 
 def _renumber(data: Data, numbers: Mapping[int, int], names: tuple[str, ...], note: str) -> Data:
-    """The data with other class numbers."""
+    """Give the classes other numbers."""
     table: IntArray = np.array([numbers.get(old, 0) for old in range(data.classes)], dtype=np.int64)
-
-    def moved(split: Split[S]) -> Split[S]:
-        return replace(split, labels=table[split.labels])
-
-    return replace(
-        data,
+    return data.with_splits(
+        lambda each: replace(each, labels=table[each.labels]),
         class_names=names,
-        fit=moved(data.fit),
-        select=moved(data.select),
-        evaluate=moved(data.evaluate),
         notes=(*data.notes, note),
     )

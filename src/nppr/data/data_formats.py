@@ -1,4 +1,4 @@
-"""What a format of stored data consists of; `nppr.formats` lists all formats."""
+"""Data formats: how data sets of one format are found and opened. `nppr.formats` lists them all."""
 
 from __future__ import annotations
 

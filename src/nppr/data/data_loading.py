@@ -1,4 +1,4 @@
-"""From what the caller gives to a `Data` object."""
+"""Load data: from a name, a path, arrays or a `Dataset` to a `Data` object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nppr.data.array_data import from_arrays, load_digits
 from nppr.data.data_formats import DataFormat, SplitReaders
 from nppr.data.data_set import Data
 from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_line
-from nppr.data.image_sets import PixelImages, laid_out, resize_data
+from nppr.data.image_sets import StoredImages, laid_out, resize_data
 from nppr.data.layout import Layout, RangeSpec
 from nppr.data.splits import Labelled, assemble, choose_splits
 from nppr.errors import DataError, SpecError, require_at_most
@@ -46,11 +46,11 @@ def load_data(
     input_range: RangeSpec | None = None,
     task: Task | None = None,
 ) -> Data:
-    """A name, a file or folder, `hf:NAME`, an `(images, labels)` pair, a Dataset or a `Data` object.
+    """Load data from a name, a file or folder, `hf:NAME`, a pair of arrays, a Dataset or `Data`.
 
-    `split` names the split of the data set to evaluate, where it has several; `resize` makes all images
-    that many pixels high and wide. Arrays in memory and in a `.npz` may have any shape with an
-    `input_range`; a `task` judges the answers to an `(inputs, targets)` pair.
+    If the data set has several splits, `split` names the one to evaluate. `resize` makes all images
+    that many pixels high and wide. With an `input_range`, arrays in memory and in a `.npz` may have any
+    shape. A `task` judges the answers to a pair `(inputs, targets)`.
 
     >>> load_data("digits").classes
     10
@@ -128,7 +128,7 @@ def _load_stored(
 
 
 def _open_name(prefix: str, spec: str, input_range: RangeSpec | None) -> SplitReaders:
-    """Open data that have no path, such as those of a hub."""
+    """Open data that have no path, such as a data set of a hub."""
     form: DataFormat = DATA_FORMATS[prefix]
     if form.open_name is None:
         raise DataError(f"`data` must be a file or folder of {form.title}, got {spec!r}.")
@@ -156,21 +156,21 @@ def _refused_range(got: str) -> SpecError:
 def _laid_out(
     splits: dict[str, Labelled], input_range: RangeSpec
 ) -> tuple[dict[str, Labelled], Layout]:
-    """Stored arrays with a stated range, and the layout that all have."""
+    """Return stored arrays with a stated range, and the layout that all of them have."""
     found = {}
     for own, split in splits.items():
-        assert isinstance(split.images, PixelImages)
-        found[own] = laid_out(split.images.pixels, input_range, f"the {own} split")
-    layouts = {own: each.layout for own, each in found.items()}
+        assert isinstance(split.images, StoredImages)
+        found[own] = laid_out(split.images.array, input_range, f"the {own} split")
+    layouts = {own: layout for own, (_, layout) in found.items()}
     if len(set(layouts.values())) > 1:
         shapes = ", ".join(f"{each.shape} in {own}" for own, each in layouts.items())
         raise DataError(f"`data` must hold inputs of one shape, got {shapes}.")
-    made = {own: replace(split, images=found[own]) for own, split in splits.items()}
+    made = {own: replace(split, images=found[own][0]) for own, split in splits.items()}
     return made, next(iter(layouts.values()))
 
 
 def _open_path(path: Path) -> SplitReaders:
-    """The splits of the data set in a folder or file, by its name or by the names of its files."""
+    """Open the data set in a folder or file; its name or the names of its files tell its format."""
     if path.is_dir():
         return _open_tree(FolderFiles.of(path))
     name = path.name.lower()
@@ -211,7 +211,7 @@ def _formats() -> list[DataFormat]:
 
 
 def _wrapper(names: tuple[str, ...]) -> str:
-    """The one folder that contains everything in an archive, or nothing."""
+    """Return the one folder that contains everything in an archive, or an empty string."""
     tops = {name.partition("/")[0] for name in names}
     top = f"{tops.pop()}/" if len(tops) == 1 else ""
     return top if any(name.startswith(top) for name in names) else ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -50,23 +50,23 @@ class Split(Generic[S]):
     indices: IntArray
     labels: IntArray
     targets: Tensor | None = None
-    """Of a task whose targets are no classes: those of all inputs of the set, `(N, ...)`."""
+    """Targets of all inputs of the set `(N, ...)`, for a task whose targets are not classes."""
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def batch(self, positions: IntArray) -> tuple[Tensor, Tensor]:
-        """Images `(B, C, H, W)` and labels `(B,)` at these positions of the split."""
+        """Load images `(B, C, H, W)` and labels `(B,)` at these positions of the split."""
         x = self.images.load(self.indices[positions]).float()
         check_range(x, self.kind.name)
         return x.clamp(0.0, 1.0), self.answers(positions)
 
     def answers(self, positions: IntArray) -> Tensor:
-        """The labels at these positions `(B,)`; of a task with targets of its own, their rows."""
+        """Return the labels at these positions `(B,)`, or rows of the `targets` if there are any."""
         return torch.from_numpy((self.labels if self.targets is None else self.indices)[positions])
 
     def limit(self, inputs: int | None, seed: int, argument: str) -> Split[S]:
-        """A seeded subset, stratified by class; a smaller subset is contained in a larger one."""
+        """Take a seeded subset, stratified by class; a smaller subset is contained in a larger one."""
         if inputs is None:
             return self
         if inputs < 1:
@@ -90,9 +90,9 @@ class Split(Generic[S]):
 class Data:
     """A data set with its three disjoint splits.
 
-    `layout` says what the model is given where that is not an image in [0, 1], and `task` what a
-    correct answer is where that is not the label. `split` and `resize` are the arguments it was loaded
-    with. `slices` has a value for every image of the set that is evaluated, by column
+    `layout` is the shape and range of inputs that are not images in [0, 1]. `task` says what a correct
+    answer is, if it is not the label. `split` and `resize` are the arguments the data were loaded with.
+    `slices` has a value for every image of the set that is evaluated, by column
     (`nppr.data.with_slices`).
     """
 
@@ -105,7 +105,7 @@ class Data:
     resize: int | None = None
     slices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    """What was converted as the data were loaded."""
+    """Conversions that were made when the data were loaded."""
     layout: Layout | None = None
     task: Task | None = None
 
@@ -124,17 +124,17 @@ class Data:
 
     @property
     def targets(self) -> Tensor | None:
-        """Of a task whose targets are no classes: those of all inputs, `(N, ...)`."""
+        """Targets of all inputs `(N, ...)`, for a task whose targets are not classes."""
         return self.evaluate.targets
 
     @property
     def is_image(self) -> bool:
-        """Whether inputs are images, to be shown as such."""
+        """Whether inputs can be shown as images."""
         return self.layout is None or self.layout.kind == "image"
 
     @property
     def classes(self) -> int:
-        """Number of classes; 1 where the targets are no classes."""
+        """Number of classes; 1 if the targets are not classes."""
         return len(self.class_names)
 
     @property
@@ -143,8 +143,13 @@ class Data:
         x, _ = self.evaluate.batch(np.arange(1))
         return tuple(x.shape[1:])
 
+    def with_splits(self, change: Callable[[Split[Any]], Split[Any]], **others: Any) -> Data:
+        """Return the data with a change of each split, and other fields."""
+        fit, select, evaluate = map(change, self.splits)
+        return replace(self, fit=fit, select=select, evaluate=evaluate, **others)
+
     def with_classes(self, classes: int) -> Data:
-        """The same data with more classes than its labels show; the new ones are named by number."""
+        """Add classes that the labels do not show; they are named by their number."""
         if classes < self.classes:
             raise DataError(
                 f"`classes` must be at least the {self.classes} of {self.name!r}, got {classes}."
@@ -170,7 +175,7 @@ class Data:
 
 
 def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray:
-    """Positions in an order of which every prefix has nearly the class shares of the whole.
+    """Return positions in an order of which every prefix has nearly the class shares of the whole.
 
     Within a class, inputs are ranked by a hash of (seed, dataset index), which is the same on every
     machine and with every library; the input of rank r among n is placed at (r + 1/2) / n.
@@ -193,7 +198,7 @@ def stratified_order(labels: IntArray, indices: IntArray, seed: int) -> IntArray
 
 
 def overlaps(data: Data) -> dict[tuple[str, str], int]:
-    """For each pair of splits, how many inputs of the second are also in the first.
+    """Count, for each pair of splits, the inputs of the second that are also in the first.
 
     Images are identical when their stored bytes are; nothing is decoded.
 
@@ -212,7 +217,7 @@ def overlaps(data: Data) -> dict[tuple[str, str], int]:
 
 
 def short_digests(split: Split[SplitKind]) -> IntArray:
-    """A number for every image of a split, equal for equal images, `(N,)`.
+    """Return a number for every image of a split, equal for equal images, `(N,)`.
 
     Different images share one with a probability of about 2^-64.
     """
@@ -226,7 +231,7 @@ def content_hash(content: bytes) -> bytes:
 
 
 def numbered_classes(classes: int) -> tuple[str, ...]:
-    """The names of classes that are known by their number only."""
+    """Return names for classes that only have a number."""
     require_at_most("classes", classes, MOST_CLASSES)
     return tuple(map(str, range(classes)))
 
@@ -248,8 +253,8 @@ def check_range(x: Tensor, split: str) -> None:
     if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
         raise DataError(
             f"`images` must lie in [0, 1], got [{low:.4g}, {high:.4g}] in the {split} split."
-            " Divide 8-bit images by 255; give the normalisation as mean and std instead. Of inputs"
-            " that are no images state the range, such as --range -2,2."
+            " Divide 8-bit images by 255; give the normalisation as mean and std instead. For"
+            " inputs that are not images, state the range: --range -2,2."
         )
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
 from nppr.data.file_trees import GZIP_MAGIC, Files, reading
-from nppr.data.image_sets import PixelImages, channels_first
+from nppr.data.image_sets import StoredImages, channels_first
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
 from nppr.system.bounded import LABELS, Limit, array_limit, read_up_to
@@ -50,7 +50,7 @@ def _read_split(files: Files, split: str, names: dict[str, str]) -> Labelled:
     images, labels = names["images"], names["labels"]
     pixels = _read_array(files, images, 3, array_limit(files.stored_size(images)))
     return Labelled(
-        PixelImages(channels_first(pixels, f"the {split} split")),
+        StoredImages(channels_first(pixels, f"the {split} split")),
         _read_array(files, labels, 1, LABELS).astype(np.int64),
     )
 

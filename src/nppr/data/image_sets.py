@@ -1,4 +1,4 @@
-"""The image sets behind a split: tensors, arrays of pixels, encoded files, resized as they are loaded.
+"""The image sets behind a split: arrays in memory and encoded files, resized as they are loaded.
 
 All images of a data set have one frame (channels, height, width), which its first image sets.
 """
@@ -10,7 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from nppr.core.tally import IntArray, SplitKind
-from nppr.data.data_set import Data, Images, Split, content_hash
+from nppr.core.tally import IntArray
+from nppr.data.data_set import Data, Images, content_hash
 from nppr.data.file_trees import Files, reading
 from nppr.data.layout import Layout, RangeSpec, parse_range
 from nppr.errors import DataError
@@ -27,8 +27,6 @@ from nppr.system.bounded import ENCODED_IMAGE, OversizeError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-S = TypeVar("S", bound=SplitKind)
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -45,49 +43,21 @@ WIDE = ("F", "I")
 
 
 @dataclass(frozen=True, eq=False)
-class TensorImages:
-    """Images that are in memory already, `(N, C, H, W)` floats in [0, 1]."""
+class StoredImages:
+    """Images in memory, kept as they are stored: `(N, C, H, W)`, 8-bit or floats in [0, 1].
 
-    tensor: Tensor
-
-    def __len__(self) -> int:
-        return len(self.tensor)
-
-    def load(self, positions: IntArray) -> Tensor:
-        return self.tensor[torch.from_numpy(positions)]
-
-    def digest(self, position: int) -> bytes:
-        return content_hash(self.tensor[position].detach().cpu().numpy().tobytes())
-
-
-@dataclass(frozen=True, eq=False)
-class PixelImages:
-    """Pixels as they are stored, `(N, C, H, W)`: 8-bit, or floats in [0, 1]."""
-
-    pixels: NDArray[Any]
-
-    def __len__(self) -> int:
-        return len(self.pixels)
-
-    def load(self, positions: IntArray) -> Tensor:
-        return _to_unit(torch.from_numpy(np.ascontiguousarray(self.pixels[positions])))
-
-    def digest(self, position: int) -> bytes:
-        return content_hash(self.pixels[position].tobytes())
-
-
-@dataclass(frozen=True, eq=False)
-class ArrayInputs:
-    """Arrays `(N, *shape)` as they are stored, as images in [0, 1]."""
+    With a `layout` they are inputs `(N, *shape)` of any shape and range.
+    """
 
     array: NDArray[Any]
-    layout: Layout
+    layout: Layout | None = None
 
     def __len__(self) -> int:
         return len(self.array)
 
     def load(self, positions: IntArray) -> Tensor:
-        return self.layout.to_unit(torch.from_numpy(np.ascontiguousarray(self.array[positions])))
+        x = torch.from_numpy(np.ascontiguousarray(self.array[positions]))
+        return _to_unit(x) if self.layout is None else self.layout.to_unit(x)
 
     def digest(self, position: int) -> bytes:
         return content_hash(np.ascontiguousarray(self.array[position]).tobytes())
@@ -112,7 +82,7 @@ class ResizedImages:
 
 @dataclass(frozen=True)
 class Frame:
-    """What all images of a data set become, `(channels, height, width)`.
+    """The shape that all images of a data set are brought to, `(channels, height, width)`.
 
     The first image sets it; `resize` replaces height and width, and then any size is admitted.
     """
@@ -123,7 +93,7 @@ class Frame:
     resize: int | None = None
 
     def check_size(self, height: int, width: int, where: str) -> None:
-        """Raise `DataError` for an image of another size, unless all are resized."""
+        """Raise `DataError` for an image of another size, unless images are resized."""
         if self.resize is None and (height, width) != (self.height, self.width):
             raise DataError(
                 f"`data` must hold images of one size, got {height}x{width} in {where} where the first"
@@ -201,7 +171,7 @@ class FileImages(EncodedImages):
 
 
 def in_one_frame(stored: Sequence[Images], resize: int | None) -> list[Images]:
-    """The image sets of one data set, resized; encoded ones all have the frame of the first image."""
+    """Return the image sets of a data set, resized; encoded images take the frame of the first one."""
     if isinstance(stored[0], EncodedImages):
         frame = stored[0].first_frame(resize)
         return [replace(each, frame=frame) for each in stored if isinstance(each, EncodedImages)]
@@ -209,19 +179,11 @@ def in_one_frame(stored: Sequence[Images], resize: int | None) -> list[Images]:
 
 
 def resize_data(data: Data, size: int | None) -> Data:
-    """The same data with images of `size` by `size` pixels; None leaves them as they are."""
+    """Resize all images to `size` by `size` pixels; None leaves them as they are."""
     if size is None:
         return data
 
-    def resized(split: Split[S]) -> Split[S]:
-        return replace(split, images=ResizedImages(split.images, size))
-
-    return replace(
-        data,
-        fit=resized(data.fit),
-        select=resized(data.select),
-        evaluate=resized(data.evaluate),
-    )
+    return data.with_splits(lambda each: replace(each, images=ResizedImages(each.images, size)))
 
 
 def to_size(x: Tensor, size: int) -> Tensor:
@@ -255,12 +217,12 @@ def channels_first(pixels: NDArray[Any], where: str) -> NDArray[Any]:
 
 
 def _is_long(array: NDArray[Any]) -> bool:
-    """Whether the numbers are longer than 64 bits, which PyTorch does not have."""
+    """Whether the numbers have more than 64 bits, which PyTorch does not support."""
     return array.dtype.itemsize > np.dtype(np.float64).itemsize
 
 
 def _to_unit(x: Tensor) -> Tensor:
-    """8-bit images divided by 255; floats as they are."""
+    """Divide 8-bit images by 255; leave floats as they are."""
     return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
 
 
@@ -270,7 +232,7 @@ def is_image(name: str) -> bool:
 
 
 def decode(image: Image, channels: int) -> Tensor:
-    """8-bit pixels `(C, H, W)`, converted to grey for one channel and to RGB for three."""
+    """Return 8-bit pixels `(C, H, W)`, converted to grey for one channel and to RGB for three."""
     if image.mode.startswith(WIDE):
         raise DataError(f"`images` must have 8 bits per channel, got pillow's mode {image.mode!r}.")
     mode = "L" if channels == 1 else "RGB"
@@ -280,7 +242,7 @@ def decode(image: Image, channels: int) -> Tensor:
 
 
 def _open_image(content: bytes) -> Image:
-    """A complete image of acceptable size, its pixels not decoded yet."""
+    """Open an image and check its size and its end; its pixels are not decoded yet."""
     import PIL.Image  # slow to import
 
     try:
@@ -302,7 +264,7 @@ def _open_image(content: bytes) -> Image:
 
 
 def _has_jpeg_end(content: bytes) -> bool:
-    """Whether an end marker follows the start of the scan; a thumbnail before it has its own."""
+    """Whether an end marker follows the start of the scan; a thumbnail before it has another."""
     at = 2
     while at + 4 <= len(content) and content[at] == 0xFF and content[at + 1] != 0xDA:
         at += 2 + int.from_bytes(content[at + 2 : at + 4], "big")
@@ -317,12 +279,12 @@ _ENDS: dict[str, Callable[[bytes], bool]] = {
     "PNG": lambda content: b"\0\0\0\0IEND\xaeB`\x82" in content,
     "WEBP": lambda content: int.from_bytes(content[4:8], "little") + 8 <= len(content),
 }
-"""Whether an encoded image has its end, for formats that mark it: pillow silently fills in what a short
-file lacks. Bytes after the end are not damage: cameras and editors store their own data there."""
+"""Checks that an encoded image is complete, for formats that mark their end: pillow fills in silently
+what a short file lacks. Cameras and editors store data after the end, so bytes there are no damage."""
 
 
-def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> ArrayInputs:
-    """Inputs `(N, *shape)` with a stated range, checked."""
+def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> tuple[StoredImages, Layout]:
+    """Return inputs `(N, *shape)` with a stated range, checked, and their layout."""
     if array.dtype.kind not in "fiub" or _is_long(array) or array.ndim < 2 or 0 in array.shape[1:]:
         raise DataError(
             "`data` must be numbers of shape (N, F), (N, C, L) or (N, C, H, W),"
@@ -330,4 +292,4 @@ def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> ArrayInputs:
         )
     layout = Layout(tuple(array.shape[1:]), *parse_range(given))
     layout.check(array, where)
-    return ArrayInputs(array, layout)
+    return StoredImages(array, layout), layout

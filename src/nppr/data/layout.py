@@ -1,4 +1,4 @@
-"""Inputs of any shape and range, which the rest of the program sees as images in [0, 1].
+"""Inputs of any shape and range; the rest of the program sees them as images in [0, 1].
 
     image   (C, H, W)   as it is
     signal  (C, L)      -> (C, 1, L)
@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def kind(self) -> str:
-        """What an input is called and drawn as."""
+        """The word for an input, which decides how it is drawn: image, signal, table or tensor."""
         return {0: "table", 1: "table", 2: "signal", 3: "image"}.get(len(self.shape), "tensor")
 
     @property
@@ -97,7 +97,7 @@ class Layout:
             )
 
     def _ends(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The ends of the range, ready to be combined with inputs `(B, *shape)`."""
+        """Return the ends of the range in a shape that broadcasts to inputs `(B, *shape)`."""
         each = (1, -1, *[1] * max(0, x.ndim - 2)) if self.shape else (1,)
         low, high = (
             torch.tensor(ends, dtype=x.dtype, device=x.device).view(each)
@@ -107,7 +107,7 @@ class Layout:
 
 
 def parse_range(given: RangeSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Lower and upper ends: `-1,1`, or one pair per feature with `;` between them, or two sequences.
+    """Parse lower and upper ends: `-1,1`, one pair per feature with `;` between them, or two sequences.
 
     >>> parse_range("-1,1"), parse_range("0,1;0,10")
     (((-1.0,), (1.0,)), ((0.0, 0.0), (1.0, 10.0)))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from nppr.data.data_formats import DataFormat, SplitReaders
 from nppr.data.file_trees import Files, ZipFiles, one_line, reading
-from nppr.data.image_sets import PixelImages, channels_first
+from nppr.data.image_sets import StoredImages, channels_first
 from nppr.data.splits import ONLY_SPLIT, Labelled
 from nppr.errors import DataError
 from nppr.system.bounded import LABELS, array_limit, open_member, open_regular, read_up_to
@@ -33,7 +33,7 @@ LONGEST_HEADER = 1 << 14
 
 @dataclass(frozen=True)
 class _Header:
-    """What an array's header announces, and how many bytes the header takes itself."""
+    """The shape and type that an array's header announces, and the length of the header in bytes."""
 
     shape: tuple[int, ...]
     columns_first: bool
@@ -93,7 +93,7 @@ def _read_split(path: Path, suffix: str, as_images: bool) -> Labelled:
     pixels = channels_first(pixels, f"{path}: x{suffix}") if as_images else pixels
     words = labels.dtype.kind == "U"
     found = labels.ravel().tolist() if words else labels.ravel().astype(np.int64)
-    return Labelled(PixelImages(pixels), found)
+    return Labelled(StoredImages(pixels), found)
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:

@@ -28,12 +28,12 @@ EMPTY = "(empty)"
 """The slice of inputs without a value."""
 
 MOST_VALUES = 100
-"""Different values of a column; more would leave few inputs in each."""
+"""Most different values of a column; more would leave few inputs in each."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The inputs of one value of a column; `rows` are those of an array of inputs, `(N,)`."""
+    """The inputs that have one value of a column; `rows` `(N,)` marks them among N inputs."""
 
     column: str
     name: str
@@ -41,12 +41,12 @@ class Slice:
 
 
 def with_slices(data: Data, path: str | Path | None) -> Data:
-    """The data with the slices of a file, or as they are without one."""
+    """Add the slices of a file to the data; without a file they stay as they are."""
     return data if path is None else replace(data, slices=read_slices(path, data))
 
 
 def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
-    """The columns of a file, with a value for every image of the set that is evaluated."""
+    """Read the columns of a file, with a value for every image of the set that is evaluated."""
     path = Path(path)
     try:
         columns = _parquet(path) if path.suffix == ".parquet" else _csv(path)
@@ -78,7 +78,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
 
 
 def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list[Slice]]:
-    """The slices of inputs at these positions of the image set, by column, the classes first."""
+    """Return the slices of inputs at these positions of the image set, by column, the classes first."""
     found: dict[str, list[Slice]] = {}
     if data.classes > 1:
         names = enumerate(data.class_names)

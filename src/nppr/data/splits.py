@@ -1,7 +1,7 @@
 """From a data set's own splits to the three of an assessment.
 
 A data set's own train split is divided into fit and select (80 to 20); its test split is evaluated, or
-its validation split where it has no test split. A data set of one split is divided three ways (50, 20
+its validation split if it has no test split. A data set of one split is divided three ways (50, 20
 and 30). Every division is stratified by class and fixed: it depends on no seed of an assessment.
 """
 
@@ -28,7 +28,7 @@ ONLY_SPLIT = "all"
 """The name of the split of data that come in one."""
 
 THREE_WAY = (0.5, 0.2)
-"""Shares of fit and select where data come in one split."""
+"""Shares of fit and select if data come in one split."""
 
 FIT_SHARE = 0.8
 SPLIT_SEED = 0
@@ -38,7 +38,7 @@ SPLIT_SEED = 0
 class Labelled:
     """N images and their labels: class numbers `(N,)`, or words.
 
-    `class_names` are given where the stored data name their classes. Words without them are numbered
+    `class_names` are given if the stored data name their classes. Words without them are numbered
     in sorted order; numbers without them must be 0..C-1.
     """
 
@@ -48,7 +48,7 @@ class Labelled:
 
 
 def choose_splits(available: Iterable[str], split: str | None) -> tuple[str, ...]:
-    """The splits to read by the rule at the top of this file: train and evaluate, or one for all three.
+    """Choose the splits to read by the rule at the top of this file: two, or one for all three.
 
     >>> choose_splits(["test", "train"], None)
     ('train', 'test')
@@ -72,7 +72,7 @@ def choose_splits(available: Iterable[str], split: str | None) -> tuple[str, ...
 
 
 def assemble(name: str, splits: Mapping[str, Labelled], resize: int | None = None) -> Data:
-    """One split, to divide three ways, or the train split and then the split to evaluate."""
+    """Make data of one split, divided three ways, or of the train split and the split to evaluate."""
     for split, labelled in splits.items():
         counts = len(labelled.images), len(labelled.labels)
         if counts[0] != counts[1]:
@@ -108,9 +108,9 @@ def divide(
     shares: tuple[float, float] = THREE_WAY,
     targets: Tensor | None = None,
 ) -> Data:
-    """Images and labels to learn from as fit and select; all held out are evaluated.
+    """Divide images and labels into fit and select, and evaluate all that are held out.
 
-    Without any held out, `shares` go to fit and select, and evaluate takes the rest.
+    If none are held out, `shares` go to fit and select, and evaluate takes the rest.
     """
     images, labels = learn
     if held_out is None:
@@ -129,9 +129,9 @@ def divide(
 
 
 def all_evaluated(data: Data) -> Data:
-    """The same data with every input evaluated and none left to fit on or to select with.
+    """Evaluate every input, so that none is left to fit on or to select with.
 
-    Data that came with a split to evaluate keep it: theirs is complete.
+    Data that came with a split to evaluate keep it.
     """
     stored = [getattr(split.images, "images", split.images) for split in data.splits]  # unresized
     parts = [split for split, own in zip(data.splits, stored, strict=True) if own is stored[-1]]
@@ -148,7 +148,7 @@ def all_evaluated(data: Data) -> Data:
 
 
 def three_way(labels: IntArray, shares: tuple[float, float]) -> tuple[IntArray, IntArray, IntArray]:
-    """Three disjoint sets of positions, stratified by class; the third takes what is left."""
+    """Return three disjoint sets of positions, stratified by class; the third takes the rest."""
     order = stratified_order(labels, np.arange(len(labels)), SPLIT_SEED)
     first = round(len(labels) * shares[0])
     second = first + round(len(labels) * shares[1])
@@ -156,7 +156,7 @@ def three_way(labels: IntArray, shares: tuple[float, float]) -> tuple[IntArray, 
 
 
 def _number_labels(splits: Mapping[str, Labelled]) -> tuple[dict[str, IntArray], tuple[str, ...]]:
-    """The labels of each split as class numbers, and the names of the classes."""
+    """Return the labels of each split as class numbers, and the names of the classes."""
     given = next((split.class_names for split in splits.values() if split.class_names), None)
     labels = {own: split.labels for own, split in splits.items()}
     numbers = {own: each for own, each in labels.items() if isinstance(each, np.ndarray)}
@@ -174,7 +174,7 @@ def _number_labels(splits: Mapping[str, Labelled]) -> tuple[dict[str, IntArray],
 
 
 def _name_numbers(labels: IntArray) -> tuple[str, ...]:
-    """Names of the numbers from 0 to the largest; those left out belong to a subset of classes."""
+    """Name the numbers from 0 to the largest, also those that do not occur."""
     if not 0 <= labels.min() <= labels.max() <= MOST_CLASSES:
         raise DataError(
             f"`labels` must be class numbers in 0..{MOST_CLASSES}, got {labels.min()}.."

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from nppr.core.tally import IntArray
 from nppr.data.data_set import Data, Images, content_hash
 from nppr.data.file_trees import reading
-from nppr.data.image_sets import GREY, Frame, PixelImages, channels_first, decode
+from nppr.data.image_sets import GREY, Frame, StoredImages, channels_first, decode
 from nppr.data.splits import ONLY_SPLIT, Labelled, assemble
 from nppr.errors import DataError
 from nppr.system.user_code import contained
@@ -72,7 +72,7 @@ def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = No
         raise DataError("`data` must hold at least one input, got an empty Dataset.")
     images: Images = DatasetImages(dataset, frame, len(labels))
     if streamed:
-        images = PixelImages(torch.stack(rows).numpy())
+        images = StoredImages(torch.stack(rows).numpy())
     names = getattr(dataset, "classes", None)
     class_names = tuple(map(str, names)) if isinstance(names, list | tuple) else None
     split = Labelled(images, np.array(labels, dtype=np.int64), class_names)

@@ -221,8 +221,8 @@ def _check_gradients(model: FrozenClassifier, x: Tensor, y: Tensor, seed: int) -
     """Flags of the gradients at images `(B, C, H, W)` with labels `(B,)`."""
     try:
         steepness, _ = model.gradient(lambda logits: model.attacked_loss(logits, y), x)
-        slope, logits = model.gradient(lambda logits: margin(*model.judged(logits, y)), x)
-        answers, labels = model.judged(logits, y)
+        slope, logits = model.gradient(lambda logits: margin(*model.to_classes(logits, y)), x)
+        answers, labels = model.to_classes(logits, y)
         return (
             *_check_sizes(steepness.flatten(1), slope.flatten(1)),
             *_check_attack(model, x, y, answers.argmax(1) == labels, seed),
@@ -269,7 +269,7 @@ def _check_attack(
     attack = PGD(Budget.linf(1.0), steps=STEPS, random_start=False)
     found = perturbed(x, attack.perturb(model, x, y, draws)[:, 0])
     with torch.no_grad():
-        logits, labels = model.judged(model.logits(found), y)
+        logits, labels = model.to_classes(model.logits(found), y)
         survived = logits.argmax(1) == labels
     if float(survived.float().mean()) > UNBROKEN_SHARE:
         yield flag(

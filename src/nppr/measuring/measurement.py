@@ -321,7 +321,7 @@ def _judge(
         correct = _correct(models, logits, moved, every)
         sums = None
         if job.source.observes:
-            answers, labels = models.fast.judged(logits, every)
+            answers, labels = models.fast.to_classes(logits, every)
             labels = labels.view(len(x), draws.size)[:, 0]
             sums = job.source.observe(answers.view(len(x), draws.size, -1), labels)
     found: BoolArray = correct.view(len(x), draws.size).cpu().numpy()
@@ -353,14 +353,14 @@ def _correct(models: FrozenPair, logits: Tensor, x: Tensor, y: Tensor) -> Tensor
     "One by one" is a batch of two equal images, which every model takes.
     """
     check_finite(logits, models.fast.classifier.name)
-    judged, labels = models.fast.judged(logits, y)
+    judged, labels = models.fast.to_classes(logits, y)
     margins = margin(judged if judged.is_floating_point() else judged.double(), labels)
     sizes = logits.float().abs().reshape(len(logits), -1).amax(1)
     close = margins.abs() <= AGREEMENT * sizes
     correct = margins < 0
     for row in close.nonzero().flatten().tolist():
         twice = x[row : row + 1].expand(2, *x.shape[1:])
-        again, labels = models.original.judged(models.original.logits(twice), y[[row, row]])
+        again, labels = models.original.to_classes(models.original.logits(twice), y[[row, row]])
         correct[row] = again.argmax(1)[0] == labels[0]
     return correct
 

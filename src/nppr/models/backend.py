@@ -14,7 +14,7 @@ from torch import Tensor
 
 @runtime_checkable
 class Backend(Protocol):
-    """A model in another library. Inputs are those of the model: after layout and normalisation."""
+    """A model of another library. It gets inputs after their layout and normalisation."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return logits `(B, classes)` of inputs `(B, C, H, W)`."""

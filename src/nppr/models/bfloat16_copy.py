@@ -47,14 +47,14 @@ CONTINUOUS = {
         "view", "view_as",
     )),
 }  # fmt: skip
-"""Operations without a step: a small change of the input is a small change of the output."""
+"""Continuous operations: a small change of the input is a small change of the output."""
 
 WHOLE = ("Bool", "Byte", "Char", "Int", "Long", "Short")
-"""Types of whole numbers, as traces name them."""
+"""Names of types of whole numbers in traces."""
 
 
 def trace_in_bfloat16(classifier: Classifier, x: Tensor) -> Callable[[Tensor], Tensor]:
-    """The model in 16-bit floats, traced on the inputs `x`: normalised inputs to logits.
+    """Trace the model in 16-bit floats on the inputs `x`: normalised inputs to logits.
 
     A model with an operation that is not known to be continuous is refused: choosing an expert, for
     example, turns a small error into a large one. On a CPU the layers are fused, which saves a fifth of
@@ -78,7 +78,7 @@ def trace_in_bfloat16(classifier: Classifier, x: Tensor) -> Callable[[Tensor], T
 
 
 def _name_of(node: torch.Node) -> str:
-    """The name of a traced operation; a conversion to whole numbers is not the continuous one."""
+    """Return the name of a traced operation; a conversion to whole numbers has its own name."""
     name = node.kind()
     if name == "aten::to" and str(node.output().type().scalarType()) in WHOLE:
         return "aten::to (whole numbers)"
@@ -87,7 +87,7 @@ def _name_of(node: torch.Node) -> str:
 
 @contextmanager
 def _one_path() -> Iterator[None]:
-    """Let tracing fail if the path through a model could depend on the inputs.
+    """Make tracing fail if the path through a model could depend on the inputs.
 
     Shape checks inside PyTorch layers do not depend on the data and are ignored.
     """
@@ -128,7 +128,7 @@ def computes_in_bfloat16(device: torch.device) -> bool:
 
 
 def _fused(traced: nn.Module, example: Tensor) -> nn.Module:
-    """The traced model with layers fused by oneDNN, as it runs for the first times."""
+    """Fuse layers of the traced model with oneDNN, by running it for the first times."""
     before = torch.jit.onednn_fusion_enabled()
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Any model as a classifier `h: [0, 1]^(B, C, H, W) -> R^(B, classes)`.
+"""Wrap any model as a classifier `h: [0, 1]^(B, C, H, W) -> R^(B, classes)`.
 
 The wrapper holds the normalisation and finds the logits in what the model returns. It never changes
 the model: a `FrozenClassifier` runs it in eval mode, and takes gradients in the input only.
@@ -41,7 +41,7 @@ class Quirks:
     """It drops dimensions of size one, and is given at least two images."""
 
     classes: int | None = None
-    """Logits that it returns for an image; a batch for which it returns others is an error."""
+    """Number of logits that it returns for an image; another number is an error."""
 
 
 class Classifier:
@@ -77,9 +77,7 @@ class Classifier:
         self.name: str = name or str(getattr(model, "__name__", type(model).__name__))
         self.channels_last = channels_last
         self.features = features
-        self.bfloat16_copy: nn.Module | None = (
-            None  # a copy in 16-bit floats, see `rough_gradients`
-        )
+        self.bfloat16_copy: nn.Module | None = None  # see `rough_gradients`
         self.quirks: Quirks | None = None  # until the model was checked
         self.layout: Layout | None = None  # until it is known which data it is given
         self.task: Task | None = None
@@ -89,44 +87,40 @@ class Classifier:
         self._fingerprint = fingerprint
 
     def with_model(self, model: nn.Module, *, channels_last: bool = False) -> Classifier:
-        """The same classifier with another variant of its model."""
-        other = copy.copy(self)
-        other.model, other.channels_last = model, channels_last
-        other.bfloat16_copy = None
-        return other
+        """Return the classifier with another variant of its model."""
+        return self._with(model=model, channels_last=channels_last, bfloat16_copy=None)
 
     def with_bfloat16_copy(self, made: nn.Module | None) -> Classifier:
-        """The same classifier with a copy of its model in 16-bit floats, for rough gradients."""
-        other = copy.copy(self)
-        other.bfloat16_copy = made
-        return other
+        """Return the classifier with a copy of its model in 16-bit floats, for rough gradients."""
+        return self._with(bfloat16_copy=made)
 
     def for_data(self, data: Data) -> Classifier:
-        """The same classifier for inputs as these data hold them, judged by their task."""
-        other = copy.copy(self)
-        other.layout, other.task, other.targets = data.layout, data.task, data.targets
-        return other
+        """Return the classifier for inputs of these data, with their layout, task and targets."""
+        return self._with(layout=data.layout, task=data.task, targets=data.targets)
 
     def with_quirks(self, quirks: Quirks) -> Classifier:
-        """The same classifier with the care that its model needs."""
+        """Return the classifier with the care that its model needs."""
+        return self._with(quirks=quirks)
+
+    def _with(self, **changes: object) -> Classifier:
         other = copy.copy(self)
-        other.quirks = quirks
+        vars(other).update(changes)
         return other
 
     @property
     def module(self) -> nn.Module | None:
-        """The model, None if it is a plain callable."""
+        """The model, None if it is not a PyTorch module."""
         return self.model if isinstance(self.model, nn.Module) else None
 
     @property
     def backend(self) -> Backend | None:
-        """The model, if it is one of another library with gradients of its own."""
+        """The model, if it is a model of another library that has gradients."""
         model = self.model
         return model if isinstance(model, Backend) and not isinstance(model, nn.Module) else None
 
     @property
     def device(self) -> torch.device | None:
-        """The device of the model's parameters or buffers, None if it is unknown."""
+        """The device of the parameters or buffers of the model, None if it is unknown."""
         for tensor in self.tensors().values():
             return tensor.device
         device = getattr(self.model, "device", None)
@@ -137,7 +131,7 @@ class Classifier:
         return {} if self.module is None else dict(self.module.state_dict())
 
     def fingerprint(self) -> str | None:
-        """A hash of the weights and the normalisation, None for a plain callable."""
+        """Hash the weights and the normalisation; None for a plain callable."""
         if self.module is None and self._fingerprint is None:
             return None
         digest = hashlib.sha256(repr((self.mean, self.std, self._fingerprint)).encode())
@@ -197,15 +191,15 @@ class Classifier:
                 f" {self.name!r} failed: {reason_of(error)}"
             ) from error
 
-    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits `(B, classes)` and labels `(B,)`; of a task, those of wrong and right."""
+    def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits `(B, classes)` and labels `(B,)`; a task has two: incorrect and correct."""
         if self.task is None:
             return logits, y
         targets = y if self.targets is None else self.targets.to(y.device)[y]
-        return self.task.judged(logits, targets)
+        return self.task.to_classes(logits, targets)
 
     def normalised(self, x: Tensor) -> Tensor:
-        """What the model is given for inputs in [0, 1]."""
+        """Return the inputs of the model for inputs in [0, 1]: with their layout and normalisation."""
         if self.layout is not None:
             x = self.layout.from_unit(x)
         if self.mean is not None:
@@ -228,14 +222,14 @@ class FrozenClassifier:
         self.calls = 0
 
     def logits(self, x: Tensor) -> Tensor:
-        """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
+        """Classify `(B, C, H, W)` in [0, 1]: logits `(B, classes)`, differentiable if the model is."""
         self.calls += len(x)
         return self.classifier.forward(quantised(x) if self.quantise else x)
 
     def gradient(
         self, loss: Callable[[Tensor], Tensor], x: Tensor, *, rough: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none.
+        """Return the gradient in `x` of the sum of `loss(logits)`, and the logits; parameters get none.
 
         `rough` gradients may come from the faster copy in 16-bit floats.
         """
@@ -256,31 +250,31 @@ class FrozenClassifier:
             (gradient,) = torch.autograd.grad(total, x)
         return gradient, logits.detach()
 
-    def judged(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and the labels they should be largest at; of a task, those of wrong and right."""
-        return self.classifier.judged(logits, y)
+    def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits and labels; a task has the classes incorrect and correct."""
+        return self.classifier.to_classes(logits, y)
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        """What attacks increase, `(B,)`: the cross-entropy; of a task minus its score.
+        """Return the loss that attacks increase, `(B,)`: cross-entropy, or minus the score of a task.
 
-        A score has any unit, and the cross-entropy of a large one is flat.
+        A score has any unit, and the cross-entropy of a large score is flat.
         """
-        logits, labels = self.judged(logits, y)
+        logits, labels = self.to_classes(logits, y)
         if self.classifier.task is None:
             return nn.functional.cross_entropy(logits, labels, reduction="none")
         return logits[:, 0] - logits[:, 1]
 
     def targets(self, y: Tensor) -> Tensor:
-        """What the answers are compared with: the labels themselves unless a task has others."""
+        """Return what the answers are compared with: the labels, or the targets of a task."""
         known = self.classifier.targets
         return y if known is None else known.to(y.device)[y]
 
     def features(self, x: Tensor) -> Tensor:
-        """The input of the last linear layer that runs, or the named layer's output, `(B, F)`."""
+        """Return the input of the last linear layer, or the output of the named layer, `(B, F)`."""
         return self.features_and_logits(x)[0]
 
     def features_and_logits(self, x: Tensor, *, wanted: bool = True) -> tuple[Tensor, Tensor]:
-        """Features and logits in one pass; no features `(B, 0)` where none are wanted."""
+        """Return features and logits in one pass; if none are wanted, no features `(B, 0)`."""
         if not wanted:
             return x.new_empty(len(x), 0), self.logits(x)
         layer, backend = self.classifier.features, self.classifier.backend
@@ -303,7 +297,7 @@ class FrozenClassifier:
 
 @contextmanager
 def frozen(classifier: Classifier, *, quantise: bool = False) -> Iterator[FrozenClassifier]:
-    """The classifier in eval mode; afterwards every submodule is in the mode it was in."""
+    """Yield the classifier in eval mode; afterwards every submodule is in the mode it was in."""
     module = classifier.module
     modes = [] if module is None else [(layer, layer.training) for layer in module.modules()]
     try:
@@ -317,7 +311,7 @@ def frozen(classifier: Classifier, *, quantise: bool = False) -> Iterator[Frozen
 
 @contextmanager
 def _recorded_features(module: nn.Module | None, layer: str | None) -> Iterator[list[Tensor]]:
-    """What forward passes of the module show: a linear layer's inputs, or a named layer's outputs."""
+    """Record the inputs of linear layers, or the outputs of a named layer, as forward passes run."""
     seen: list[Tensor] = []
 
     def keep(*found: object) -> None:
@@ -341,7 +335,7 @@ def _recorded_features(module: nn.Module | None, layer: str | None) -> Iterator[
 def check_classifier(classifier: Classifier, x: Tensor, classes: int) -> Quirks:
     """Raise `ClassifierError` unless the model gives `classes` finite logits for inputs like `x`.
 
-    Returns the care that the model turns out to need.
+    Return the care that the model turns out to need.
     """
     pair = x[:1].expand(2, *x.shape[1:]) if len(x) == 1 else x
     with frozen(classifier) as model, torch.no_grad():
@@ -382,7 +376,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def reason_of(error: BaseException) -> str:
-    """The message of an error of user code, in one line."""
+    """Return the message of an error of user code as one line."""
     try:
         return " ".join(str(error).split())[:300] or type(error).__name__
     except Exception:  # its __str__ may fail too
@@ -390,7 +384,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def find_logits(output: Any) -> Tensor:
-    """The logits in a tensor, in `output.logits` or in `output["logits"]`."""
+    """Find the logits in a tensor, in `output.logits` or in `output["logits"]`."""
     if isinstance(output, Tensor):
         return _require_numbers(output)
     found = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
@@ -403,7 +397,7 @@ def find_logits(output: Any) -> Tensor:
 
 
 def _require_numbers(logits: Tensor) -> Tensor:
-    """The logits, if they are real numbers in memory; else `ClassifierError`."""
+    """Return the logits, or raise `ClassifierError` unless they are real numbers in memory."""
     if logits.layout is not torch.strided:
         got, fix = "a sparse tensor", "Return logits.to_dense()"
     elif logits.is_complex():

@@ -1,4 +1,4 @@
-"""What a format of models consists of; `nppr.formats` lists all formats."""
+"""Model formats: how models of one format are loaded. `nppr.formats` lists them all."""
 
 from __future__ import annotations
 

@@ -49,11 +49,11 @@ SPEEDUPS = ("folded", "channels_last")
 """All speed-ups. Those that are asked for by name are kept without timing if the answers agree."""
 
 MOST_MICRO_BATCH, NUMBERS = 2**14, 2**28
-"""Images of a micro-batch, and numbers in them: both at most."""
+"""Upper limits of a micro-batch: images, and numbers in them."""
 
 FIT_MICRO_BATCH = 64
 FIT_NUMBERS = 2**22
-"""Numbers in the images of a micro-batch of a search, at most."""
+"""Upper limit of the numbers in a micro-batch of a search."""
 
 MICRO_BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 
@@ -144,7 +144,7 @@ def prepare(
         return prepared if engine == EAGER else _with_screening(prepared, probe)
 
 
-def in_fixed_form(
+def prepare_for_search(
     prepared: PreparedClassifier, probe: Tensor, *, exact: bool = False
 ) -> PreparedClassifier:
     """Derive the variant that searches run: speed-ups and micro-batch do not depend on the clock.
@@ -171,13 +171,13 @@ def in_fixed_form(
 
 
 def fit_micro_batch(probe: Tensor) -> int:
-    """The micro-batch in which searches run a classifier of such inputs `(B, C, H, W)`."""
+    """Return the micro-batch in which searches classify inputs of this shape, `(B, C, H, W)`."""
     return max(1, min(FIT_MICRO_BATCH, FIT_NUMBERS // max(1, probe[0].numel())))
 
 
 @contextlib.contextmanager
 def within_memory(name: str) -> Iterator[None]:
-    """Raise `ClassifierError` where memory runs out for a model and nothing smaller can be tried."""
+    """Raise `ClassifierError` if memory runs out and nothing smaller can be tried."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -190,7 +190,7 @@ def within_memory(name: str) -> Iterator[None]:
 
 
 def usable_device(device: str | torch.device | None) -> torch.device:
-    """The device asked for, else the accelerator, else PyTorch's default."""
+    """Return the device asked for, else the accelerator, else PyTorch's default."""
     if device is None:
         accelerator = None
         if torch.accelerator.is_available():  # asked first: without one, PyTorch 2.6 raises below
@@ -226,7 +226,7 @@ def _fastest(
     true: tuple[list[Tensor], list[Tensor]] | None = None
     for name, change in zip(SPEEDUPS, (_folded, _channels_last), strict=True):
         try:
-            # A traced model that fails prints a trace of its own.
+            # A traced model that fails prints a trace.
             with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
                 warnings.simplefilter("ignore")
                 candidate = change(best)
@@ -278,7 +278,7 @@ def _folded(classifier: Classifier) -> Classifier:
         any(isinstance(each, kind) for each in layers) for kind in (nn.Conv2d, nn.BatchNorm2d)
     ):
         raise ValueError("no convolution with batch normalisation to fold")
-    # Imported where it is needed, and where warnings are off: it warns on import.
+    # Imported here, where warnings are off: it warns on import.
     from torch.fx.experimental.optimization import fuse
 
     folded: nn.Module = fuse(copy.deepcopy(classifier.module).eval(), inplace=True)
@@ -293,7 +293,7 @@ def _channels_last(classifier: Classifier) -> Classifier:
 
 
 def _answers(classifier: Classifier, probe: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """Logits of batches of two sizes, with the features if a layer is named, and input gradients."""
+    """Return logits of batches of two sizes, features if a layer is named, and input gradients."""
     with frozen(classifier) as model:
         found = [
             model.gradient(lambda logits: logits.reshape(len(logits), -1).logsumexp(1), x)
@@ -309,7 +309,7 @@ def _answers(classifier: Classifier, probe: Tensor) -> tuple[list[Tensor], list[
 def _agree(
     ours: tuple[list[Tensor], list[Tensor]], true: tuple[list[Tensor], list[Tensor]]
 ) -> bool:
-    """Whether the answers of two variants agree, `true` being those of the model as it was given."""
+    """Whether the answers of a variant agree with the `true` ones of the original model."""
     # Rounding can break a tie of a max-pool otherwise: a gradient moves to another pixel.
     return all(
         value.shape == other.shape
@@ -330,7 +330,7 @@ def _faster(candidate: Classifier, best: Classifier, x: Tensor) -> bool:
 def _seconds(
     classifiers: Sequence[Classifier], x: Tensor, *, least: int, most: int, enough: float
 ) -> list[float]:
-    """Best time of a forward pass of each, see `_best_times`."""
+    """Return the best time of a forward pass of each classifier, see `_best_times`."""
     with contextlib.ExitStack() as stack:
         models = [stack.enter_context(frozen(each)) for each in classifiers]
         passes = [partial(model.logits, x) for model in models]
@@ -341,7 +341,7 @@ def _seconds(
 def _best_times(
     passes: Sequence[Callable[[], Tensor]], *, least: int, most: int, enough: float
 ) -> list[float]:
-    """Best time of each pass, taken in turns so that all run under the same load.
+    """Return the best time of each pass; they take turns, so that all run under the same load.
 
     There are at least `least` turns, then up to `most` until the first has run for `enough` seconds.
     """
@@ -362,7 +362,7 @@ def _best_times(
 def _best_micro_batch(
     classifier: Classifier, probe: Tensor, given: int | None
 ) -> tuple[int, float]:
-    """The smallest micro-batch within 3 % of the best speed, and images per second there.
+    """Find the smallest micro-batch within 3 % of the best speed, and images per second there.
 
     The search ends at a size that is slow or when two sizes in a row gain nothing. A size that is
     given, or the smallest one tried, is halved until it fits into memory.
@@ -388,7 +388,7 @@ def _best_micro_batch(
 
 
 def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, float]:
-    """The size, or the first of its halves that fits into memory, and images per second there."""
+    """Return the size, or the first of its halves that fits into memory, and images per second."""
     try:
         return size, _speed(classifier, probe, size)
     except (RuntimeError, MemoryError) as error:
@@ -398,7 +398,7 @@ def _fitting(classifier: Classifier, probe: Tensor, size: int) -> tuple[int, flo
 
 
 def _speed(classifier: Classifier, probe: Tensor, size: int) -> float:
-    """Images per second in batches of this size."""
+    """Measure images per second in batches of this size."""
     return size / _seconds([classifier], _repeat(probe, size), least=1, most=8, enough=0.02)[0]
 
 

@@ -1,11 +1,11 @@
-"""Rough gradients: with the engine `bfloat16` a copy of the model in 16-bit floats leads fits of noise.
+"""Rough gradients: with the engine `bfloat16` fits of noise follow a copy in 16-bit floats.
 
-A fit averages gradients over many inputs and needs a direction, not its last digits; what it finds is
-judged and measured by the model. On a processor that computes in 16-bit floats their forward and
-backward passes take two thirds of the time, and on resnet20 rough and exact gradients have a cosine of
-0.98. Attacks and the rung `per-input`, which follow the gradient of a single input, take exact ones.
-Whether a fit takes rough ones is decided by the processor, the model and the probe, never by the
-clock: the same seed gives the same noise.
+A fit averages gradients over many inputs and needs a direction, not its last digits; the noise it
+finds is selected and measured with the model. On a processor that computes in 16-bit floats, their
+forward and backward passes take two thirds of the time. On resnet20, rough and exact gradients have a
+cosine of 0.98. Attacks and the rung `per-input` follow the gradient of a single input and take exact
+gradients. The processor, the model and the probe decide whether a fit takes rough gradients, and the
+clock does not: the same seed gives the same noise.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from nppr.models.prepare_classifier import PreparedClassifier
 logger = logging.getLogger(__name__)
 
 LEAST_OPERATIONS = 2e7
-"""Operations of a forward pass of one image; in a smaller network other things take the time."""
+"""Minimum operations of a forward pass of one image; a smaller network gains nothing."""
 
 LEAST_COSINE = 0.9
-"""Between rough and exact gradients of an image, on average."""
+"""Minimum mean cosine between rough and exact gradients of an image."""
 
 
 def with_rough_gradients(
     prepared: PreparedClassifier, probe: Tensor, wanted: bool | None = None
 ) -> PreparedClassifier:
-    """With a copy of the model for rough gradients, if it is wanted, else as it is.
+    """Add a copy of the model for rough gradients, if it is `wanted`.
 
-    None decides: where the copy is faster and points the same way. Accelerators have precisions of
-    their own and run as they are.
+    None adds it if the copy is faster and points the same way. Accelerators run as they are.
     """
     model = prepared.fast
     if model.module is None or wanted is False:
@@ -61,7 +60,7 @@ def _suits(prepared: PreparedClassifier, probe: Tensor) -> bool:
 
 
 def _operations(classifier: Classifier, x: Tensor) -> float:
-    """Floating-point operations of a forward pass of one image."""
+    """Count the floating-point operations of a forward pass of one image."""
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and rarely needed
 
     with frozen(classifier) as model, torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -70,7 +69,7 @@ def _operations(classifier: Classifier, x: Tensor) -> float:
 
 
 def _cosine(classifier: Classifier, batches: Sequence[Tensor]) -> float:
-    """The mean cosine between rough and exact gradients of the logarithm of the summed exponents."""
+    """Return the mean cosine between rough and exact gradients of log-sum-exp."""
     found = []
     with frozen(classifier) as model:
         for x in batches:

@@ -6,9 +6,9 @@ a little. So the copy goes first, and every image whose margin
     m = max_{j != y} h_j - h_y
 
 is within a band around 0 goes through the model as well, whose logits then count. The band is several
-times as wide as the errors on a probe. That makes errors rare and proves nothing, so a random share of
-the decisions that the copy takes alone is repeated by the model. What that shows is in
-`nppr.statistics.estimates.Allowance`.
+times as wide as the errors on a probe. That makes errors rare and proves nothing. So the model repeats
+a random share of the decisions that the copy takes alone; `nppr.statistics.estimates.Allowance` states
+what that shows.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ OUTLIER = 5.0
 """Largest error in the same root mean squares; of 256 normal errors the largest is about 3."""
 
 NOISE = (0.0, 0.02, 0.05, 0.1)
-"""Radii of the uniform noise on the images by which errors are judged."""
+"""Radii of the uniform noise on the images on which errors are measured."""
 
 CLOSE = 1e-4
 """Margin relative to the largest logit below which an audited decision counts as contradicted."""
 
 LEAST_SHARE, MOST_SHARE = 0.02, 0.5
-"""Share of the decisions that is repeated at least; with more than the last one nothing is gained."""
+"""Least and most share of the decisions that is repeated; above the most, nothing is gained."""
 
 NOTICED = 0.8
-"""An input whose draws are all decided wrongly is noticed at least this often."""
+"""Least probability that the audit notices an input whose draws are all decided wrongly."""
 
 AUDIT_ERROR = 0.005
-"""Error of the audit for which `WIDENING` is judged: a tenth of that of 95 %."""
+"""Error of the audit at which `WIDENING` is computed: a tenth of the error at 95 %."""
 
 WIDENING = 0.02
 """A source whose intervals would widen by more than this is measured exactly."""
@@ -65,15 +65,15 @@ class ScreeningCopy:
     run: Callable[[Tensor], Tensor]
     """Normalised inputs to logits."""
     band: float
-    """The model decides margins of at most this, in logits."""
+    """Largest margin, in logits, that the model decides."""
     unclear: float
-    """Share of such images in the probe."""
+    """Share of images of the probe with such a margin."""
     cost: float = 0.0
-    """Time of a forward pass over that of the model."""
+    """Time of a forward pass, as a share of the time of the model."""
 
     @property
     def share_of_time(self) -> float:
-        """Time of screening over that of the model alone, if all images were like the probe."""
+        """Time of screening, as a share of the time of the model, if all images were like the probe."""
         return self.cost + self.unclear + LEAST_SHARE
 
     def logits(self, model: FrozenClassifier, x: Tensor, size: int) -> Tensor:

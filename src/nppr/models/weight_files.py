@@ -60,7 +60,7 @@ class Weights:
 
     @property
     def channels(self) -> int:
-        """Channels of the input: those of the first convolution, by name."""
+        """Channels of the input: the inputs of the first convolution by name."""
         return next((t.shape[1] for _, t in sorted(self.tensors.items()) if t.ndim == 4), 1)
 
     def numbers(self, name: str) -> tuple[float, ...] | None:

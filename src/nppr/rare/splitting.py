@@ -227,7 +227,7 @@ class Judge:
             perturbed(x.unsqueeze(1), delta, self.latent.source.budget).flatten(0, 1)
         )
         check_finite(logits, self.model.classifier.name)
-        margins = margin(*self.model.judged(logits, y.repeat_interleave(z.shape[1])))
+        margins = margin(*self.model.to_classes(logits, y.repeat_interleave(z.shape[1])))
         # Double only once it is on the CPU: some devices have no doubles.
         return margins.cpu().double().view(len(x), z.shape[1])
 

@@ -1,7 +1,7 @@
-"""Brackets: what holds at least, and at most, under Gaussian noise with the worst offset up to R.
+"""Brackets: a lower and an upper end under Gaussian noise with the worst offset of length up to R.
 
-The lower end is a bound (`Metric.BOUND`), the upper end what the worst offset found allows to claim
-(`Metric.NPPR`). Both are rows of the report, of the same set of noise and the same claim.
+The lower end is a bound (`Metric.BOUND`). The upper end comes from the worst offset that was found
+(`Metric.NPPR`). Both are numbers of the report, for the same set of noise and the same claim.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Ends:
     """Both ends for one claim: the number of each, and the interval that states it."""
 
     at_least: Number
-    at_most: Number
     least: StatedInterval
+    at_most: Number
     most: StatedInterval
 
     @property
@@ -55,7 +55,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Bracket:
-    """The brackets of one radius: offsets up to `steps` standard deviations `sigma`."""
+    """Both ends by claim for one radius: offsets up to `steps` standard deviations `sigma`."""
 
     sigma: float
     steps: float
@@ -68,7 +68,7 @@ class Bracket:
 
     @property
     def noise(self) -> str:
-        """The noise in words; the upper end is that of offsets that depend on the input."""
+        """The noise in words."""
         return (
             f"Gaussian noise of standard deviation {self.sigma:g} per pixel plus any offset of l2"
             f" length up to {self.radius} ({self.steps:.4g} sigma), which may depend on the input"
@@ -76,7 +76,7 @@ class Bracket:
 
 
 def brackets_of(report: ReportRecord) -> list[Bracket]:
-    """All brackets that have both ends, shortest offset first."""
+    """Return all brackets that have both ends, the shortest offset first."""
     sigmas = {row.name: row.options.get("sigma") for row in report.settings.sources}
     found: dict[tuple[str, float], dict[Claim, dict[Metric, tuple[Number, StatedInterval]]]] = {}
     for row in report.numbers:
@@ -89,12 +89,7 @@ def brackets_of(report: ReportRecord) -> list[Bracket]:
     brackets = []
     for (source, steps), claims in found.items():
         both = {
-            claim: Ends(
-                ends[Metric.BOUND][0],
-                ends[Metric.NPPR][0],
-                ends[Metric.BOUND][1],
-                ends[Metric.NPPR][1],
-            )
+            claim: Ends(*ends[Metric.BOUND], *ends[Metric.NPPR])
             for claim, ends in claims.items()
             if {Metric.BOUND, Metric.NPPR} <= ends.keys()
         }
@@ -104,16 +99,14 @@ def brackets_of(report: ReportRecord) -> list[Bracket]:
 
 
 def quoted_bracket(report: ReportRecord) -> Bracket | None:
-    """The bracket at the radius of the budget, else that of the longest offset."""
-    found = brackets_of(report)
-    near = [
-        each for each in found if abs(each.steps * each.sigma - report.budget.radius) < 1e-9
-    ]  # fmt: skip
+    """Return the bracket whose offset is as long as the budget's radius, else the longest."""
+    found, radius = brackets_of(report), report.budget.radius
+    near = [each for each in found if abs(each.steps * each.sigma - radius) < 1e-9]
     return next(iter(near or found[-1:]), None)
 
 
 def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) -> str:
-    """The bracket of each claim, and the noise that it is for, in one sentence."""
+    """Return the bracket of each claim and its noise, in one sentence."""
     texts = {claim: ends.text(numbers, kind) for claim, ends in bracket.ends.items()}
     other = texts.get(Claim.POPULATION)
     return kind(
@@ -126,7 +119,7 @@ def bracket_sentence(numbers: Numbers, bracket: Bracket, kind: type[str] = str) 
 
 
 def bracket_scope(numbers: Numbers, bracket: Bracket, kind: type[str] = str) -> str:
-    """What else is needed to quote it: inputs, draws, and how sure it is."""
+    """Return the inputs, draws and confidence of a bracket, in one sentence."""
     row = bracket.ends[Claim.TEST_SET].at_least
     return kind(
         "{} clean-correct inputs, {} draws each; both ends of the brackets of all radii hold together"
@@ -138,7 +131,7 @@ _CLAIMS = {Claim.TEST_SET: "test_set", Claim.POPULATION: "population"}
 
 
 def bracket_table(report: ReportRecord) -> Table:
-    """Both ends by radius, smallest first; its JSON is that of `nppr bracket`."""
+    """Return both ends by radius, smallest first; its JSON is that of `nppr bracket`."""
     numbers = Numbers(report)
     columns = (
         Column("radius", "R", number=True),

@@ -10,7 +10,7 @@ from nppr.errors import RunFolderError, SpecError
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
 from nppr.report.per_input import PerInput
-from nppr.report.results_table import as_text, records_of, summary_of
+from nppr.report.results_table import as_text, summary_of, table_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -55,10 +55,11 @@ class Report(ReportRecord):
         return page_of(self, self._per_input, self._evidence)
 
     def to_pandas(self) -> DataFrame:
-        """The table of results, one row per source, as a pandas DataFrame.
+        """Return the table of results as a pandas DataFrame: one row per source and radius.
 
-        Fractions are numbers from 0 to 1. `direction` says how to read `observed`, `low` and `high`:
-        "at most" (only `high` applies to the worst noise), "at least" or "estimate".
+        The columns are those of the table in CSV and JSON. Fractions are numbers from 0 to 1.
+        `direction` states how to read `value`, `low` and `high`: "at most" (only `high` applies to the
+        worst noise), "at least" or "estimate".
         """
         try:
             from pandas import DataFrame  # an extra: most runs need none
@@ -67,7 +68,7 @@ class Report(ReportRecord):
                 "`to_pandas` needs the package pandas, which cannot be imported."
                 " Install it: pip install 'nppr[pandas]'"
             ) from error
-        return DataFrame(records_of(self))
+        return DataFrame(table_of(self, other_radii=True).records())
 
     def _repr_html_(self) -> str:
         from nppr.report.page import fragment_of

@@ -96,7 +96,7 @@ def _normalised(numbers: Numbers, row: Number) -> Cell:
     stress = row.metric is Metric.STRESS
     metric = Metric.NORMALISED_STRESS if stress else Metric.NORMALISED_ACCURACY
     found = numbers.report.headline(row.name, metric)
-    if found is None or found.value is None:
+    if found is None or found.value is None or found.radius != row.radius:
         return _EMPTY
     return Cell.made_of(found.value, "x " if stress else "", numbers.of(found))
 
@@ -122,6 +122,20 @@ def _flags(_: Numbers, row: Number) -> Cell:
     return Cell.made_of(" ".join(row.shown_flags), *links[1:])
 
 
+def _flags_on(numbers: Numbers, row: Number) -> Cell:
+    """The flags on a number, on its source, and the serious ones on the whole run.
+
+    That of an approximate interval does not count if a guaranteed one is quoted instead.
+    """
+    own = (*row.flags, *(row.shown.flags if row.shown else ()))
+    others = (
+        flag.id
+        for flag in numbers.report.flags
+        if flag.source == row.subject.noise or (flag.source is None and flag.severity == "serious")
+    )
+    return Cell.of(" ".join(dict.fromkeys([*own, *others])))
+
+
 def _bar(_: Numbers, row: Number) -> Cell:
     """The value as a bar and its interval as a band, on an axis from 0 to 100 %; a loss has none."""
     if row.value is None or row.own is None or row.metric.is_loss:
@@ -129,6 +143,21 @@ def _bar(_: Numbers, row: Number) -> Cell:
     end, first, last = (round(min(1.0, x) * _BAR) for x in (row.value, *row.own.ends))
     band = range(min(first, _BAR - 1), max(first + 1, last))
     return Cell.of("".join("▒" if i in band else "█" if i < end else " " for i in range(_BAR)))
+
+
+DIRECTIONS = {
+    Direction.UPPER_BOUND: "at most",
+    Direction.LOWER_BOUND: "at least",
+    Direction.ESTIMATE: "estimate",
+}
+"""How a number is to be read, in words."""
+
+
+def _data(name: str, *, interval: bool = False) -> Column:
+    """A column for programs alone: CSV, JSON and data frames."""
+    return Column(
+        name, name, interval=interval, terminal=None, page=False, latex=False, markdown=False
+    )
 
 
 RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Number], Cell]], ...] = (
@@ -177,17 +206,39 @@ RESULT_COLUMNS: tuple[tuple[Column, Callable[[Numbers, Number], Cell]], ...] = (
         Column("error", "error", terminal=None, page=False, latex=False),
         lambda _, row: Cell.of(row.error),
     ),
+    # What a program needs to quote the number; `low` and `high` are the interval to print.
+    (
+        _data("direction"),
+        lambda _, row: Cell.of(DIRECTIONS[row.direction] if row.direction else None),
+    ),
+    (
+        _data("", interval=True),
+        lambda _, row: Cell(row.shown.ends, "") if row.shown else _EMPTY,
+    ),
+    (_data("printed_method"), lambda _, row: Cell.of(row.shown.method if row.shown else None)),
+    (_data("confidence"), lambda _, row: Cell(row.confidence, "")),
+    (_data("radius"), lambda _, row: Cell.of(row.radius)),
+    (_data("rung"), lambda _, row: Cell.of(row.learned.rung if row.learned else None)),
+    (_data("floor"), lambda _, row: Cell.of(row.learned.floor if row.learned else None)),
+    (_data("all_flags"), _flags_on),
     (Column("bar", "0" + "100".rjust(_BAR - 1), terminal=104, files=False, page=False), _bar),
 )
 """The columns of the table of results, each with its cell: a column added here is shown everywhere."""
 
 
-def table_of(report: ReportRecord, left_out: Collection[Number] = ()) -> Table:
+def table_of(
+    report: ReportRecord, left_out: Collection[Number] = (), *, other_radii: bool = False
+) -> Table:
     """One row per source: clean accuracy first, then from AR up to PR, smallest first.
 
     Fractions are in %; `stress` is a loss and printed as it is. A source that failed has a row too.
+    With `other_radii`, a row for every source at every other radius follows.
     """
     rows, numbers = [row for row in table_rows(report) if row not in left_out], Numbers(report)
+    if other_radii:
+        rows += {
+            (row.radius, row.metric, row.name): row for row in report.other_radii[::-1]
+        }.values()
     quoted = headline_of(report)
     losses = any(row.metric.is_loss for row in rows)
     heads = {
@@ -212,70 +263,6 @@ def subject_of(report: ReportRecord) -> str:
         f"{report.classifier.name} on {report.data.name}{task}, budget {report.budget},"
         f" seed {report.seed}"
     )
-
-
-DIRECTIONS = {
-    Direction.UPPER_BOUND: "at most",
-    Direction.LOWER_BOUND: "at least",
-    Direction.ESTIMATE: "estimate",
-}
-"""How a number is to be read, in words."""
-
-
-_RECORDED = {"value": "observed", "interval": "low", "claim": "applies_to"}
-"""Columns of the table that records have under another name."""
-
-
-def records_of(report: ReportRecord) -> list[dict[str, object]]:
-    """The rows of the table, and the first of every source at other radii, as plain values.
-
-    They have every column of the table that files have.
-    """
-    numbers = Numbers(report)
-    others: dict[tuple[object, ...], Number] = {}
-    for row in report.other_radii:
-        others.setdefault((row.radius, row.metric, row.name), row)
-    records: list[dict[str, object]] = []
-    for row in (*table_rows(report), *others.values()):
-        used = row.shown
-        record: dict[str, object] = {
-            "metric": row.metric.value,
-            "source": row.name,
-            "direction": DIRECTIONS[row.direction] if row.direction else None,
-            "observed": row.value,
-            "low": used.low if used else None,
-            "high": used.high if used else None,
-            "confidence": row.confidence,
-            "method": used.method if used else None,
-            "applies_to": used.claim.value if used else None,
-            "radius": row.radius,
-            "dependency": row.learned.rung.value if row.learned and row.learned.rung else None,
-            "floor": row.learned.floor if row.learned else None,
-            "inputs": row.inputs,
-            "draws": row.draws,
-            "calls": row.calls,
-            "flags": " ".join(_flags_on(report, row)),
-            "error": row.error,
-        }
-        for column, cell in RESULT_COLUMNS:
-            if column.files and _RECORDED.get(column.name, column.name) not in record:
-                record.update(zip(column.names, column.values(cell(numbers, row)), strict=True))
-        records.append(record)
-    return records
-
-
-def _flags_on(report: ReportRecord, row: Number) -> list[str]:
-    """The flags on a row, on its source, and the serious ones on the whole run.
-
-    That of an approximate interval does not count where a guaranteed one is given instead.
-    """
-    own = (*row.flags, *(row.shown.flags if row.shown else ()))
-    others = (
-        flag.id
-        for flag in report.flags
-        if flag.source == row.subject.noise or (flag.source is None and flag.severity == "serious")
-    )
-    return list(dict.fromkeys([*own, *others]))
 
 
 def summary_of(report: ReportRecord) -> str:

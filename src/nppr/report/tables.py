@@ -52,8 +52,8 @@ class Column:
     """A column: its name for programs, its heading for readers.
 
     An `interval` has values `(low, high)` and is two columns for programs. `terminal` is the width from
-    which a terminal has room for it, None for never; `files` and `page` state whether Markdown, LaTeX,
-    CSV and JSON, and whether pages have it; `latex`, where it differs from `files`.
+    which a terminal has room for it, None for never; `files` and `page` state whether files and pages
+    have it; `latex` and `markdown` apply to these two files if they differ from CSV and JSON.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Column:
     files: bool = True
     page: bool = True
     latex: bool | None = None
+    markdown: bool | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -178,7 +179,8 @@ class Table:
 
     def to_md(self) -> str:
         """A pipe table."""
-        shown = self._in_files().printed
+        chosen = [each.files if each.markdown is None else each.markdown for each in self.columns]
+        shown = self._with(chosen).printed
         head = [md_text(column.heading) for column in shown.columns]
         rule = ["---:" if column.number else ":---" for column in shown.columns]
         rows = [[_marked(md_text, cell, "**", "**") for cell in row] for row in shown.rows]
@@ -211,13 +213,25 @@ class Table:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(self._names())
-        for record in self._records():
+        for record in self.records():
             writer.writerow(map(_csv_value, record.values()))
         return text.getvalue()
 
     def to_json(self) -> str:
         """A list with an object for each row."""
-        return json.dumps(self._records(), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(self.records(), indent=2, ensure_ascii=False) + "\n"
+
+    def records(self) -> list[dict[str, Value]]:
+        """Return the rows as programs read them: the values of each column that files have."""
+        shown = self._in_files()
+        return [
+            {
+                name: value
+                for column, cell in zip(shown.columns, row, strict=True)
+                for name, value in zip(column.names, column.values(cell), strict=True)
+            }
+            for row in shown.rows
+        ]
 
     def _with(self, kept: Sequence[bool]) -> Table:
         """The columns that are kept."""
@@ -242,17 +256,6 @@ class Table:
 
     def _names(self) -> list[str]:
         return [name for column in self._in_files().columns for name in column.names]
-
-    def _records(self) -> list[dict[str, Value]]:
-        shown = self._in_files()
-        return [
-            {
-                name: value
-                for column, cell in zip(shown.columns, row, strict=True)
-                for name, value in zip(column.names, column.values(cell), strict=True)
-            }
-            for row in shown.rows
-        ]
 
 
 FORMATS: Mapping[str, Callable[[Table], str]] = {

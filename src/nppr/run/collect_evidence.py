@@ -197,7 +197,7 @@ def _profile(session: AssessmentRun, budget: Budget, chosen: IntArray) -> Profil
                     moved = perturbed(x, budget.radius * u[:, place], budget,
                                       quantise=session.classifier.quantise)  # fmt: skip
                     with torch.inference_mode():
-                        logits, labels = models.fast.judged(models.fast.logits(moved), y)
+                        logits, labels = models.fast.to_classes(models.fast.logits(moved), y)
                     correct[which, place] += int((logits.argmax(1) == labels).sum())
     return Profile(FLOOR_NOISE, correct, torch.full_like(correct, len(chosen)))
 
@@ -215,7 +215,7 @@ def _strip(session: AssessmentRun, budget: Budget, chosen: IntArray) -> Strip:
         with torch.inference_mode():
             logits = torch.stack([models.fast.logits(images) for images in moved], 1)
         repeated = y.repeat_interleave(len(points))
-        margins = margin(*models.fast.judged(logits.flatten(0, 1), repeated)).view(len(x), -1)
+        margins = margin(*models.fast.to_classes(logits.flatten(0, 1), repeated)).view(len(x), -1)
         labels = torch.from_numpy(session.data.evaluate.labels[chosen]).to(x.device)
         answers = _answers(session, models, logits.flatten(0, 1), y, labels)
     order = margins.argsort(dim=1, descending=True, stable=True)
@@ -243,7 +243,7 @@ def _answers(
     each = len(logits) // len(y)
     if models.fast.classifier.task is None:
         return logits.argmax(1).view(len(y), each)
-    judged, right = models.fast.judged(logits, y.repeat_interleave(each))
+    judged, right = models.fast.to_classes(logits, y.repeat_interleave(each))
     correct = (judged.argmax(1) == right).view(len(y), each)
     return torch.where(correct, labels[:, None], session.data.classes)
 

@@ -23,9 +23,9 @@ from nppr.measuring.measurement import measure, probe
 from nppr.models import (
     Classifier,
     PreparedClassifier,
-    in_fixed_form,
     is_out_of_memory,
     prepare,
+    prepare_for_search,
     with_rough_gradients,
 )
 from nppr.noise.rungs import Known
@@ -135,7 +135,7 @@ class AssessmentRun:
             exact = search.method == SCORES or ready.engine == EAGER
             rough = (False if exact else None) if division.rough is None else division.rough
             examples = probe(data.evaluate)
-            searching = with_rough_gradients(in_fixed_form(ready, examples), examples, rough)
+            searching = with_rough_gradients(prepare_for_search(ready, examples), examples, rough)
         record = describe_run(
             resolved, ready, budget, settings, sources=sources, search=search,
             distributions=distributions,
@@ -192,9 +192,9 @@ class AssessmentRun:
     def fixed(self) -> PreparedClassifier:
         """The classifier as a search runs it, with exact answers, whatever the clock prefers."""
         if self.searching is None:
-            return in_fixed_form(self.classifier, probe(self.data.evaluate), exact=True)
+            return prepare_for_search(self.classifier, probe(self.data.evaluate), exact=True)
         if self.searching.screening is not None:
-            return in_fixed_form(self.searching, probe(self.data.evaluate), exact=True)
+            return prepare_for_search(self.searching, probe(self.data.evaluate), exact=True)
         return replace(self.searching, fast=self.searching.fast.with_bfloat16_copy(None))
 
     def search(
@@ -241,7 +241,7 @@ class AssessmentRun:
         try:
             with self.classifier.frozen() as models:
                 model = models.fast
-                self.budget.gradient(model, lambda z: model.judged(z, y)[0].sum(1), x, delta)
+                self.budget.gradient(model, lambda z: model.to_classes(z, y)[0].sum(1), x, delta)
         except (GradientError, ClassifierError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise

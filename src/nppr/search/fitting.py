@@ -288,9 +288,9 @@ def _gradients(
         # Gradients pass where images are clipped: other inputs are not clipped there.
         gradient, logits = _in_pieces(
             model, moved.detach().flatten(0, 1).clamp(0, 1), labels, classifier.micro_batch,
-            lambda z, y: loss_of(*model.judged(z, y), recipe.kappa) / images,
+            lambda z, y: loss_of(*model.to_classes(z, y), recipe.kappa) / images,
         )  # fmt: skip
-        logits, labels = model.judged(logits, labels)
+        logits, labels = model.to_classes(logits, labels)
         loss += float(loss_of(logits, labels, recipe.kappa).sum())
         correct += int((logits.argmax(1) == labels).sum())
         ends, slopes = [moved], [gradient.view_as(moved)]
@@ -325,7 +325,7 @@ def _score_gradients(
         images = perturbed(x.unsqueeze(1), delta, fitting.budget).flatten(0, 1)
         with torch.no_grad():
             found_logits = [model.logits(piece) for piece in images.split(classifier.micro_batch)]
-        logits, labels = model.judged(torch.cat(found_logits), labels)
+        logits, labels = model.to_classes(torch.cat(found_logits), labels)
         each = LOSS_FUNCTIONS[recipe.loss](logits, labels, recipe.kappa)
         loss += float(each.sum())
         correct += int((logits.argmax(1) == labels).sum())

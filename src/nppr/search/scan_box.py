@@ -113,7 +113,7 @@ def scan_box(
                 logits = models.fast.logits(
                     perturbed(x, delta, budget, quantise=classifier.quantise)
                 )
-                logits, labels = models.fast.judged(logits, y)
+                logits, labels = models.fast.to_classes(logits, y)
                 correct = (logits.argmax(1) == labels).double()
                 found.append(
                     correct - MARGIN_WEIGHT * margin(logits, labels).double().clamp(-1e3, 1e3)

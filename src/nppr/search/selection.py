@@ -143,7 +143,7 @@ def _look(
     if features and feature_model is not None:
         with frozen(feature_model) as other:
             seen = other.features(x)
-    logits, y = model.judged(logits, y)
+    logits, y = model.to_classes(logits, y)
     correct = logits.argmax(1) == y
     return correct, seen[correct]
 

@@ -25,7 +25,7 @@ MOST_STEPS = 10**5
 
 
 @dataclass(frozen=True)
-class Climb(Source, ABC):
+class GradientAttack(Source, ABC):
     """Projected gradient ascent of a loss.
 
     `step` is relative to the radius; with `falling` it falls in a straight line to 0. An input is
@@ -91,7 +91,7 @@ class Climb(Source, ABC):
                 with torch.no_grad():
                     logits = model.logits(perturbed(inputs, delta, self.budget))
             found[rows[active]] = delta
-            logits, labels = model.judged(logits, labels)
+            logits, labels = model.to_classes(logits, labels)
             correct = logits.argmax(1) == labels
             survived[active[~correct]] = False
             active, delta = active[correct], delta[correct]
@@ -119,7 +119,7 @@ class Climb(Source, ABC):
 
 
 @dataclass(frozen=True)
-class PGD(Climb, kind="pgd"):
+class PGD(GradientAttack, kind="pgd"):
     """Ascent of the cross-entropy and of the margin in turn, with a step that falls from the radius.
 
     Each loss leads on where the other is flat or misleads, and the falling step first crosses the ball
@@ -134,12 +134,12 @@ class PGD(Climb, kind="pgd"):
 
     def loss(self, model: FrozenModel, logits: Tensor, y: Tensor, turn: int) -> Tensor:
         if turn % 2:
-            return margin(*model.judged(logits, y))
+            return margin(*model.to_classes(logits, y))
         return model.attacked_loss(logits, y)
 
 
 @dataclass(frozen=True)
-class ClassicPGD(Climb, kind="pgd-classic"):
+class ClassicPGD(GradientAttack, kind="pgd-classic"):
     """Ascent of the cross-entropy with a constant step (Madry et al., 2018).
 
     The presets have the paper's numbers of steps, each of a quarter of the radius: 3 for classifiers of
@@ -153,7 +153,7 @@ class ClassicPGD(Climb, kind="pgd-classic"):
 
 
 @dataclass(frozen=True)
-class CW(Climb, kind="cw"):
+class CW(GradientAttack, kind="cw"):
     """Ascent of the margin `max_{j != y} h_j - h_y` (Carlini and Wagner, 2017), in the budget.
 
     It does not flatten where the classifier is confident, as the cross-entropy does.
@@ -166,7 +166,7 @@ class CW(Climb, kind="cw"):
     }
 
     def loss(self, model: FrozenModel, logits: Tensor, y: Tensor, turn: int) -> Tensor:
-        return margin(*model.judged(logits, y))
+        return margin(*model.to_classes(logits, y))
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,9 @@ class OffsetSearch(_Gaussian):
         found, momentum = torch.zeros_like(x), torch.zeros_like(x)
         for number in range(self.steps):
             images = self._images(x, found, replace(own, block=number))
-            slope, _ = model.gradient(lambda logits: margin(*model.judged(logits, labels)), images)
+            slope, _ = model.gradient(
+                lambda logits: margin(*model.to_classes(logits, labels)), images
+            )
             mean = slope.view(len(x), STEP_DRAWS, *x.shape[1:]).mean(1)
             momentum = MOMENTUM * momentum + budget.norm.steepest(mean)
             size = STEP * self.radius * (1 - number / self.steps)
@@ -207,7 +209,7 @@ class OffsetSearch(_Gaussian):
         with torch.no_grad():
             for offset in (torch.zeros_like(found), found):
                 logits = model.logits(self._images(x, offset, fresh))
-                margins = margin(*model.judged(logits, labels)).view(len(x), GRADIENT_DRAWS)
+                margins = margin(*model.to_classes(logits, labels)).view(len(x), GRADIENT_DRAWS)
                 scores.append(((margins <= 0).sum(1), margins.mean(1)))
         (correct, before), (fewer, after) = scores
         return (fewer < correct) | ((fewer == correct) & (after > before))

@@ -155,10 +155,13 @@ class PerInput(Source):
             with torch.enable_grad():
                 delta = self._draw(means, replace(own, block=number + 1))[:, 0]
             slope, logits = self.budget.gradient(
-                model, lambda logits: -margin(*model.judged(logits, y)), x, delta.detach()
+                model,
+                lambda logits: -margin(*model.to_classes(logits, y)),
+                x,
+                delta.detach(),
             )
             if keeps_best:
-                margins = margin(*model.judged(logits, y))
+                margins = margin(*model.to_classes(logits, y))
                 best = torch.where((margins > largest)[:, None], means.detach(), best)
                 largest = torch.maximum(margins, largest)
             (slope,) = torch.autograd.grad(delta, means, slope)
@@ -180,7 +183,7 @@ class PerInput(Source):
         """Means `(B, D)`: a random part of the coordinates is drawn again, and kept if it is worse."""
         with torch.no_grad():
             moved = perturbed(x, self._draw(means, own)[:, 0], self.budget)
-            largest = margin(*model.judged(model.logits(moved), y))
+            largest = margin(*model.to_classes(model.logits(moved), y))
             for number in range(self.steps - 1):
                 block = replace(own, block=number + 1)
                 part = max(1 / means.shape[1], 0.5 * (1 - number / self.steps))
@@ -190,7 +193,7 @@ class PerInput(Source):
                     drawn = EDGE * drawn.sign()  # the worst patterns are at the edge of a ball
                 tried = torch.where(changed, drawn.atanh(), means)
                 moved = perturbed(x, self._draw(tried, block)[:, 0], self.budget)
-                margins = margin(*model.judged(model.logits(moved), y))
+                margins = margin(*model.to_classes(model.logits(moved), y))
                 better = margins > largest
                 means = torch.where(better[:, None], tried, means)
                 largest = torch.maximum(margins, largest)
@@ -208,7 +211,7 @@ class PerInput(Source):
         with torch.no_grad():
             for each in (above, *(point.expand_as(above) for point in points)):
                 moved = perturbed(x, self._draw(each, own)[:, 0], self.budget)
-                margins = margin(*model.judged(model.logits(moved), y))
+                margins = margin(*model.to_classes(model.logits(moved), y))
                 better = margins > largest
                 best, largest = (
                     torch.where(better[:, None], each, best),
@@ -226,7 +229,7 @@ class PerInput(Source):
             for delta in (self.parent.perturb(model, x, y, fresh), self._draw(means, fresh)):
                 images = perturbed(x.unsqueeze(1), delta, self.budget).flatten(0, 1)
                 labels = y.repeat_interleave(CHOICE_DRAWS)
-                margins = margin(*model.judged(model.logits(images), labels))
+                margins = margin(*model.to_classes(model.logits(images), labels))
                 margins = margins.view(len(x), CHOICE_DRAWS)
                 scores.append(((margins <= 0).sum(1), margins.mean(1)))
         (correct, before), (fewer, after) = scores

@@ -56,7 +56,7 @@ class Scan(Source, kind="scan"):
             delta = point.view(1, *shape).expand(len(left), *shape)
             with torch.no_grad():
                 logits = model.logits(perturbed(x[left], delta, self.budget))
-            logits, labels = model.judged(logits, y[left])
+            logits, labels = model.to_classes(logits, y[left])
             margins = margin(logits, labels)
             better = margins > largest[left]
             found[left[better]] = point.view(shape)

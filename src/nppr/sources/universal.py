@@ -138,7 +138,7 @@ class UniversalOn(Source):
                 gradient, logits = _in_pieces(budget, model, x, y, delta)
                 size = self.settings.step * budget.radius * (1 - number / steps)
                 delta = budget.clip(delta + size * budget.norm.steepest(gradient.mean(0)))
-                logits, labels = model.judged(logits, y)
+                logits, labels = model.to_classes(logits, y)
                 broken += int((logits.argmax(1) != labels).sum())
                 if self.progress:
                     seen += len(y)
@@ -162,7 +162,7 @@ def _in_pieces(
     found = [
         budget.gradient(
             model,
-            lambda logits, y=labels: margin(*model.judged(logits, y)).clamp_max(1.0),  # type: ignore[misc]
+            lambda logits, y=labels: margin(*model.to_classes(logits, y)).clamp_max(1.0),  # type: ignore[misc]
             images,
             delta.expand(len(images), *delta.shape),
         )

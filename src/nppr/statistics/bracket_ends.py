@@ -1,4 +1,4 @@
-"""The upper end of a bracket: what the worst noise found allows to claim with certainty.
+"""The upper end of a bracket: an upper confidence bound under the worst noise found.
 
 The lower end is that of `at_least`. An infimum over noise is at most the value of any noise found, and
 that is bounded from above by its draws.

@@ -129,37 +129,29 @@ def expect_data(entry: DataEntry) -> DataSource:
 def identify_classifier(
     entry: ClassifierEntry, data: DataSource, *, run_code: bool
 ) -> ClassifierSource:
-    """Return a classifier with hashes of the files and weights that determine it.
+    """Return a classifier with hashes of its weights and of the files of its model.
 
     A model that Python code makes is loaded only with `run_code`.
     """
-    network, by_code = entry.network, names_code(entry.model)
-    known: dict[str, object] = network.model_dump(mode="json", exclude={"weights"})
+    network, file = entry.network, _model_file(entry.model)
+    known: list[object] = [network.model_dump(mode="json", exclude={"model", "weights"})]
+    if entry.weights not in (None, RANDOM):
+        network = network.with_(weights=str(_full_path(str(entry.weights))))
     files: dict[str, str] = {}
-    weights = None if entry.weights in (None, RANDOM) else _full_path(str(entry.weights))
-    if entry.weights is None and entry.model in ZOO:
-        weights = shipped_weights(entry.model)
-    if weights is not None:
-        known["weights"] = files[str(weights)] = file_digest(weights)
-        network = network.with_(weights=str(weights))
-    name = _model_file(entry.model)
-    file = None if name is None else _full_path(name)
-    if name is not None and file is not None:
-        function = entry.model.removeprefix(name)
-        known["model"] = [file_digest(file), function]
-        files[str(file)] = file_digest(file)
-        network = network.with_(model=f"{file}{function}")
+    if file is None:
+        known.append(entry.model)
+    else:
+        path, function = _full_path(file), entry.model.removeprefix(file)
+        network = network.with_(model=f"{path}{function}")
+        files[str(path)] = file_digest(path)
+        known.append(function)
     fingerprint = None
-    if entry.model not in ZOO and (run_code if by_code else weights is None):
-        source = ClassifierSource(network, files=tuple(files.items()))
-        loaded = _load_classifier(source, data)
-        if weights is None:
-            known["fingerprint"] = fingerprint = loaded.fingerprint()
-        if by_code and file is not None:
-            beside = {str(each): file_digest(each) for each in files_beside(file)}
-            known["beside"] = list(beside.values())
-            files |= beside
-    return ClassifierSource(network, digest_of(known), tuple(files.items()), fingerprint)
+    if run_code or not names_code(entry.model):
+        fingerprint = _load_classifier(ClassifierSource(network), data).fingerprint()
+        if file is not None and names_code(entry.model):
+            files |= {str(each): file_digest(each) for each in files_beside(path)}
+    identity = digest_of([known, list(files.values()), fingerprint])
+    return ClassifierSource(network, identity, tuple(files.items()), fingerprint)
 
 
 @lru_cache(maxsize=8)

@@ -172,7 +172,7 @@ class Registry(Mapping[str, T]):
         return _loading[-1]
 
     def _load(self, point: AddedPoint) -> None:
-        """Import what an entry point stands for, and register it."""
+        """Import the thing at an entry point, and register it."""
         if point.name not in self._failures:
             before = self._things.copy(), self._origins.copy()
             _loading.append(point.origin)

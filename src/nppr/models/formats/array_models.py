@@ -1,4 +1,4 @@
-"""Models that know nothing of PyTorch: numpy arrays in, scores or labels out."""
+"""Models without PyTorch: numpy arrays in, scores or labels out."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ArrayModel:
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Scores `(B, classes)`; those of labels are 1 for the label and 0 for the others."""
+        """Return scores `(B, classes)`; a label becomes the score 1, and 0 for the other classes."""
         images = x.detach().float().cpu().numpy()
         size = self.batch or max(1, len(images))
         parts = [self._scores(images[at : at + size]) for at in range(0, len(images), size)]

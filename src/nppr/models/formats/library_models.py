@@ -84,7 +84,7 @@ def _loading(spec: str) -> Iterator[None]:
 
 
 def _preprocessor(transformers: Any, name: str) -> dict[str, Any] | None:
-    """The settings of the image processor, empty where it does not normalise, None without one."""
+    """Return the settings of the image processor; empty if it does not normalise, None without one."""
     local = Path(name) / "preprocessor_config.json"
     try:
         if Path(name).is_dir():

@@ -74,7 +74,7 @@ EXPORT = "Export the network again with torch.export.save, which does not compre
 
 
 class _UnsafeError(Exception):
-    """What a file holds could run code."""
+    """The content of a file could run code."""
 
 
 def load_pt2(path: Path) -> FixedInputModel:
@@ -116,7 +116,7 @@ def load_pt2(path: Path) -> FixedInputModel:
 def _input_shape(
     exported: Any, path: Path
 ) -> tuple[tuple[int, int | None], tuple[int | None, ...]]:
-    """The fewest and most images of a batch, and their shape; None where there is no limit."""
+    """Return the fewest and most images of a batch, and their shape; None means no limit."""
     names = list(exported.graph_signature.user_inputs)
     if len(names) != 1:
         raise ClassifierError(
@@ -135,7 +135,7 @@ def _input_shape(
 
 
 def _harmless_copy(path: Path) -> io.BytesIO:
-    """The archive as PyTorch may read it; one that holds anything else is refused."""
+    """Copy the members that PyTorch may read; an archive with any other member is refused."""
     limit = program_limit(path.stat().st_size, EXPORT)
     limit.require(unpacked_size(path))
     with zipfile.ZipFile(path) as archive:
@@ -167,7 +167,7 @@ def _harmless_copy(path: Path) -> io.BytesIO:
 
 
 def _pickled_payloads(content: bytes, config_name: str, limit: Limit) -> list[str]:
-    """Payloads that PyTorch will unpickle, by the names under which it looks for them, each time."""
+    """Return the names of payloads that PyTorch will unpickle, once for each time."""
     folder = config_name.rsplit("/", 1)[0]
     pickled = []
     payloads = json.loads(content)["config"].values()
@@ -182,12 +182,12 @@ def _pickled_payloads(content: bytes, config_name: str, limit: Limit) -> list[st
 
 
 def _elements(meta: Any) -> int:
-    """How many numbers a tensor announces; PyTorch makes them up where the file holds none."""
+    """Count the numbers that a tensor announces; PyTorch makes them up if the file holds none."""
     return 0 if meta is None else math.prod(abs(int(size["as_int"])) for size in meta["sizes"])
 
 
 def _check_pickles(members: dict[str, bytes], pickled: list[str], limit: Limit) -> None:
-    """Pickles are archives in the archive; one that is named often is unpacked as often."""
+    """Check the pickles, archives in the archive; one that is named often is unpacked as often."""
     held = {name: members[name] for name in {*pickled} & {*members}}
     sizes = {
         name: unpacked_size(io.BytesIO(content))
@@ -197,14 +197,14 @@ def _check_pickles(members: dict[str, bytes], pickled: list[str], limit: Limit) 
     limit.require(sum(sizes.get(name, 0) for name in pickled), ANNOUNCED)
     for name, content in held.items():
         try:
-            # What the strict reader accepts is harmless to the lax one too.
+            # If the strict reader accepts it, it is harmless to the lax reader too.
             torch.load(io.BytesIO(content), weights_only=True)
         except Exception as error:  # damaged or crafted pickles fail in any way
             raise _UnsafeError(f"{name!r} is not a plain tensor") from error
 
 
 def _harmless_tree(tree: Any, key: str = "") -> Any:
-    """A tree of JSON under this key without what a network does not need, if all else is harmless."""
+    """Return a tree of JSON without the parts that a network does not need, if the rest is harmless."""
     if isinstance(tree, dict):
         return {
             _harmless_tree(name, "key"): EMPTIED[name]
@@ -231,7 +231,7 @@ def _is_harmless(key: str, text: str) -> bool:
 
 
 def _is_operator(text: str) -> bool:
-    """An operator of tensors that takes no text but a known option, or plain arithmetic."""
+    """Whether a name is plain arithmetic, or an operator whose only texts are known options."""
     if ARITHMETIC.fullmatch(text):
         return True
     names = OPERATOR.fullmatch(text)

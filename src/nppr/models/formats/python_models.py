@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 def load_python(spec: str) -> Any:
-    """What the named callable returns: a module, or a callable from images to logits.
+    """Call the named callable, which returns a module or a callable from images to logits.
 
-    A name that already is a module (an object, not a class) is taken as it is.
+    If the name is a module object already, it is taken as it is.
     """
     place, _, name = spec.rpartition(":")
     found = _attribute(_run(lambda: _imported(place), spec, "be importable"), name, spec)
@@ -76,7 +76,7 @@ def _imported(place: str) -> ModuleType:
 
 
 class _Beside(MetaPathFinder):
-    """Finds modules beside the files of models, for code in those folders, after all other places."""
+    """Finds modules beside the files of models, for code in their folders, after all other places."""
 
     def __init__(self) -> None:
         self.folders: set[str] = set()
@@ -97,7 +97,7 @@ class _Beside(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module in the folder of the code that imports it; parts of packages are not sought."""
+        """Find a module in the folder of the code that imports it; parts of packages are not sought."""
         folder = self._folder_of_importer() if path is None else None
         spec = None if folder is None else PathFinder.find_spec(fullname, [folder], target)
         if folder is not None and spec is not None:
@@ -105,7 +105,7 @@ class _Beside(MetaPathFinder):
         return spec
 
     def _folder_of_importer(self) -> str | None:
-        """The innermost of the folders that holds the code whose import is under way."""
+        """Return the innermost of the folders that holds the code whose import is under way."""
         frame: FrameType | None = sys._getframe(2)
         while frame is not None and str(frame.f_globals.get("__name__")).startswith(_IMPORTING):
             frame = frame.f_back
@@ -121,9 +121,9 @@ _BESIDE = _Beside()
 
 
 def files_beside(model: Path) -> list[Path]:
-    """The files in the folder of a model's file that have been imported so far.
+    """Return the files beside a model's file that were imported; installed packages are left out.
 
-    Packages that are installed there are left out.
+    A study hashes them with the model.
     """
     folder = Path(_folder_of(str(model)))
     files = (getattr(each, "__file__", None) for each in list(sys.modules.values()))

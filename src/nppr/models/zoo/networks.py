@@ -153,7 +153,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem, four stages that halve the image (but for the first), and one linear layer.
+    """A stem, four stages of which the last three halve the image, and one linear layer.
 
     `blocks` are the blocks of each stage. Without `wide` they are basic; else they are bottlenecks
     with outputs four times and an inner convolution `wide` times as wide as a basic block.
@@ -203,7 +203,7 @@ class ResNet(nn.Module):
 class VGG16(nn.Module):
     """Five stages of 3x3 convolutions with max-pools, then three linear layers on a 7x7 map.
 
-    There is no batch normalisation. With the small stem the first max-pool does nothing.
+    It has no batch normalisation. With the small stem the first max-pool does nothing.
     `(B, channels, H, W) -> (B, classes)`.
     """
 

@@ -1,4 +1,4 @@
-"""The figure of brackets: what holds at least and at most, against the length of the offset."""
+"""The figure of brackets: both ends against the length of the offset."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def brackets(subject: Subject) -> Drawn | None:
         title="At least and at most, against the offset",
         alt=f"Brackets at {len(found)} lengths of the offset. {'; '.join(said)}.",
         caption=f"Gaussian noise of standard deviation {found[0].sigma:g} plus any offset of l2 length"
-        ' up to R. No offset leaves less correct than "at least"; those found for each input leave'
-        ' no more than "at most"; between the radii measured the lines only guide the eye.',
+        ' up to R. No offset leaves less correct than "at least". The offsets found for each input'
+        ' leave no more than "at most". The lines between the measured radii only guide the eye.',
         figure=figure,
     )
 
@@ -81,7 +81,7 @@ def _draw_band(axes: Axes, ends: Sequence[tuple[float, Ends]], line: str, claim:
 
 
 def _without_offset(report: ReportRecord, bracket: Bracket) -> Number | None:
-    """PR of the noise of a bracket."""
+    """Return PR under the noise of a bracket."""
     source = next(iter(bracket.ends.values())).at_least.source
     row = report.headline(source, Metric.PR)
     return row if row is not None and row.value is not None else None

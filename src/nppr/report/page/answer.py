@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from nppr.core.tally import Metric
 from nppr.report.at_least_line import at_least_line, covered_noise, stated_bound
-from nppr.report.brackets import bracket_scope, bracket_sentence, quoted_bracket
+from nppr.report.brackets import bracket_scope, bracket_sentence, bracket_table, quoted_bracket
 from nppr.report.findings import (
     bounds_of,
     find_attacked,
@@ -38,6 +38,10 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
     rung = row.learned.rung if row and row.learned else None
     bound = row if metric is Metric.BOUND else stated_bound(report)
     bracket = quoted_bracket(report) if row and row.bound else None
+    if bracket:
+        table = bracket_table(report).to_html("Brackets", "bracket-table")
+    else:
+        table = ladder_table(report).to_html("The ladder", "ladder-table", sortable=False)
     return rendered(
         "answer.html.j2",
         n=numbers,
@@ -46,7 +50,7 @@ def answer(report: ReportRecord, numbers: Numbers) -> Markup:
         bracket=bracket_sentence(numbers, bracket, Markup) if bracket else None,
         scope=bracket_scope(numbers, bracket, Markup) if bracket else None,
         row=row,
-        table=ladder_table(report).to_html("The ladder", "ladder-table", sortable=False),
+        table=table,
         rung=next((each for each in report.ladder if row and each.name == row.subject.noise), None),
         knowing=rung.epithet if rung else "",
         fixed=row is not None and row.is_fixed,

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nppr.report.brackets import brackets_of
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
 from nppr.report.page.answer import answer, citation, ladder
 from nppr.report.page.input_sections import by_class, worst_inputs
 from nppr.report.page.run_sections import (
     admissible_set,
-    bracket,
     comparison,
     flags_and_grade,
     learned_noise,
@@ -39,13 +37,13 @@ SECTIONS = {
     "measured": "How it was measured",
     "cite": "How to cite",
 }
-"""Ids and headings, in this order; a run that has a bracket shows it after the answer."""
+"""Ids and headings, in this order."""
 
-_COMPARED = ("radii", "rates")
+_COMPARED = ("brackets", "radii", "rates")
 """Figures of all sources: they are below the comparison."""
 
-_ON_ITS_OWN = ("ladder", "brackets")
-"""Figures for files or for a section of their own: the page shows a ladder with its own means."""
+_ON_ITS_OWN = ("ladder",)
+"""Figures for files alone: the page draws the ladder itself."""
 
 
 def render(
@@ -58,12 +56,9 @@ def render(
     numbers = Numbers(report)
     compared = [figure for figure in figures if figure.id in _COMPARED]
     others = [figure for figure in figures if figure.id not in (*_COMPARED, *_ON_ITS_OWN)]
-    sections = {"answer": SECTIONS["answer"]}
-    sections |= {"bracket": "The bracket"} if brackets_of(report) else {}
-    sections |= SECTIONS
+    sections = dict(SECTIONS)
     bodies = {
         "answer": answer(report, numbers),
-        "bracket": bracket(report, numbers, [each for each in figures if each.id == "brackets"]),
         "ladder": ladder(report, numbers),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),

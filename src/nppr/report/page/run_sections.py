@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from nppr.core.tally import Claim, Metric
-from nppr.report.brackets import bracket_table, quoted_bracket
+from nppr.report.brackets import quoted_bracket
 from nppr.report.findings import not_followed, table_rows
 from nppr.report.model import ReportRecord
 from nppr.report.number import MergedSubject, Number
@@ -48,21 +48,6 @@ def _edges(report: ReportRecord) -> str:
     chosen = [part.removeprefix("edges=") for part in parts if part.startswith("edges=")]
     return {"nearest": "the nearest is repeated", "zeros": "black"}.get(
         chosen[0] if chosen else "", "mirrored at its edge"
-    )
-
-
-def bracket(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
-    """The section's body; empty for a run without brackets."""
-    found = quoted_bracket(report)
-    if found is None:
-        return Markup("")
-    return rendered(
-        "bracket.html.j2",
-        n=numbers,
-        sigma=found.sigma,
-        row=next(iter(found.ends.values())).at_least,
-        table=bracket_table(report).to_html("Brackets", "bracket-table"),
-        figures=figures,
     )
 
 
