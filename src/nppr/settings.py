@@ -67,7 +67,7 @@ FINEST_PRECISION = 1e-5
 """Half-widths below this would take more than 10 billion inputs."""
 
 RARE_CALLS = 1_000_000
-"""Default of the images that the search for rare failures may classify in total."""
+"""Default for the images that the search for rare failures may classify."""
 
 RARE_FLOOR = 1e-6
 """Rarer failures are not searched for: the input then counts with about this probability."""
@@ -90,9 +90,9 @@ _declared = count()
 
 @dataclass(frozen=True)
 class Effort:
-    """How much work an assessment takes: what settings are by default, unless they are stated.
+    """Defaults of the settings that say how much work an assessment does; what is stated wins.
 
-    `calls` of a search and `draws` per input are multiples of the defaults of the normal effort.
+    `calls` and `draws` are multiples of the defaults of the normal effort.
     """
 
     calls: float = 1.0
@@ -208,7 +208,7 @@ class Group(BaseModel):
         return name in self.model_fields_set and getattr(self, name) is not None
 
     def with_(self, **changes: Any) -> Self:
-        """Return the same settings but for these, which are checked."""
+        """Return the settings with these changes, which are checked too."""
         known = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**known | changes)
 
@@ -314,7 +314,7 @@ EXPECTED = {
     "string_type": "text",
     "path_type": "a path",
 }
-"""What a value must be, by the type of pydantic's error."""
+"""Descriptions of valid values by the type of pydantic's error."""
 
 
 def wrong_value(name: str, mistake: Mapping[str, Any], where: str = "") -> SpecError:
@@ -367,7 +367,7 @@ class NetworkSettings(Group):
     )
     std: Numbers = option(None, "Normalisation: standard deviation, as --mean.")
     classes: int | None = option(
-        None, "Number of classes, where weights or labels do not show it.", Panel.ADVANCED
+        None, "Number of classes, if weights or labels do not show it.", Panel.ADVANCED
     )
     stem: str | None = option(
         None,
@@ -429,7 +429,7 @@ class DataSettings(ImageSettings):
     slices: Path | None = option(
         None,
         "Columns beside the data, such as weather or camera: a CSV or parquet file with a header and a"
-        " line for every image. Each value of a column gets a row of its own.",
+        " line for every image. Each value of a column gets a row.",
         Panel.STATISTICS,
     )
 
@@ -506,7 +506,9 @@ class Counting(Group):
 
 
 class Measure(Limits, Counting, Keywords):
-    """Everything that determines the numbers of a run, beside classifier, data, budget and search.
+    """How much is measured, and how.
+
+    With classifier, data, budget and search this determines the numbers of a run.
 
     `draws` perturbations per input: 100 by default, fewer for more than 1,000 inputs, at least 16.
     `inputs`, `fit_inputs`, `select_inputs`: at most this many inputs of a split, stratified by class.
@@ -598,7 +600,7 @@ class Measure(Limits, Counting, Keywords):
 
 
 class Run(Keywords):
-    """Where a run is kept and how it is computed: nothing here changes a number.
+    """The folder of a run and how it is computed; nothing here changes a number.
 
     `out`: the run folder. `resume`: continue an interrupted run of the same settings in it.
     `overwrite`: replace the run that the folder holds. `device`: such as `cpu` or `cuda:0`.
@@ -750,7 +752,7 @@ class Search(FamilySettings, Keywords):
     )
     structure: str = option(
         ANY,
-        f"What the noise is made of: {', '.join(STRUCTURES)} (any is not restricted).",
+        f"Structure of the noise: {', '.join(STRUCTURES)}; any is not restricted.",
         Panel.ADVANCED,
     )
     floor: Numbers = option(
@@ -759,7 +761,7 @@ class Search(FamilySettings, Keywords):
     components: int | None = option(
         None,
         f"Components of the mixture, K in the paper. Default: {Family.components}, or one per class"
-        f" where the noise sees the label; {PAPER_COMPONENTS} with --preset paper.",
+        f" if the noise sees the label; {PAPER_COMPONENTS} with --preset paper.",
         Panel.NOISE,
     )
     covariance: str | None = option(
@@ -797,8 +799,8 @@ class Search(FamilySettings, Keywords):
     )
     seeds: int = option(
         SearchSettings.seeds,
-        "Repeat the search with this many seeds; all are reported, the lowest of each rung on the"
-        " select split bears its plain name.",
+        "Repeat the search with this many seeds. All are reported; the lowest on the select split"
+        " gets the plain name of its rung.",
         Panel.SEARCH,
         flag="--fit-seeds",
     )
@@ -940,12 +942,15 @@ PLACES: dict[type[Group], str] = {
     ImageSettings: "data=nppr.load_data(data, {}=...)",
     BudgetSettings: "budget=nppr.Budget.linf(...), nppr.Budget.l2(...) or nppr.Budget.box(...)",
 }
-"""Where a setting belongs in Python, by its group."""
+"""The arguments of `nppr.assess` that take the settings of a group."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The settings of a group that a command or a policy has, some with help or defaults of its own."""
+    """The settings of a group that a command or a policy has.
+
+    `words` and `defaults` replace the help and the defaults of the group.
+    """
 
     only: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
@@ -972,11 +977,11 @@ class Setting:
     name: str
     info: FieldInfo
     kind: Any
-    """Its type, of the declaration in the group."""
+    """The type in the declaration of the group."""
     is_own: bool
-    """The tree declares it, or says something of its own about it."""
+    """Whether the tree declares the setting or changes its help or default."""
     has_own_default: bool = False
-    """The tree has another default than the group."""
+    """Whether the tree changes the default of the group."""
 
     @property
     def extra(self) -> dict[str, Any]:

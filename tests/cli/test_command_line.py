@@ -164,8 +164,8 @@ def test_mistakes_are_reported_before_anything_slow_is_loaded(
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        (["assess"], "; what is finished is kept: add --resume to continue"),
-        (["study", "toy.toml"], "; what is finished is kept: the same command continues"),
+        (["assess"], "; finished work is kept: add --resume to continue"),
+        (["study", "toy.toml"], "; finished work is kept: the same command continues"),
         (["doctor"], ""),
     ],
     ids=["assess", "study", "doctor"],
@@ -228,7 +228,7 @@ def test_what_cannot_end_or_fit_into_memory_is_refused(
     [
         (OSError(28, "No space left on device", "a/b"), "'a/b' No space left on device"),
         (MemoryError(), "memory ran out"),
-        (WriteError("`out` is full."), "What is finished is kept: add --resume to continue."),
+        (WriteError("`out` is full."), "Finished work is kept: add --resume to continue."),
         (VanishedError("`out` has vanished."), "error: `out` has vanished.\n"),
     ],
 )

@@ -501,7 +501,7 @@ def test_sigterm_ends_a_background_job_which_ignores_ctrl_c() -> None:
         os.kill(process.pid, signal.SIGTERM)
         _, err = process.communicate(timeout=200)
     assert process.returncode == 143
-    assert err == "error: interrupted; what is finished is kept: add --resume to continue\n"
+    assert err == "error: interrupted; finished work is kept: add --resume to continue\n"
     assert not Path("cut/report.json").exists()
     assert not list(Path("cut").rglob("*.partial"))
 

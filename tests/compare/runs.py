@@ -85,7 +85,7 @@ def a_run(
                 for name, each in sources.items()
                 if each.metric is not Metric.NPPR
             ),
-            measure=Measure(**{"draws": 16, **measured}),
+            measure=Measure(**{"draws": 16, "seed": seed, **measured}),
             **settings,
         ),
         numbers=tuple(rows),

@@ -261,7 +261,7 @@ def test_ctrl_c_keeps_what_shards_have_finished(tmp_path: Path) -> None:
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=120)
     assert started.returncode == 130
-    assert said == "error: interrupted; what is finished is kept: add --resume to continue\n"
+    assert said == "error: interrupted; finished work is kept: add --resume to continue\n"
     assert not place.exists(), "what is finished is in the run's own blocks"
     kept = next((tmp_path / "run" / "blocks").glob("uniform-*.safetensors"))
     from safetensors.numpy import load_file

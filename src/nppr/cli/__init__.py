@@ -25,13 +25,13 @@ from nppr.system.process import keep_freed_memory, make_streams_robust, terminat
 from nppr.system.user_code import ProcessEnded
 
 LIBRARY_NAMES = {"radius": "eps", "budget": "eps", "distributions": "distribution"}
-"""Options whose argument has another name in the library."""
+"""Names of options by the name of their argument in the library, if it is another."""
 
 INTERRUPTED, TERMINATED = 130, 143
 """Codes after Ctrl-C, which the framework returns too, and SIGTERM: 128 plus the signal's number."""
 
 COMMANDS = tuple(FLAGS)
-"""In the order of `nppr --help`."""
+"""The names of all commands, in the order of `nppr --help`."""
 
 CONTINUED_BY = {
     **dict.fromkeys(
@@ -40,7 +40,7 @@ CONTINUED_BY = {
     ),
     "study": "the same command continues",
 }
-"""How to continue a command that keeps what is finished."""
+"""How to continue a command that keeps finished work."""
 
 
 @app.callback(invoke_without_command=True)
@@ -64,11 +64,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt
     except KeyboardInterrupt:
         way = CONTINUED_BY.get(given[0])
-        console.show_error("interrupted" + (f"; what is finished is kept: {way}" if way else ""))
+        console.show_error("interrupted" + (f"; finished work is kept: {way}" if way else ""))
         return INTERRUPTED
     except RunStopped as error:
         way = None if isinstance(error, VanishedError) else CONTINUED_BY.get(given[0])
-        console.show_error(str(error) + (f" What is finished is kept: {way}." if way else ""))
+        console.show_error(str(error) + (f" Finished work is kept: {way}." if way else ""))
         return 2
     except NpprError as error:
         console.show_error(in_options(str(error), given[0]))
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def in_options(message: str, command: str) -> str:
-    """An error of the library with the name of the option where it names its own argument first.
+    """Return an error with the name of the option if it begins with an argument of the library.
 
     >>> in_options("`radius` must be a number > 0, got '-1'. Example: 8/255", "assess")
     "`eps` must be a number > 0, got '-1'. Example: 8/255"
@@ -104,7 +104,7 @@ def in_options(message: str, command: str) -> str:
 
 
 def _fault(error: Exception) -> str | None:
-    """One line for a machine that lacks something, None for an error that is not the machine's."""
+    """Return one line if the machine lacks something, None for any other error."""
     from nppr.models import is_out_of_memory
 
     if isinstance(error, OSError):

@@ -20,10 +20,10 @@ from nppr.system.specs import RANDOM
 from nppr.system.user_code import ProcessEnded, contained
 
 TYPED = "COMMANDLINE"
-"""Where the value of an option comes from that was typed."""
+"""The origin of a value that was typed on the command line."""
 
 LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "json")
-"""Options that say nothing about the question; `--help` shows them below the others."""
+"""Options that do not change the question; `--help` shows them below the others."""
 
 SPECS = {
     "model": check_model,
@@ -32,14 +32,14 @@ SPECS = {
     "feature-weights": check_weights,
     "data": check_data,
 }
-"""Flags that name a file or a thing of ours: a wrong name is found before PyTorch is loaded."""
+"""Checks of flags that name a model, weights or data; they need no PyTorch."""
 
 LATE_WORDS = re.compile(r"\{(\w+)\}")
 """Names in a help text that are filled in when it is shown: they list what is registered."""
 
 
 class ExitCode(Exception):
-    """A command is complete, with an exit code other than 0."""
+    """Ends a command with an exit code other than 0."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -47,10 +47,10 @@ class ExitCode(Exception):
 
 
 class Command(TyperCommand):
-    """A command whose flag --help shows no type, as it takes no value."""
+    """A command whose option --help is shown without a type."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, with the names of sources and parameters that are known by now."""
+        """Write the help with the names of all sources and parameters."""
         for parameter in self.params:
             text = getattr(parameter, "help", None) or ""
             if LATE_WORDS.search(text):
@@ -68,7 +68,7 @@ def _filled(text: str) -> str:
 
 
 class _Group(TyperGroup):
-    """The same for `nppr` itself."""
+    """The group of all commands, whose option --help is shown without a type."""
 
     def get_help_option(self, ctx: Any) -> Any:
         return _without_type(super().get_help_option(ctx))
@@ -139,11 +139,12 @@ def register(
 
 def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
     """Return the tree of settings; the first wrong value or missing file is an error of one line."""
+    built = build(model, given)
     for name, check in SPECS.items():
         spec = given.get(name)
         if spec is not None and (check, spec) != (check_weights, RANDOM):
             check(spec, name)
-    return build(model, given)
+    return built
 
 
 def name_folder(first: str, second: str, settings: object) -> Path:

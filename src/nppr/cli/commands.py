@@ -53,7 +53,7 @@ DISTRIBUTION_OPTION = option(
 
 
 class MeasureOptions(Group):
-    """How much is measured, and what is written and printed."""
+    """Options of every command that measures: the question, the run folder and the output."""
 
     model: ModelSettings
     data: DataSettings
@@ -90,7 +90,7 @@ class MeasureOptions(Group):
 
 
 class SourcesOptions(MeasureOptions):
-    """The sources that are measured."""
+    """Options of the commands that measure any sources."""
 
     measure: Annotated[Measure, Shown(without=("only_merged",))]
     sources: str | None = option(None, "{sources}")
@@ -295,7 +295,7 @@ class DoctorOptions(Group):
 
     Examines pixels, labels, copies across the splits, outputs, gradients and clean accuracy.
     docs/flags.md explains each warning and what to do. The exit code is 0 whatever the grade, or 1
-    where it is worse than that of --fail-below.
+    if it is worse than that of --fail-below.
     """
 
     model: Annotated[ModelSettings, WITHOUT_FEATURE_MODEL]
@@ -303,7 +303,7 @@ class DoctorOptions(Group):
     measure: Annotated[Measure, Shown(only=LIMITS)]
     run: Annotated[Run, Shown(only=COMPUTED)]
     fail_below: Annotated[str | None, one_of(GRADE_LETTERS)] = option(
-        None, "Exit with code 1 where the grade is worse than this one: A, B, C or D."
+        None, "Exit with code 1 if the grade is worse than this one: A, B, C or D."
     )
     as_json: bool = JSON_OPTION
 
@@ -435,7 +435,7 @@ class CompareOptions(Group):
 class StudyOptions(Group):
     """Run a study: many searches and measurements from one file, each computed once, and their tables.
 
-    What is finished is kept in the cache: the same command again continues where it stopped.
+    Finished nodes are kept in the cache, so the same command continues where it stopped.
     """
 
     file: Path = option(..., "The study, a TOML file (docs/studies.md).", flag="FILE")

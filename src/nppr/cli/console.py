@@ -1,4 +1,4 @@
-"""What a person sees of a command: the plan, the table, one line for an error.
+"""Printing for people: the plan of a run, tables, one line for an error.
 
 Everything but results goes to standard error, so that standard output can be piped.
 """
@@ -24,7 +24,7 @@ out = Console(highlight=False, emoji=False)
 
 
 def show_plan(plan: Plan) -> None:
-    """State what is about to run and about how long it will take."""
+    """Print what is about to run and about how long it will take."""
     for each in plan.notes:
         note(each)
     if plan.finished:
@@ -41,28 +41,33 @@ def show_plan(plan: Plan) -> None:
 
 
 def duration(seconds: float) -> str:
-    """A time as people write it."""
+    """Return a time as people write it."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def show_report(report: ReportRecord, path: Path) -> None:
-    """The table, what its marks mean, what failed, and where the report is."""
+    """Print the tables and their notes, sources that failed, and the path of the report."""
     from nppr.report.results_table import notes_of, terminal_tables
 
     for table in terminal_tables(report):
         out.print(table.to_rich(out.width))
     out.print(notes_of(report), markup=False)
+    show_failures(report)
+    print_line(str(path))
+
+
+def show_failures(report: ReportRecord) -> None:
+    """Print a line for every source that failed or was skipped."""
     for row in report.numbers:
         if row.error:
             outcome = "skipped" if row.flags else "failed"
             show_error(f"source {row.name!r} {outcome}: {row.error}")
-    print_line(str(path))
 
 
 def show_learned(learned: Sequence[LearnedNoise], folder: Path) -> None:
-    """What a search chose for each floor, and how random it is."""
+    """Print the noise that a search chose for each floor, and how random it is."""
     for each in learned:
         made, search = each.record, each.record.search
         chosen = "" if search.select_value is None else f"chosen: {search.selected}, "
@@ -74,16 +79,16 @@ def show_learned(learned: Sequence[LearnedNoise], folder: Path) -> None:
 
 
 def print_line(text: str) -> None:
-    """One line of a result on standard output."""
+    """Print one line of a result on standard output."""
     out.print(without_controls(text), markup=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """One line beside the results, on standard error."""
+    """Print one line beside the results, on standard error."""
     err.print(without_controls(text), markup=False, soft_wrap=True)
 
 
 def show_error(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     line = "error: " + " ".join(without_controls(message).split())
     err.print(line, markup=False, soft_wrap=True, style="red")

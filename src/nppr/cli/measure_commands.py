@@ -44,7 +44,7 @@ from nppr.system.specs import RANDOM
 NOT_IN_NAME = {
     "run", "quiet", "page", "figures", "as_json",
 }  # fmt: skip
-"""Options that change no number, and so not the name of the default folder."""
+"""Options that change no number, and so do not change the name of the default folder."""
 
 
 def assess(options: AssessOptions) -> None:
@@ -121,7 +121,7 @@ def bound(options: BoundOptions) -> None:
     require_sources(sources, stated_budget(options.budget))
 
     def around(learned: LearnedNoise) -> list[Source]:
-        """The bounds around learned noise."""
+        """Return the bounds around learned noise."""
         noise, reference = learned.source, learned.source.name
         own = Bound(noise.budget, reference, given=noise, **facts)  # type: ignore[arg-type]
         if options.patterns and own.sees_nothing:
@@ -131,9 +131,6 @@ def bound(options: BoundOptions) -> None:
         return [own]
 
     report, path = _measure(options, sources, distribution=options.distribution, around=around)
-    for row in report.numbers:
-        if row.error:
-            console.show_error(f"source {row.name!r} failed: {row.error}")
     table = sizes_table(report) if least else bounds_table(report)
     _show(options, report, path, table, bounds_note(report, sizes=least is not None))
 
@@ -145,9 +142,6 @@ def bracket(options: BracketOptions) -> None:
     sources = offset_sources(options.sigma or 0.0, sorted(written), calls)
     own = options.model_copy(update={"measure": options.measure.with_(radii=())})
     report, path = _measure(own, [*sources])
-    for row in report.numbers:
-        if row.error:
-            console.show_error(f"source {row.name!r} failed: {row.error}")
     found, numbers = quoted_bracket(report), Numbers(report)
     words = [each(numbers, found) for each in (bracket_sentence, bracket_scope) if found]
     _show(options, report, path, bracket_table(report), " ".join(words))
@@ -254,7 +248,7 @@ def _resolve(options: MeasureOptions | FitOptions, measure: Measure) -> Resolved
 
 
 def _render(report: Report, folder: Path, options: MeasureOptions) -> bool:
-    """Write the page and the figures; whether that worked. A failure never costs the numbers."""
+    """Write the page and the figures; return whether that worked. A failure costs no numbers."""
     formats = figure_formats(options.figures)
     if not (options.page or formats):
         return True
@@ -276,6 +270,8 @@ def _show(
 
     The exit code is 1 if a source failed or the page was not written.
     """
+    if table is not None:
+        console.show_failures(report)
     rendered = _render(report, path.parent, options)
     if options.as_json:
         sys.stdout.write(table.to_json() if table else report.to_json())

@@ -67,7 +67,7 @@ def _path_setting(text: str) -> tuple[str, str]:
 
 
 def _show_plan(graph: Graph, tables: int, workers: int) -> None:
-    """Nodes by kind with their calls, and about how long they take."""
+    """Print the nodes by kind with their calls, and about how long they take."""
     shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     shown.add_column("kind")
     for name in ("nodes", "fit calls", "forward passes", "about"):
@@ -89,16 +89,16 @@ def _show_plan(graph: Graph, tables: int, workers: int) -> None:
 
 
 def _duration(nodes: Collection[Node], workers: int = 1) -> str:
-    """How long the nodes take, or ? where that of one is unknown."""
+    """Return how long the nodes take, or ? if the time of one is unknown."""
     seconds = [node.seconds for node in nodes if node.seconds is not None]
     return console.duration(sum(seconds) / workers) if len(seconds) == len(nodes) else "?"
 
 
 @contextmanager
 def _progress(*, quiet: bool) -> Iterator[Callable[[JobProgress], None] | None]:
-    """A bar over nodes, with the one at work and the time that is left; nothing if quiet.
+    """Show a bar over nodes, with the one at work and the time that is left; nothing if quiet.
 
-    Where there is no terminal: a line for every node that ended.
+    Without a terminal, print a line for every node that ended.
     """
     if quiet or not console.err.is_terminal:
         yield None if quiet else _print_progress
@@ -128,7 +128,7 @@ def _time_left(state: JobProgress) -> str:
 
 
 def _show(ended: EndedStudy, *, quiet: bool) -> None:
-    """The tables, and what failed; notes were printed as they came, unless quiet."""
+    """Print the tables and the failures; notes were printed as they came, unless quiet."""
     if quiet:
         for note in ended.notes:
             console.note(note)

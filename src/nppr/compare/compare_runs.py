@@ -123,7 +123,7 @@ def _identity(report: ReportRecord) -> str:
         report.classifier.model_dump(mode="json"),
         report.data.model_dump(mode="json", exclude=chosen),
         report.budget.model_dump(mode="json"),
-        report.settings.model_dump(mode="json"),
+        report.settings.model_dump(mode="json", exclude={"measure": {"seed"}}),
     )
     return json.dumps(parts, sort_keys=True)
 

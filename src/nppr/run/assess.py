@@ -50,8 +50,8 @@ def assess(
     `model` is a module, a callable, a name (docs/models.md) or a `Classifier`, which also holds a
     normalisation; `data` are tensors, a name or path (docs/data.md), a PyTorch data set or a `Data`.
     `budget` must be stated, except for the digits demo. `sources` are names with options
-    (docs/definitions.md), in one text or in a list with sources of your own (`CustomAttack`,
-    `CustomNoise`). Data that come in one split, such as a pair of tensors, are divided: 50 % to fit,
+    (docs/definitions.md), in one text or in a list, which may also hold a `CustomAttack` or
+    `CustomNoise`. Data that come in one split, such as a pair of tensors, are divided: 50 % to fit,
     20 % to select, 30 % to evaluate.
 
     `search` states which noise is searched for, and how: `Search(dependency="label")`, the name of a
@@ -302,7 +302,7 @@ def _require_rivals(given: Sequence[LearnedNoise]) -> None:
 def _plan(
     setup: AssessmentRun, sources: Sequence[Source], finder: NoiseSearch | None, elapsed: float
 ) -> Plan:
-    """What is about to run, `elapsed` seconds after the call began."""
+    """Return the plan of a run, `elapsed` seconds after the call began."""
     search = finder.settings if finder else None
     names = [source.name for source in sources]
     warning = None

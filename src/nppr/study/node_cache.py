@@ -1,8 +1,8 @@
 """Finished nodes on disk: CACHE/<hash>/ is the folder of a run, and `node.json` is written last.
 
-node.json     what identifies the node, how long it took, and a hash of each of its files
-other files   those of a run: report.json, distributions/, weights; while the node is computed, also the
-              state from which it resumes
+node.json     hash of the node, its seconds, and a hash of each of its files
+other files   files of the run: report.json, distributions/, weights; while the node is computed, also
+              the state from which it resumes
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
-from nppr.errors import WriteError
+from nppr.errors import RunFolderError
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
 from nppr.system.records import one_line, write_whole
@@ -30,7 +30,7 @@ LOG = "log.jsonl"
 LOCK = "lock"
 
 
-class FullCacheError(WriteError):
+class FullCacheError(RunFolderError):
     """The disk of the cache is full: no node can be finished."""
 
 

@@ -55,7 +55,7 @@ def run_node(node: Node, cache: NodeCache) -> NodeResult:
     except Exception as error:
         if is_full_disk(error):
             raise FullCacheError(
-                f"`cache` must have space, the disk of {cache.path} is full. What is finished is"
+                f"`cache` must have space, the disk of {cache.path} is full. Finished nodes are"
                 " kept: make space and run the same command again."
             ) from error
         raise
@@ -166,7 +166,7 @@ def _clean_inputs(
     quantise: bool,
     cache: NodeCache,
 ) -> CleanInputs[Any]:
-    """Return the clean-correct inputs of a split, with features if the noise sees those of a model."""
+    """Return the clean-correct inputs of a split, with the features of a model if one is named."""
     work = NodeWork(data, classifier, device)
     split = getattr(load_source(data), name)
     if not len(split):

@@ -201,7 +201,7 @@ class _Planner:
             if self.models[target].data != self.models[name].data:
                 raise SpecError(
                     f"`targets` must have the data of {name!r}, which is fitted on, got {target!r}."
-                    " Give each data set a grid of its own."
+                    " Give each data set a separate grid."
                 )
         return list(dict.fromkeys(targets))
 
@@ -251,7 +251,7 @@ class _Planner:
     def _features(self, chain: Chain, member: Member, target: str) -> _Model | None:
         """Return the model whose features the noise sees on a target, if it is not the target itself.
 
-        Noise sees the features of the model it was fitted with, whatever it is measured on.
+        On every target, noise sees the features of the model that it was fitted with.
         """
         own = chain.feature_model == chain.classifier == target
         return (

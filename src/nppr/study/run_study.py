@@ -29,7 +29,7 @@ MOST_NAMED = 30
 
 @dataclass(frozen=True)
 class EndedStudy:
-    """A study that has ended: its tables and orders, what failed, and the nodes computed."""
+    """A study that has ended: its tables and orders, its failures, and the number of nodes computed."""
 
     study: Study
     tables: tuple[StudyTable, ...]
@@ -114,7 +114,7 @@ def run_study(
         if not is_full_disk(error):
             raise
         raise RunFolderError(
-            f"`out` must have space, the disk of {str(folder)!r} is full. What is finished is kept:"
+            f"`out` must have space, the disk of {str(folder)!r} is full. Finished nodes are kept:"
             " make space and run the same command again."
         ) from error
     return made

@@ -108,8 +108,8 @@ class StudyTable:
     def as_table(self) -> Table:
         """Return the table for readers and programs, with the paper's number beside ours.
 
-        Standard deviation, spread over fit seeds, interval and direction are parts of the number for
-        readers, and columns of their own for programs.
+        For readers, standard deviation, spread over fit seeds, interval and direction are parts of the
+        number. For programs they are separate columns.
         """
         names = _column_names([header.text for header in self.headers], self.entry.rows)
         columns = [Column(axis, axis.replace("_", " ")) for axis in self.entry.rows]
