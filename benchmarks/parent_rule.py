@@ -1,10 +1,11 @@
 """How often does the search accept a child that is better, equal or worse than its parent?
 
 A child is accepted where its PR on the select split is below its parent's by more than BETTER_BY
-standard errors of their paired difference (`nppr.search.selection.best`). Inputs are simulated: bimodal,
-Beta(s m, s (1 - m)) with mean m and s = 0.5; under the child some of them have a probability of their
-own, the others that of the parent, less the difference. Four draws are seen of each input. With four
-candidates the lowest one is compared with the parent, as after a stage of the search. Example:
+standard errors of their paired difference (`nppr.search.selection.best`). Inputs are simulated:
+bimodal, Beta(s m, s (1 - m)) with mean m and s = 0.5; under the child some of them have a
+probability of their own, the others that of the parent, less the difference. Four draws are seen of
+each input. With four candidates the lowest one is compared with the parent, as after a stage of the
+search. Example:
 
     python benchmarks/parent_rule.py --margins 1,1.645
 """
