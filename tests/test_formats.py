@@ -14,9 +14,9 @@ from nppr.formats import (
     MODEL_FORMATS,
     NETWORKS,
     PYTHON,
-    check_data,
-    check_model,
-    check_weights,
+    require_data,
+    require_model,
+    require_weights,
 )
 from nppr.models.model_formats import ModelFormat
 from nppr.models.zoo import ZOO
@@ -31,7 +31,7 @@ def test_the_names_are_those_that_can_be_loaded() -> None:
 
 def test_the_words_of_a_wrong_name_list_every_format() -> None:
     with pytest.raises(SpecError) as caught:
-        check_model("resnet")
+        require_model("resnet")
     for name in MODEL_FORMATS.own():
         assert name == PYTHON or name in str(caught.value)
 
@@ -39,14 +39,14 @@ def test_the_words_of_a_wrong_name_list_every_format() -> None:
 def test_what_is_there_passes(tmp_path: Path) -> None:
     for name in ("net.onnx", "net.pt2", "net.py", "weights.pt"):
         (tmp_path / name).touch()
-    check_model(str(tmp_path / "net.onnx"))
-    check_model(str(tmp_path / "net.pt2"))
-    check_model(f"{tmp_path / 'net.py'}:make")
-    check_model("package.module:make")
-    check_model("hf:some/model")
-    check_weights(tmp_path / "weights.pt")
-    check_data(tmp_path)
-    check_data("hf:some/data")
+    require_model(str(tmp_path / "net.onnx"))
+    require_model(str(tmp_path / "net.pt2"))
+    require_model(f"{tmp_path / 'net.py'}:make")
+    require_model("package.module:make")
+    require_model("hf:some/model")
+    require_weights(tmp_path / "weights.pt")
+    require_data(tmp_path)
+    require_data("hf:some/data")
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_what_is_there_passes(tmp_path: Path) -> None:
 )
 def test_a_model_that_is_not_there_is_named(model: str) -> None:
     with pytest.raises(NpprError, match=r"^`own` must .*got '[^']*'"):
-        check_model(model, "own")
+        require_model(model, "own")
 
 
 def test_python_code_without_a_callable_is_told_which_there_are(tmp_path: Path) -> None:
     path = tmp_path / "my_model.py"
     path.write_text("raise SystemExit\ndef make(): ...\nclass Net: ...\ndef _hidden(): ...\n")
     with pytest.raises(NpprError, match=r"defines make, Net\. Example: --own .*my_model\.py:make"):
-        check_model(str(path), "own")
+        require_model(str(path), "own")
     path.write_text("def (")
     with pytest.raises(NpprError, match=r"Example: --own .*my_model\.py:make"):
-        check_model(str(path), "own")
+        require_model(str(path), "own")
 
 
 @pytest.mark.parametrize(
@@ -92,24 +92,24 @@ def test_a_file_that_is_no_model_says_what_to_do(name: str, message: str) -> Non
     with pytest.raises(
         NpprError, match=f"`own` must be a model that can be run, got '{name}': .*{message}"
     ):
-        check_model(name, "own")
+        require_model(name, "own")
 
 
 def test_torchscript_is_known_by_its_content(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
         archive.writestr("m/code/__torch__.py", "")
     with pytest.raises(NpprError, match=r"TorchScript.*torch\.export\.save"):
-        check_model(str(tmp_path / "m.pt"))
+        require_model(str(tmp_path / "m.pt"))
 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(NpprError, match=r"^`own` must be a file, got"):
-        check_weights(tmp_path, "own")
+        require_weights(tmp_path, "own")
     with pytest.raises(NpprError, match=r"^`own` must be a file, got"):
-        check_weights("a" * 300, "own")
+        require_weights("a" * 300, "own")
     for data in ("", "none", "~nobody-of-this-name/data", tmp_path / "none"):
         with pytest.raises(NpprError, match=r"^`own` must be one of digits, got"):
-            check_data(data, "own")
+            require_data(data, "own")
 
 
 @pytest.mark.parametrize("argument", ["policy", "study"])

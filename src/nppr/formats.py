@@ -49,13 +49,13 @@ DATA_FORMATS: Registry[Any] = Registry(
     "nppr.data",
     "nppr.data.data_formats:DataFormat",
     own={
-        "cifar": "nppr.data.cifar_files:FORMAT",
-        "tiny-imagenet": "nppr.data.tiny_imagenet:FORMAT",
-        "idx": "nppr.data.idx_files:FORMAT",
-        "npz": "nppr.data.npz_files:FORMAT",
-        "parquet": "nppr.data.arrow_tables:FORMAT",
-        "image-folder": "nppr.data.image_folder:FORMAT",
-        "hf:": "nppr.data.arrow_tables:HUB",
+        "cifar": "nppr.data.cifar_files:CIFAR",
+        "tiny-imagenet": "nppr.data.tiny_imagenet:TINY_IMAGENET",
+        "idx": "nppr.data.idx_files:IDX_FILES",
+        "npz": "nppr.data.npz_files:NPZ_FILE",
+        "parquet": "nppr.data.arrow_tables:PARQUET",
+        "image-folder": "nppr.data.image_folder:IMAGE_FOLDER",
+        "hf:": "nppr.data.arrow_tables:HUGGING_FACE_HUB",
     },
     claims=lambda form: form.suffixes,
 )
@@ -88,10 +88,10 @@ def model_format_of(model: str) -> str:
     return prefix_of(model, MODEL_FORMATS) or PYTHON
 
 
-def check_model(model: str, argument: str = "model") -> None:
+def require_model(model: str, argument: str = "model") -> None:
     """Raise unless a model of this name can be looked for: a network, a file, or a prefix and a name.
 
-    >>> check_model("resnet18"), check_model("timm:vit_tiny_patch16_224")
+    >>> require_model("resnet18"), require_model("timm:vit_tiny_patch16_224")
     (None, None)
     """
     name = model_format_of(model)
@@ -170,7 +170,7 @@ def _is_torchscript(path: str) -> bool:
         return False
 
 
-def check_weights(weights: str | Path, argument: str = "weights") -> None:
+def require_weights(weights: str | Path, argument: str = "weights") -> None:
     """Raise unless it is a file."""
     if not os.path.isfile(weights):
         what = "is not a regular file" if os.path.exists(weights) else "does not exist"
@@ -186,7 +186,7 @@ def is_path(data: str | Path) -> bool:
     return str(data) != DEMO_DATA and prefix_of(str(data), DATA_FORMATS) is None
 
 
-def check_data(data: str | Path, argument: str = "data") -> None:
+def require_data(data: str | Path, argument: str = "data") -> None:
     """Raise unless it is a data set with a known name or prefix, or a path that exists."""
     # `Path.expanduser` raises for unknown users
     if is_path(data) and not (str(data) and os.path.exists(os.path.expanduser(data))):

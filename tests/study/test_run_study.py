@@ -406,3 +406,18 @@ def test_the_spread_over_fit_seeds_and_the_papers_preset(tmp_path: Path) -> None
     ((entry, _),) = ended.tables[0].numbers
     assert entry is not None
     assert entry.fit_seeds == 2
+
+
+def test_figures_of_the_learned_noise_are_files_of_the_study(tmp_path: Path) -> None:
+    grid = {"radii": [0.2], "fit_radii": [0.2], "dependencies": ["label"], "components": [2]}
+    small = toy(grids__0={**grid, "sources": ["uniform"]})
+    ended = run_toy(small, tmp_path, figures=("svg",))
+    assert not ended.failures
+    (folder,) = (ended.out / "figures").iterdir()
+    names = {path.stem for path in folder.iterdir()}
+    assert names >= {"contours", "tsne", "means", "covariances", "weights"}
+    listed = json.loads((ended.out / "manifest.json").read_text())["files"]
+    assert {f"figures/{folder.name}/{name}.svg" for name in names} <= set(listed)
+    again = run_toy(small, tmp_path)
+    assert again.ran == 0
+    assert not list(folder.iterdir()), "a study without figures replaces one with figures"

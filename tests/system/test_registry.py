@@ -20,7 +20,7 @@ from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.errors import PluginError, SpecError
 from nppr.export.exports import EXPORTS
-from nppr.formats import DATA_FORMATS, MODEL_FORMATS, check_model
+from nppr.formats import DATA_FORMATS, MODEL_FORMATS, require_model
 from nppr.sources import SOURCES, Source, default_sources, parse_sources, sources_in, split_search
 from nppr.system.registry import Registry, added_points
 
@@ -258,14 +258,14 @@ def test_a_model_format_is_known_by_its_suffix_or_prefix(place: Path) -> None:
     points = {"nppr.models": {".weird": "weird_models:THING", "weird:": "weird_models:THING"}}
     install(place, "weird-models", points, weird_models=text)
     (place / "m.weird").touch()
-    check_model("weird:net")
+    require_model("weird:net")
     data = load_data("digits")
     for model in ("weird:net", str(place / "m.weird")):
         assert nppr.load_classifier(model, data=data).name in ("net", "m")
     with pytest.raises(
         SpecError, match=r"model\.weird, hf:NAME, timm:NAME, torchvision:NAME or weird:NAME"
     ):
-        check_model("resnet")
+        require_model("resnet")
     assert MODEL_FORMATS.origin_of("weird:") == "weird-models 1.0"
 
 

@@ -14,7 +14,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from nppr.formats import check_data, check_model, check_weights
+from nppr.formats import require_data, require_model, require_weights
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
 from nppr.system.specs import RANDOM
 from nppr.system.user_code import ProcessEnded, contained
@@ -26,11 +26,11 @@ LAST = ("seed", "device", "out", "resume", "overwrite", "quiet", "json")
 """Options that do not change the question; `--help` shows them below the others."""
 
 SPECS = {
-    "model": check_model,
-    "feature-model": check_model,
-    "weights": check_weights,
-    "feature-weights": check_weights,
-    "data": check_data,
+    "model": require_model,
+    "feature-model": require_model,
+    "weights": require_weights,
+    "feature-weights": require_weights,
+    "data": require_data,
 }
 """Checks of flags that name a model, weights or data; they need no PyTorch."""
 
@@ -142,7 +142,7 @@ def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
     built = build(model, given)
     for name, check in SPECS.items():
         spec = given.get(name)
-        if spec is not None and (check, spec) != (check_weights, RANDOM):
+        if spec is not None and (check, spec) != (require_weights, RANDOM):
             check(spec, name)
     return built
 

@@ -451,6 +451,11 @@ class StudyOptions(Group):
         None, "Another value for a name in [paths] of the study.", flag="--set NAME=PATH"
     )
     cache: Path = option(Path("runs/cache"), "Folder of finished nodes, shared by studies.")
+    figures: str | None = option(
+        None,
+        "Also draw the learned noise for papers, in the folder of the tables: svg,png,pdf.",
+        Panel.OUTPUT,
+    )
     run: Annotated[
         Run,
         Shown(

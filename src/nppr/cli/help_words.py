@@ -10,7 +10,7 @@ from nppr.export.exports import EXPORTS
 from nppr.sources import SOURCES, default_sources, option_defaults
 from nppr.sources.gaussian_offset import CALLS, FEWEST_CALLS
 from nppr.statistics.noise_sets import DEFAULT_SIZES, MEANINGS, RATIO
-from nppr.system.registry import NPPR, Registry
+from nppr.system.registry import BUILT_IN, Registry
 
 
 def describe_sources() -> str:
@@ -46,7 +46,7 @@ def describe_exports() -> str:
 
 def _with_origin(name: str, known: Registry[Any]) -> str:
     origin = known.origin_of(name)
-    return name if origin == NPPR else f"{name} (from {origin})"
+    return name if origin == BUILT_IN else f"{name} (from {origin})"
 
 
 WORDS: dict[str, Callable[[], str]] = {

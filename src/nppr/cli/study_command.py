@@ -14,6 +14,7 @@ from nppr.cli.commands import StudyOptions
 from nppr.errors import SpecError
 from nppr.formats import names_code
 from nppr.run.progress import bars
+from nppr.settings import figure_formats
 from nppr.study.graph import Graph, Node
 from nppr.study.plan import MOST_NODES, plan, require_code_allowed
 from nppr.study.run_study import EndedStudy, require_present, run_study
@@ -25,6 +26,7 @@ from nppr.system.scheduler import JobProgress
 def study(options: StudyOptions) -> None:
     """Run `nppr study`."""
     chosen = dict(_path_setting(text) for text in options.paths or ())
+    figures = figure_formats(options.figures)
     content = read_study(options.file, chosen)
 
     run_code = options.run_code and not options.plan
@@ -52,6 +54,7 @@ def study(options: StudyOptions) -> None:
             workers=options.workers,
             ray=options.ray,
             run_code=run_code,
+            figures=figures,
             progress=progress,
         )
     _show(ended, quiet=options.quiet)

@@ -15,7 +15,7 @@ from nppr.data.data_set import (
     short_digests,
     stratified_order,
 )
-from nppr.data.file_trees import reading, require
+from nppr.data.file_trees import import_extra, reading
 from nppr.data.image_sets import StoredImages
 from nppr.data.layout import RangeSpec
 from nppr.data.slices import CLASS, Slice, slices_of, with_slices
@@ -39,10 +39,10 @@ __all__ = [
     "content_hash",
     "fit_classes",
     "from_arrays",
+    "import_extra",
     "load_data",
     "overlaps",
     "reading",
-    "require",
     "short_digests",
     "slices_of",
     "stratified_order",

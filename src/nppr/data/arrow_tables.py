@@ -28,10 +28,10 @@ from nppr.data.file_trees import (
     Files,
     FolderFiles,
     check_magic,
-    one_line,
+    import_extra,
+    join_names,
     place_inside,
     reading,
-    require,
 )
 from nppr.data.image_sets import EncodedImages
 from nppr.data.parquet_files import read_columns
@@ -86,7 +86,7 @@ class ArrowImages(EncodedImages):
 
 def open_parquet(files: Files) -> SplitReaders:
     """Open one Parquet file, or all that a folder contains at any depth."""
-    require("pyarrow", "parquet")
+    import_extra("pyarrow", "parquet")
     root = files.path
     shards: dict[str, list[Path]] = {}
     for path in map(root.joinpath, _parquets(files)) if root.is_dir() else [root]:
@@ -127,7 +127,7 @@ def _check_complete(split: str, paths: list[Path]) -> None:
 
 def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
     """Read the image and the label column of all files of a split."""
-    parquet = require("pyarrow.parquet", "parquet")
+    parquet = import_extra("pyarrow.parquet", "parquet")
     folder = root if root.is_dir() else root.parent
     for path in paths:
         if root.is_dir():
@@ -148,7 +148,7 @@ def _read_parquet(root: Path, split: str, paths: list[Path]) -> Labelled:
     return _label(images, labels, class_names)
 
 
-FORMAT = DataFormat(
+PARQUET = DataFormat(
     title="parquet files with images",
     open_splits=open_parquet,
     find=lambda files: [""] if _parquets(files) else [],
@@ -159,7 +159,7 @@ FORMAT = DataFormat(
 
 def open_hub(name: str) -> SplitReaders:
     """Open a data set of the Hugging Face hub, its cache or a local folder, through `datasets`."""
-    library = require("datasets", "hf")
+    library = import_extra("datasets", "hf")
     saved = any((Path(name) / file).is_file() for file in SAVED)
     if Path(name).is_dir():
         files = FolderFiles.of(Path(name))
@@ -188,7 +188,7 @@ def _folder_of(name: str, dataset: Any) -> Path | None:
     if Path(name).is_dir():
         return Path(name)
     if dataset.info.builder_name == "imagefolder":
-        return Path(require("datasets", "hf").config.HF_CACHE_HOME)
+        return Path(import_extra("datasets", "hf").config.HF_CACHE_HOME)
     return None
 
 
@@ -206,7 +206,7 @@ def _without_progress_bars(library: Any) -> Iterator[None]:
 
 def _find_columns(schema: Any, where: str) -> tuple[str, str, tuple[str, ...] | None]:
     """Find the image and the label column, and the names of the classes if they are known."""
-    types = require("pyarrow", "parquet").types
+    types = import_extra("pyarrow", "parquet").types
     features = _read_features(schema)
 
     def find(feature: str, fits: Callable[[Any], bool]) -> list[str]:
@@ -222,7 +222,7 @@ def _find_columns(schema: Any, where: str) -> tuple[str, str, tuple[str, ...] | 
     if not images or not labels:
         raise DataError(
             "`data` must have a column of encoded images and a column of labels,"
-            f" got {one_line(schema.names) or 'no columns'} in {where}."
+            f" got {join_names(schema.names) or 'no columns'} in {where}."
         )
     label = next((name for name in LABEL_NAMES if name in labels), labels[0])
     names = features.get(label, {}).get("names")
@@ -241,7 +241,7 @@ def _read_features(schema: Any) -> dict[str, dict[str, Any]]:
 
 
 def _holds_bytes(kind: Any) -> bool:
-    types = require("pyarrow", "parquet").types
+    types = import_extra("pyarrow", "parquet").types
     if types.is_struct(kind):
         return any(kind.field(number).name == "bytes" for number in range(kind.num_fields))
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
@@ -258,4 +258,4 @@ def _label(images: ArrowImages, labels: list[Any], class_names: tuple[str, ...] 
     return Labelled(images, np.array(labels, dtype=np.int64), class_names)
 
 
-HUB = DataFormat(title="a data set of the Hugging Face hub", open_name=open_hub)
+HUGGING_FACE_HUB = DataFormat(title="a data set of the Hugging Face hub", open_name=open_hub)

@@ -24,22 +24,22 @@ from numpy.typing import NDArray
 
 from nppr.core.tally import IntArray
 from nppr.data.data_formats import DataFormat, SplitReaders, find_folders
-from nppr.data.file_trees import Files, one_line, reading
+from nppr.data.file_trees import Files, join_names, reading
 from nppr.data.image_sets import StoredImages
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
 from nppr.system.bounded import CIFAR_PICKLE, OversizeError
 
 SHAPE = (3, 32, 32)
-NUMBERS = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}
+NUMBER_TYPES = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}
 MEMO_OPCODES = {"PUT", "BINPUT", "LONG_BINPUT"}
 MOST_STEPS = 4_000_000
 """CIFAR's pickles have up to 400,000. A step of two bytes can make an object of forty."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which files of one of the two data sets hold what, and under which keys."""
+class CifarFiles:
+    """The files of one of the two data sets, and the keys of their contents."""
 
     meta: str
     class_names: str
@@ -52,7 +52,7 @@ class Layout:
         return frozenset({self.meta}.union(*self.splits.values()))
 
 
-CIFAR_10 = Layout(
+CIFAR_10 = CifarFiles(
     meta="batches.meta",
     class_names="label_names",
     labels="labels",
@@ -61,7 +61,7 @@ CIFAR_10 = Layout(
         "test": ("test_batch",),
     },
 )
-CIFAR_100 = Layout(
+CIFAR_100 = CifarFiles(
     meta="meta",
     class_names="fine_label_names",
     labels="fine_labels",
@@ -69,7 +69,7 @@ CIFAR_100 = Layout(
 )
 
 
-def _layout(folder: str, names: Set[str]) -> Layout | None:
+def _find_files(folder: str, names: Set[str]) -> CifarFiles | None:
     if names & {"batches.meta", "data_batch_1", "test_batch"}:
         return CIFAR_10
     if len(names & CIFAR_100.members) > 1 or folder.endswith("cifar-100-python/"):
@@ -79,11 +79,11 @@ def _layout(folder: str, names: Set[str]) -> Layout | None:
 
 def _open(files: Files) -> SplitReaders:
     """Images `(3, 32, 32)`, kept as 8-bit pixels; CIFAR-100 with its 100 fine labels."""
-    layout = _layout(files.prefix, set(files.names)) or CIFAR_100
+    layout = _find_files(files.prefix, set(files.names)) or CIFAR_100
     return {split: functools.partial(_read_split, files, layout, split) for split in layout.splits}
 
 
-def _read_split(files: Files, layout: Layout, split: str) -> Labelled:
+def _read_split(files: Files, layout: CifarFiles, split: str) -> Labelled:
     where = files.where(layout.meta)
     meta = read_pickle(files.read(layout.meta, CIFAR_PICKLE), where)
     class_names = _field(meta, layout.class_names, list, where)
@@ -116,21 +116,21 @@ def _read_batch(files: Files, member: str, key: str) -> tuple[NDArray[np.uint8],
 def _field(found: dict[str, Any], key: str, kind: Any, where: str) -> Any:
     if not isinstance(found.get(key), kind):
         raise DataError(
-            f"`data` must have {key!r} in {where}, got {one_line(sorted(found)) or 'nothing'}."
+            f"`data` must have {key!r} in {where}, got {join_names(sorted(found)) or 'nothing'}."
         )
     return found[key]
 
 
-FORMAT = DataFormat(
+CIFAR = DataFormat(
     title="CIFAR-10 or CIFAR-100 (python version)",
     open_splits=_open,
-    find=lambda files: find_folders(files, lambda *found: _layout(*found) is not None),
+    find=lambda files: find_folders(files, lambda *found: _find_files(*found) is not None),
     members=CIFAR_10.members | CIFAR_100.members,
 )
 
 
 def read_pickle(content: bytes, where: str) -> dict[str, Any]:
-    """The dictionary that a pickle holds, with its numpy arrays."""
+    """Read the dictionary of a pickle, with its numpy arrays."""
     with reading(where):
         _check_program(content)
         found = _Unpickler(content, where).load()
@@ -143,7 +143,7 @@ def read_pickle(content: bytes, where: str) -> dict[str, Any]:
 
 
 def text(value: object) -> str:
-    """A string that Python 2 may have written as bytes."""
+    """Return a string that Python 2 may have written as bytes."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
@@ -158,7 +158,7 @@ class _Type:
         self.order = ">" if text(state[1]) == ">" else "<"
 
     def make(self) -> np.dtype[Any]:
-        if self.code not in NUMBERS:
+        if self.code not in NUMBER_TYPES:
             raise TypeError(f"an array of {self.code!r} was refused: only numbers are admitted")
         return np.dtype(self.order + self.code)
 
@@ -205,7 +205,7 @@ class _Unpickler(pickle.Unpickler):
         except KeyError:
             raise DataError(
                 f"`data` must hold arrays only: {self.where}: the pickle asks for"
-                f" {one_line([f'{module_name}.{global_name}'])}, which was refused and not run."
+                f" {join_names([f'{module_name}.{global_name}'])}, which was refused and not run."
             ) from None
 
 

@@ -16,12 +16,12 @@ from nppr.core.task import Task
 from nppr.data.array_data import from_arrays, load_digits
 from nppr.data.data_formats import DataFormat, SplitReaders
 from nppr.data.data_set import Data
-from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, one_line
+from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, join_names
 from nppr.data.image_sets import StoredImages, laid_out, resize_data
 from nppr.data.layout import Layout, RangeSpec
 from nppr.data.splits import Labelled, assemble, choose_splits
 from nppr.errors import DataError, SpecError, require_at_most
-from nppr.formats import DATA_FORMATS, DEMO_DATA, check_data, prefix_of
+from nppr.formats import DATA_FORMATS, DEMO_DATA, prefix_of, require_data
 
 DataSpec = (
     str
@@ -34,7 +34,7 @@ DataSpec = (
 
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SHOWN = 4
-MOST_PIXELS = 4_096
+MOST_SIDE = 4_096
 """Per side, to which images are resized."""
 
 
@@ -72,7 +72,7 @@ def load_data(
         raise _refused_range(spec if isinstance(spec, str) else type(spec).__name__)
     if input_range is not None and resize is not None:
         raise SpecError("`resize` must be left out with a range: it is for images in [0, 1].")
-    require_at_most("resize", resize, MOST_PIXELS)
+    require_at_most("resize", resize, MOST_SIDE)
     if isinstance(spec, str | Path) and stored:
         data = _load_stored(spec, split, resize, input_range)
     elif split is None:
@@ -110,7 +110,7 @@ def _load_stored(
     spec: str | Path, split: str | None, resize: int | None, input_range: RangeSpec | None
 ) -> Data:
     """Load data that have a prefix, or of a file or folder."""
-    check_data(spec)
+    require_data(spec)
     if (prefix := prefix_of(str(spec), DATA_FORMATS)) is not None:
         name, splits = str(spec), _open_name(prefix, str(spec), input_range)
     else:
@@ -170,7 +170,7 @@ def _laid_out(
 
 
 def _open_path(path: Path) -> SplitReaders:
-    """Open the data set in a folder or file; its name or the names of its files tell its format."""
+    """Open the data set in a folder or file, whose name or files show the format."""
     if path.is_dir():
         return _open_tree(FolderFiles.of(path))
     name = path.name.lower()
@@ -201,7 +201,7 @@ def _open_tree(files: Files) -> SplitReaders:
     for each, folder in found:
         return each.open_splits(files.below(folder))
     titles = ", ".join(each.title for each in formats)
-    names = one_line(files.names[:SHOWN]) or "no files that can be read"
+    names = join_names(files.names[:SHOWN]) or "no files that can be read"
     raise DataError(f"`data` must be one of: {titles}; got {names} in {files.path}.")
 
 

@@ -1,9 +1,9 @@
-"""Files of others: trees of named files in a folder, a zip or a tar archive, read one at a time.
+"""Trees of named files from elsewhere: in a folder, a zip or a tar archive, read one at a time.
 
-Names are relative, with forward slashes, and sorted, so that a layout is recognised and read in the
-same way wherever it is stored. Hidden files and what macOS adds to archives are left out. Every read
-is bounded, takes regular files only and stays within the folder, and whatever a decoder raises becomes
-a `DataError` of one line.
+Names are relative, with forward slashes, and sorted, so that a data set is recognised and read in the
+same way however it is stored. Hidden files and the files that macOS adds to archives are left out.
+Every read is bounded, takes regular files only and stays within the folder. Every error of a decoder
+becomes a `DataError` of one line.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ class Files(ABC):
 
     @abstractmethod
     def read(self, name: str, limit: Limit) -> bytes:
-        """The content of one file; `DataError` where it is missing or larger than the limit."""
+        """Read one file; `DataError` if it is missing or larger than the limit."""
 
     @abstractmethod
     def stored_size(self, name: str) -> int:
-        """The number of bytes that the file takes as it is stored, compressed or not."""
+        """Return the number of bytes that the file takes as it is stored, compressed or not."""
 
     def where(self, name: str) -> str:
-        """The name of the file in messages."""
+        """Return the name of the file for messages."""
         member = self.prefix + name
         return f"{self.path}: member {member}" if member else str(self.path)
 
     def below(self, prefix: str) -> Self:
-        """The files whose names start with `prefix`, named without it."""
+        """Return the files whose names start with `prefix`, which their new names leave out."""
         names = tuple(
             name[len(prefix) :] for name in self.names if name.startswith(prefix) and name != prefix
         )
@@ -84,7 +84,7 @@ class FolderFiles(Files):
 
     @classmethod
     def of(cls, path: Path) -> FolderFiles:
-        """All files of a folder; links to folders are followed within it, each folder entered once."""
+        """List all files of a folder; links to folders inside it are followed, each folder once."""
         found: list[str] = []
         entered = {Path(os.path.realpath(path))}
         with reading(str(path)):
@@ -104,7 +104,7 @@ class FolderFiles(Files):
             return require_regular(self.place(name)).st_size
 
     def place(self, name: str) -> Path:
-        """The path of a file, links followed; `DataError` if they lead out of the folder."""
+        """Return the path of a file, links followed; `DataError` if they lead out of the folder."""
         return place_inside(self.path, self.prefix + name, self.where(name))
 
     def where(self, name: str) -> str:
@@ -116,7 +116,7 @@ class ZipFiles(Files):
 
     @classmethod
     def of(cls, path: Path) -> ZipFiles:
-        """All members of an archive."""
+        """List all members of an archive."""
         check_magic(path, b"PK", "a zip archive")
         with reading(str(path)):
             return cls(path, _visible(_open_zip(path).namelist()))
@@ -142,7 +142,7 @@ class TarFiles(Files):
 
     @classmethod
     def of(cls, path: Path, wanted: Collection[str]) -> TarFiles:
-        """The members whose last name is in `wanted`; the archive is read and checked to its end."""
+        """Read the members whose last name is in `wanted`, and check the archive to its end."""
         check_magic(path, GZIP_MAGIC, "a gzip-compressed tar archive")
         contents: dict[str, bytes] = {}
         last = "the start"
@@ -178,7 +178,7 @@ class TarFiles(Files):
 
 
 class _BoundedGzip(gzip.GzipFile):
-    """A stream that fails where it is asked for more than `left` bytes."""
+    """A stream that fails if it is asked for more than `left` bytes."""
 
     left = HEADERS
 
@@ -199,7 +199,7 @@ class _BoundedGzip(gzip.GzipFile):
         return content
 
     def finish(self) -> None:
-        """Read what is left, without keeping it: the checksum comes last."""
+        """Read the rest without keeping it: the checksum comes last."""
         self.left = CHUNK
         while self.read(CHUNK):
             self.left = CHUNK
@@ -213,7 +213,7 @@ def _visible(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _to_enter(root: Path, inner: Path, children: list[str], entered: set[Path]) -> list[str]:
-    """The folders that are neither hidden nor entered yet, and enter them; links come last."""
+    """Return the folders that are neither hidden nor entered yet, and enter them; links come last."""
     found = []
     for child in sorted(children, key=lambda child: os.path.islink(root / inner / child)):
         name = (inner / child).as_posix()
@@ -227,23 +227,23 @@ def _to_enter(root: Path, inner: Path, children: list[str], entered: set[Path]) 
 
 
 def place_inside(folder: Path, name: str, where: str) -> Path:
-    """The path of a file that data name, links followed; `DataError` if it is outside their folder.
+    """Return the path of a file that data name, links followed; `DataError` outside their folder.
 
-    Whoever made the data could otherwise have any image of this machine copied into a report.
+    Otherwise the author of the data could have any image of this machine copied into a report.
     """
     root = os.path.realpath(folder)
     place = Path(os.path.realpath(os.path.join(root, name)))
     if not place.is_relative_to(root):
         raise DataError(
             f"`data` must stay in its folder {folder}, but {where} leads to"
-            f" {one_line([str(place)])}. Copy the file into that folder, or give a folder that"
+            f" {join_names([str(place)])}. Copy the file into that folder, or give a folder that"
             " contains both."
         )
     return place
 
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
-    """An open archive, kept open because its directory takes long to read.
+    """Open an archive, and keep it open because its directory takes long to read.
 
     A forked process must not share the file's position with its parent, hence the process number.
     """
@@ -278,7 +278,7 @@ def reading(where: str, advice: str = DAMAGED) -> Iterator[None]:
         system = getattr(error, "strerror", None)
         if system is not None:
             raise DataError(f"`data` cannot be read: {where}: {system}.") from error
-        reason = one_line([str(error)]).rstrip(".") or type(error).__name__
+        reason = join_names([str(error)]).rstrip(".") or type(error).__name__
         raise DataError(f"`data` cannot be read: {where}: {reason}. {advice}") from error
 
 
@@ -292,13 +292,13 @@ def check_magic(path: Path, magic: bytes, kind: str) -> None:
         )
 
 
-def one_line(names: Iterable[str]) -> str:
-    """Names from a file that may be damaged, as one line of limited length."""
+def join_names(names: Iterable[str]) -> str:
+    """Join names from a file that may be damaged to one line of limited length."""
     return " ".join(", ".join(names).split())[:REASON_LENGTH]
 
 
-def require(module: str, extra: str) -> Any:
-    """An optional module, or a `DataError` that names the extra which installs it."""
+def import_extra(module: str, extra: str) -> Any:
+    """Import an optional module; `DataError` names the extra that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

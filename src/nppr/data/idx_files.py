@@ -25,7 +25,7 @@ from nppr.system.bounded import LABELS, Limit, array_limit, read_up_to
 
 NAME = re.compile(r"(train|t10k|test|val|validation)-(images|labels)[-.]idx[13]-ubyte(\.gz)?")
 GZIP_GROWTH = 1032
-"""What gzip can make of one byte at most: a header that announces more is damaged."""
+"""Most bytes that gzip can make of one byte: a header that announces more is damaged."""
 
 UNSIGNED_BYTE = 8
 
@@ -56,7 +56,7 @@ def _read_split(files: Files, split: str, names: dict[str, str]) -> Labelled:
 
 
 def _read_array(files: Files, name: str, dimensions: int, limit: Limit) -> NDArray[np.uint8]:
-    """The array of an idx file, once its header agrees with its length."""
+    """Read the array of an idx file, whose header must agree with its length."""
     content, where = files.read(name, limit), files.where(name)
     packed = content.startswith(GZIP_MAGIC)
     possible = len(content) * (GZIP_GROWTH if packed else 1)
@@ -82,7 +82,7 @@ def _read_array(files: Files, name: str, dimensions: int, limit: Limit) -> NDArr
         return np.frombuffer(body, dtype=np.uint8).reshape(shape)
 
 
-FORMAT = DataFormat(
+IDX_FILES = DataFormat(
     title="MNIST-style idx files",
     open_splits=_open,
     find=lambda files: find_folders(files, lambda _, names: any(map(NAME.fullmatch, names))),

@@ -67,7 +67,7 @@ def _check_folders(files: Files, listings: dict[str, Listing]) -> None:
             )
 
 
-FORMAT = DataFormat(
+IMAGE_FOLDER = DataFormat(
     title="a folder of images per class",
     open_splits=_open,
     find=lambda files: [""] if any(map(is_image, files.names)) else [],

@@ -280,7 +280,7 @@ _ENDS: dict[str, Callable[[bytes], bool]] = {
     "WEBP": lambda content: int.from_bytes(content[4:8], "little") + 8 <= len(content),
 }
 """Checks that an encoded image is complete, for formats that mark their end: pillow fills in silently
-what a short file lacks. Cameras and editors store data after the end, so bytes there are no damage."""
+what a short file lacks. Cameras and editors store data after the end, so bytes there are not damage."""
 
 
 def laid_out(array: NDArray[Any], given: RangeSpec, where: str) -> tuple[StoredImages, Layout]:

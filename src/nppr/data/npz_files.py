@@ -21,14 +21,14 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from nppr.data.data_formats import DataFormat, SplitReaders
-from nppr.data.file_trees import Files, ZipFiles, one_line, reading
+from nppr.data.file_trees import Files, ZipFiles, join_names, reading
 from nppr.data.image_sets import StoredImages, channels_first
 from nppr.data.splits import ONLY_SPLIT, Labelled
 from nppr.errors import DataError
 from nppr.system.bounded import LABELS, array_limit, open_member, open_regular, read_up_to
 
 LONGEST_HEADER = 1 << 14
-"""numpy reads headers of any length whole before it refuses those of more than 10,000 characters."""
+"""Longest header in bytes. numpy reads a header of any length whole before it refuses a long one."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ class _Header:
 
 
 def _open(files: Files) -> SplitReaders:
-    """Whatever splits of images the file has; pickled objects in it are refused."""
+    """Open the splits of images that the file has; pickled objects in it are refused."""
     return open_arrays(files, as_images=True)
 
 
 def open_arrays(files: Files, *, as_images: bool = False) -> SplitReaders:
-    """Whatever splits the file has, with arrays as they are stored or as images."""
+    """Open the splits that the file has, with arrays as they are stored or as images."""
     path = files.path
     stems = [name.removesuffix(".npy") for name in ZipFiles.of(path).names]
     suffixes = [stem[1:] for stem in stems if stem == "x" or stem.startswith("x_")]
     if not suffixes:
         raise DataError(
             "`data` must have arrays x and y, or x_train, y_train, x_test and y_test,"
-            f" got {one_line(stems)} in {path}."
+            f" got {join_names(stems)} in {path}."
         )
     arrays = [f"{letter}{suffix}" for suffix in suffixes for letter in "xy"]
     _check_sizes(path, [name for name in arrays if name in stems])
@@ -73,7 +73,7 @@ def open_arrays(files: Files, *, as_images: bool = False) -> SplitReaders:
 
 
 def _check_sizes(path: Path, names: list[str]) -> None:
-    """Raise `DataError` where the arrays would take too much memory, before any is read."""
+    """Raise `DataError` if the arrays would take too much memory, before any is read."""
     limit, taken = array_limit(path.stat().st_size), 0
     for name in names:
         with _open_array(path, name) as (_, header):
@@ -97,7 +97,7 @@ def _read_split(path: Path, suffix: str, as_images: bool) -> Labelled:
 
 
 def _read_array(path: Path, name: str) -> NDArray[Any]:
-    """One array, whose header must agree with its length."""
+    """Read one array, whose header must agree with its length."""
     with _open_array(path, name) as (file, header):
         file.read(header.length)
         body = read_up_to(file, header.size + 1)
@@ -111,7 +111,7 @@ def _read_array(path: Path, name: str) -> NDArray[Any]:
 
 @contextmanager
 def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
-    """A member from its start, with its header."""
+    """Open a member at its start, and read its header."""
     where, member = f"{path}: member {name}.npy", f"{name}.npy"
     with reading(where), open_regular(path) as stored, zipfile.ZipFile(stored) as archive:
         if member not in archive.namelist():
@@ -130,7 +130,7 @@ def _open_array(path: Path, name: str) -> Iterator[tuple[IO[bytes], _Header]]:
             yield file, _Header(shape, columns_first, kind, start.tell())
 
 
-FORMAT = DataFormat(
+NPZ_FILE = DataFormat(
     title="a .npz with x and y",
     open_splits=_open,
     suffixes=(".npz",),

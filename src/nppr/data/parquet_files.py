@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from nppr.data.file_trees import require
+from nppr.data.file_trees import import_extra
 from nppr.system.bounded import CHUNK, MIB, Limit, open_regular
 
 BATCH, MOST_ROWS = 64 * MIB, 1024
-"""Bytes and rows of a batch at most; Arrow cannot build a batch with more than 2 GiB of images."""
+"""Most bytes and rows of a batch; Arrow cannot build a batch with more than 2 GiB of images."""
 
 ROW = 128
 """Bytes that a row counts for beside its values, which become objects of Python."""
@@ -33,8 +33,8 @@ UNPACKED, PACKED = 2, 3
 def read_columns(
     path: Path, names: Sequence[str] | None, limit: Limit, taken: int = 0
 ) -> tuple[dict[str, list[Any]], int]:
-    """Values of these columns, or of all, as Python has them, and the bytes taken with these."""
-    parquet = require("pyarrow.parquet", "parquet")
+    """Read these columns, or all, as Python values, and count the bytes taken together with `taken`."""
+    parquet = import_extra("pyarrow.parquet", "parquet")
     with (
         open_regular(path) as stream,
         # a buffer would keep what is read of the file until its end
@@ -61,7 +61,7 @@ def read_columns(
 
 
 def _widths(schema: Any, names: Sequence[str]) -> list[int]:
-    """Bytes of each value of a fixed width, which empty rows take too; lists are refused."""
+    """Return the bytes of each value of a fixed width, which empty rows take too; lists are refused."""
     columns = [schema.column(number) for number in range(len(schema.names))]
     columns = [column for column in columns if _is_among(column.path, names)]
     for column in columns:
@@ -76,14 +76,14 @@ def _is_among(path: str, names: Sequence[str]) -> bool:
 
 
 def _size(value: Any) -> int:
-    """Bytes of a value beside those that every row counts for."""
+    """Count the bytes of a value, in addition to `ROW`."""
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
     return len(value) if isinstance(value, bytes | str) else 0
 
 
 def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[int]:
-    """Bytes that each page of these columns unpacks to."""
+    """Return the bytes that each page of these columns unpacks to."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return [
@@ -95,7 +95,7 @@ def _page_sizes(stream: IO[bytes], metadata: Any, names: Sequence[str]) -> list[
 
 
 def _pages(stream: IO[bytes], column: Any) -> Iterator[int]:
-    """Bytes that the pages of a column of a row group unpack to, from their headers."""
+    """Read from their headers how many bytes the pages of a column of a row group unpack to."""
     start = column.data_page_offset
     if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
         start = column.dictionary_page_offset
@@ -111,7 +111,7 @@ def _pages(stream: IO[bytes], column: Any) -> Iterator[int]:
 
 
 def _read_struct(stream: IO[bytes]) -> dict[int, int]:
-    """The whole numbers of a Thrift struct by field; everything else in it is skipped."""
+    """Read the whole numbers of a Thrift struct by field, and skip everything else in it."""
     found: dict[int, int] = {}
     field = 0
     while head := _byte(stream):
@@ -138,7 +138,7 @@ def _byte(stream: IO[bytes]) -> int:
 
 
 def _varint(stream: IO[bytes]) -> int:
-    """A number of seven bits a byte, the lowest first."""
+    """Read a number of seven bits a byte, the lowest first."""
     found = 0
     for shift in range(0, 70, 7):
         byte = _byte(stream)
@@ -149,6 +149,6 @@ def _varint(stream: IO[bytes]) -> int:
 
 
 def _number(stream: IO[bytes]) -> int:
-    """A number with a sign: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ..."""
+    """Read a number with a sign: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ..."""
     found = _varint(stream)
     return (found >> 1) ^ -(found & 1)

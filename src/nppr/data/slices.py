@@ -16,7 +16,7 @@ import numpy as np
 
 from nppr.core.tally import BoolArray, IntArray
 from nppr.data.data_set import Data
-from nppr.data.file_trees import one_line
+from nppr.data.file_trees import join_names
 from nppr.data.parquet_files import read_columns
 from nppr.errors import DataError
 from nppr.system.bounded import COLUMNS, OversizeError, read_text
@@ -53,7 +53,7 @@ def read_slices(path: str | Path, data: Data) -> Mapping[str, Sequence[str]]:
     except (OSError, ValueError, OversizeError, csv.Error) as error:
         raise DataError(
             f"`slices` must be a CSV or parquet file, cannot read {str(path)!r}:"
-            f" {one_line([str(error)])}"
+            f" {join_names([str(error)])}"
         ) from error
     if not columns:
         raise DataError(f"`slices` must have a column with a name, got none in {str(path)!r}.")

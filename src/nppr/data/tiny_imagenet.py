@@ -62,7 +62,7 @@ def _read_val(files: Files, wnids: list[str]) -> Labelled:
 def _label(
     files: Files, wnids: list[str], names: list[str], found: list[str], origin: str
 ) -> Labelled:
-    """The files of these names, with the classes found for them in `origin`."""
+    """Label the files of these names with the classes found for them in `origin`."""
     numbers = {wnid: number for number, wnid in enumerate(wnids)}
     for wnid in sorted(set(found) - numbers.keys()):
         where = files.where(origin)
@@ -89,7 +89,7 @@ def _lines(files: Files, name: str) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-FORMAT = DataFormat(
+TINY_IMAGENET = DataFormat(
     title="Tiny ImageNet",
     open_splits=_open,
     find=lambda files: find_folders(files, lambda _, names: "wnids.txt" in names),

@@ -1,4 +1,4 @@
-"""Data from PyTorch's own `Dataset` and `DataLoader` objects."""
+"""Data from `Dataset` and `DataLoader` objects of PyTorch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nppr.errors import DataError
 from nppr.system.user_code import contained
 
 REPEATED = 8
-"""How many images are read twice, to notice random augmentation."""
+"""Number of images that are read twice, to notice random augmentation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +49,11 @@ class DatasetImages:
 
 
 def from_dataset(source: Dataset[Any] | DataLoader[Any], resize: int | None = None) -> Data:
-    """Pairs (image, label); a loader's data set is read in its own order, without its batches.
+    """Read pairs (image, label); the data set of a loader is read in its order, without batches.
 
     Images are tensors `(C, H, W)` or arrays, 8-bit or floats in [0, 1], or pillow images. The labels of
     a map-style data set take one pass over its images, which are not kept. A data set that can only be
-    iterated is kept in memory, 8-bit where its images are and are not resized.
+    iterated is kept in memory, in 8 bits if its images are 8-bit and not resized.
     """
     dataset = source.dataset if isinstance(source, DataLoader) else source
     streamed = isinstance(dataset, IterableDataset)
@@ -123,7 +123,7 @@ def _first_frame(image: Any, resize: int | None) -> Frame:
 
 
 def _fit_frame(image: Any, frame: Frame, position: int) -> Tensor:
-    """One image `(C, H, W)`, 8-bit or floats, once it fits the frame."""
+    """Return one image `(C, H, W)`, 8-bit or floats, and check that it fits the frame."""
     where = f"item {position}"
     row = _to_pixels(image, frame.channels, where)
     channels, height, width = row.shape

@@ -1,4 +1,4 @@
-"""What a document for assessors consists of, and the registry of all documents.
+"""Documents for assessors, and their registry.
 
 A new document is a module of this folder that adds itself to the registry, or an entry point of an
 installed package.

@@ -1,4 +1,4 @@
-"""A copy of a model that computes in 16-bit floats: half the time where the processor has them.
+"""A copy of a model that computes in 16-bit floats: half the time if the processor has them.
 
 Its logits are off by a little. It is used for screening
 (`nppr.models.screening`) and for rough gradients (`nppr.models.rough_gradients`), and only if

@@ -1,4 +1,4 @@
-"""From what the caller gives to a `Classifier`."""
+"""Load a model: from a name, a file, Python code or an object to a `Classifier`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nppr.data import Data
 from nppr.errors import ClassifierError, SpecError, WeightsError
-from nppr.formats import MODEL_FORMATS, check_model, model_format_of
+from nppr.formats import MODEL_FORMATS, model_format_of, require_model
 from nppr.models.classifier import Classifier
 from nppr.models.model_formats import LoadedModel, ModelFormat, ModelRequest
 from nppr.models.weight_files import load_into, read_weights
@@ -52,7 +52,7 @@ def load_classifier(
             )
         found = model
     elif isinstance(model, str):
-        check_model(model)
+        require_model(model)
         known = model_format_of(model)
         name = model.removeprefix(known) if known.endswith(":") else model
         request = ModelRequest(name, weights, classes, stem, data)

@@ -93,7 +93,7 @@ class PreparedClassifier:
 
     @property
     def engine(self) -> str:
-        """The name of what computes forward passes without gradients."""
+        """The name of the engine that computes forward passes without gradients."""
         return EAGER if self.screening is None else BFLOAT16
 
     @contextlib.contextmanager

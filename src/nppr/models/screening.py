@@ -133,7 +133,7 @@ def audit_share(inputs: int, draws: int) -> float:
 
 
 class Screen:
-    """The copy and the model together: `share` of what the copy decides alone is repeated."""
+    """The copy and the model together; the model repeats a `share` of the decisions of the copy."""
 
     def __init__(self, copy: ScreeningCopy, model: FrozenClassifier, share: float) -> None:
         self.copy = copy

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from nppr.errors import WeightsError
-from nppr.formats import check_weights
+from nppr.formats import require_weights
 from nppr.models.classifier import reason_of
 from nppr.system.bounded import OversizeError, program_limit, unpacked_size
 from nppr.system.records import read_tensors
@@ -79,7 +79,7 @@ class Weights:
 def read_weights(path: str | Path) -> Weights:
     """Read a safetensors file or a PyTorch state dict."""
     path = Path(path)
-    check_weights(path)
+    require_weights(path)
     with path.open("rb") as file:
         start = file.read(len(ZIP_MAGIC))
     if path.suffix == ".safetensors" or not start.startswith((ZIP_MAGIC, PICKLE_MAGIC)):

@@ -51,32 +51,41 @@ def collect(
     quoted = [each for each in learned if each.source.fit_seed is None]
     noises = [each.source for each in quoted]
     plain = sorted(quoted, key=lambda each: each.width)
-    worst, drawn = [], []
+    worst = []
     for source in _chosen([*sources, *noises], tallies, plain[0].winner if plain else None):
         try:
             worst.append(_worst(session, source, tallies[source.name], correct, budget))
         except Exception:  # whatever a source does, the run's numbers are kept
             _not_shown(f"the worst inputs under {source.name}")
-    for noise in (each for each in noises if each.name in tallies):
-        try:
-            drawn.append(_draws(session, noise, correct))
-        except Exception:
-            _not_shown(f"the draws of {noise.name}")
     if budget.transform is None:
-        return Evidence(tuple(worst), tuple(drawn))
+        return Evidence(tuple(worst))
+    drawn = collect_draws(session, [each for each in noises if each.name in tallies], correct)
     labels, indices = clean.labels[correct], clean.indices[correct]
     some = correct[_spread(labels, indices, session.settings.seed, PROFILED)]
     return Evidence(
         tuple(worst),
-        tuple(drawn),
+        drawn,
         (_profile(session, budget, some),),
         (_strip(session, budget, some[:FEW_INPUTS]),),
     )
 
 
+def collect_draws(
+    session: AssessmentRun, noises: Sequence[Learned], correct: IntArray
+) -> tuple[Draws, ...]:
+    """Draw learned noise for the inputs at these positions; noise that fails is left out."""
+    drawn = []
+    for noise in noises:
+        try:
+            drawn.append(_draws(session, noise, correct))
+        except Exception:
+            _not_shown(f"the draws of {noise.name}")
+    return tuple(drawn)
+
+
 def _not_shown(what: str) -> None:
-    """Report in a line what the page will lack."""
-    logger.warning("%s cannot be shown on the page", what)
+    """Report in a line what cannot be shown."""
+    logger.warning("%s cannot be shown", what)
     logger.debug("%s", what, exc_info=True)
 
 

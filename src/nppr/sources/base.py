@@ -386,12 +386,12 @@ def _parse_value(argument: str, text: str, kind: type) -> Option:
         raise SpecError(f"`{argument}` must be {expected}, got {text!r}.") from None
 
 
-def parse_numbers(
+def parse_number_list(
     argument: str, text: str, *, each: str, most: float, example: str
 ) -> tuple[float, ...]:
     """Different numbers from 1 to `most`, written with `+` between them; `each` is one of them.
 
-    >>> parse_numbers("`q`", "1+10", each="order", most=1e6, example="q=1+10")
+    >>> parse_number_list("`q`", "1+10", each="order", most=1e6, example="q=1+10")
     (1.0, 10.0)
     """
     try:

@@ -18,7 +18,7 @@ from nppr.core.budget import Budget
 from nppr.core.losses import log_loss
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import Estimate, Evaluate, FloatArray, FrozenModel, Metric, Tally
-from nppr.sources.base import Guidance, Source, parse_numbers
+from nppr.sources.base import Guidance, Source, parse_number_list
 from nppr.sources.fixed import Uniform
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Stress(Source, kind="stress"):
     @property
     def orders(self) -> tuple[float, ...]:
         """The values of q."""
-        return parse_numbers(
+        return parse_number_list(
             "`q` of stress", self.q, each="order", most=LARGEST_ORDER, example=f"q={ORDERS}"
         )
 

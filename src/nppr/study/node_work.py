@@ -22,7 +22,7 @@ from nppr.report.run_files import REPORT
 from nppr.run.resolve import Resolved
 from nppr.run.run import complete_run
 from nppr.run.session import AssessmentRun
-from nppr.search.learned_noise import load_learned, save_learned
+from nppr.search.learned_noise import LearnedNoise, load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.settings import Run
@@ -184,12 +184,14 @@ def _clean_inputs(
     )
 
 
-def _measure(work: MeasureWork, folder: Path, cache: NodeCache) -> list[Path]:
-    """Assess one source; an interrupted measurement continues after its last finished block."""
+def open_measurement(
+    work: MeasureWork, cache: NodeCache, run: Run | None = None
+) -> tuple[AssessmentRun, list[Source], list[LearnedNoise]]:
+    """Open the run of a measurement; also its sources and the learned noise that it measures."""
     budget = work.budget or ANY_BUDGET
     classifier = _prepare(work.classifier, work, cache)
     sources: list[Source] = [] if work.source is None else [work.source]
-    learned = []
+    learned: list[LearnedNoise] = []
     if work.fit is not None:
         learned = load_learned(cache.folder(work.fit), budget, _feature_model(work, cache))
     if work.per_input_calls:
@@ -202,8 +204,15 @@ def _measure(work: MeasureWork, folder: Path, cache: NodeCache) -> list[Path]:
         work.settings,
         sources=sources,
         distributions=learned,
-        run=Run(out=folder / "run", resume=True),
+        run=run,
     )
+    return setup, sources, learned
+
+
+def _measure(work: MeasureWork, folder: Path, cache: NodeCache) -> list[Path]:
+    """Assess one source; an interrupted measurement continues after its last finished block."""
+    kept = Run(out=folder / "run", resume=True)
+    setup, sources, learned = open_measurement(work, cache, kept)
     with setup:
         report = complete_run(setup, sources, learned, examine=False)
     for row in report.numbers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from nppr.study.node_cache import FullCacheError, NodeCache, is_full_disk
 from nppr.study.node_work import NodeResult, run_node
 from nppr.study.orders import Orders, check_orders
 from nppr.study.plan import require_code_allowed
+from nppr.study.study_figures import write_noise_figures
 from nppr.study.study_file import Study
 from nppr.study.study_output import write_study
 from nppr.study.study_records import read_records
@@ -63,12 +64,14 @@ def run_study(
     workers: int | None = None,
     ray: str | None = None,
     run_code: bool = False,
+    figures: Sequence[str] = (),
     progress: Callable[[JobProgress], None] | None = None,
 ) -> EndedStudy:
     """Compute the nodes that are not cached, then write the tables to `out`.
 
-    By default `out` is runs/studies/NAME. Nodes run in this process, in `workers` processes on this
-    machine, or on the Ray cluster at the address `ray` (`local` starts one).
+    By default `out` is runs/studies/NAME. `figures` are formats to draw the learned noise in.
+    Nodes run in this process, in `workers` processes on this machine, or on the Ray cluster at the
+    address `ray` (`local` starts one).
     """
     require_code_allowed(study, run_code=run_code)
     require_tables(study, graph)
@@ -110,6 +113,8 @@ def run_study(
     )
     try:
         write_study(study, made.tables, made.orders, made.failures, folder)
+        if figures:
+            write_noise_figures(graph, place, ended.results, folder, figures)
     except (OSError, WriteError) as error:
         if not is_full_disk(error):
             raise

@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-NPPR = "nppr"
+BUILT_IN = "nppr"
 """The origin of everything that no other distribution brings."""
 
 LONGEST_REASON = 300
 
-_loading = [NPPR]
+_loading = [BUILT_IN]
 """The origins of the things that are being imported, the innermost last."""
 
 
@@ -79,7 +79,7 @@ class Registry(Mapping[str, T]):
         self._places = dict(own or {})
         self._claims = claims
         self._things: dict[str, T] = {}
-        self._origins = dict.fromkeys((*self._places, *reserved), NPPR)
+        self._origins = dict.fromkeys((*self._places, *reserved), BUILT_IN)
         """Who has a name, be it that of a thing or one that a thing claims."""
         self._failures: dict[str, str] = {}
         self._refused: set[AddedPoint] = set()
@@ -89,7 +89,7 @@ class Registry(Mapping[str, T]):
         known, origin = self._things.get(name), self._find_origin(name, thing)
         names = (name, *self._claims(thing))
         if known is None or _place_of(known) != _place_of(thing):
-            expected = {name} & self._places.keys() if origin == NPPR else set()
+            expected = {name} & self._places.keys() if origin == BUILT_IN else set()
             for each in sorted(self._origins.keys() & {*names} - expected):
                 raise PluginError(
                     f"the {self.kind} name {each!r} is taken by {self._origins[each]}."
@@ -99,13 +99,13 @@ class Registry(Mapping[str, T]):
 
     def names(self) -> list[str]:
         """Return all names, ours first; nothing is imported, and their order is always the same."""
-        ours = [name for name in self._things if self._origins[name] == NPPR]
+        ours = [name for name in self._things if self._origins[name] == BUILT_IN]
         return list(dict.fromkeys([*self._places, *ours, *self._added(), *self._things]))
 
     def own(self) -> dict[str, T]:
         """Return the things that no other distribution brings."""
         names = dict.fromkeys([*self._places, *self._things])
-        return {name: self[name] for name in names if self.origin_of(name) == NPPR}
+        return {name: self[name] for name in names if self.origin_of(name) == BUILT_IN}
 
     def origin_of(self, name: str) -> str:
         """Return `nppr`, or the distribution and version that bring a thing."""
@@ -165,8 +165,8 @@ class Registry(Mapping[str, T]):
 
     def _find_origin(self, name: str, thing: T) -> str:
         """Return who brings a thing, also if a module of a package was imported by other code."""
-        top = _top_of(thing.__module__) if isinstance(thing, type) else NPPR
-        for point in () if top == NPPR else added_points(tuple(sys.path)):
+        top = _top_of(thing.__module__) if isinstance(thing, type) else BUILT_IN
+        for point in () if top == BUILT_IN else added_points(tuple(sys.path)):
             if (point.group, point.name) == (self._group, name) and _top_of(point.place) == top:
                 return point.origin
         return _loading[-1]
@@ -246,14 +246,14 @@ def added_points(path: tuple[str, ...]) -> tuple[AddedPoint, ...]:
     """
     found: dict[str, list[AddedPoint]] = {}
     for distribution in metadata.distributions(path=list(path)):
-        if f"[{NPPR}." not in (distribution.read_text("entry_points.txt") or ""):
+        if f"[{BUILT_IN}." not in (distribution.read_text("entry_points.txt") or ""):
             continue
         try:
             name = distribution.metadata["Name"]
             points = [
                 AddedPoint(each.name, each.group, each.value, f"{name} {distribution.version}")
                 for each in distribution.entry_points
-                if each.group.startswith(f"{NPPR}.")
+                if each.group.startswith(f"{BUILT_IN}.")
             ]
         except Exception as error:  # damaged metadata fail in any way
             logger.warning("an installed package has damaged metadata: %s", _reason(error))

@@ -4,16 +4,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nppr.core.budget import Budget
 from nppr.noise import Dependency, Family
 from nppr.report import PerInput, Report, read_run
 from nppr.report.evidence import Draws, Evidence
-from nppr.report.figures import FIGURES, Drawn, figures_of
-from nppr.report.figures.figure_style import Subject, styled
+from nppr.report.figures import FIGURES, Drawn, Subject, draw, figures_of
+from nppr.report.figures.noise_figures import NOISE_FIGURES
 from nppr.run.assess import assess
+from nppr.run.collect_evidence import collect_draws
+from nppr.run.resolve import resolve
+from nppr.run.session import AssessmentRun
 from nppr.search import default_settings
+from nppr.search.learned_noise import load_learned
 from nppr.settings import Measure, Run
 
 
@@ -28,14 +33,16 @@ class Finished:
     @cached_property
     def drawn(self) -> dict[str, Drawn]:
         found = figures_of(self.report, self.per_input, self.evidence)
-        return {each.id: each for each in found}
+        paper = draw(NOISE_FIGURES, Subject(self.report, self.per_input, self.evidence))
+        return {each.id: each for each in (*paper, *found)}
 
     def only(self, *names: str) -> dict[str, Drawn]:
         """Some of the figures."""
         subject = Subject(self.report, self.per_input, self.evidence)
-        with styled():
-            found = [each(subject) for each in FIGURES if each.__name__ in names]
-        return {each.id: each for each in found if each is not None}
+        found = draw(
+            [each for each in (*NOISE_FIGURES, *FIGURES) if each.__name__ in names], subject
+        )
+        return {each.id: each for each in found}
 
     def with_report(self, **changes: Any) -> Finished:
         return replace(self, report=self.report.model_copy(update=changes))
@@ -64,18 +71,21 @@ class Finished:
 @pytest.fixture(scope="session")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     out = tmp_path_factory.mktemp("figures") / "run"
+    measure = Measure(inputs=30, draws=8, fit_inputs=150, select_inputs=60)
     assess(
         budget=Budget.linf(0.2),
         sources="nppr,uniform,pgd:steps=2",
         search=default_settings(Family(components=3), calls=1024, inputs=64),
-        measure=Measure(inputs=30, draws=8, fit_inputs=150, select_inputs=60),
+        measure=measure,
         run=Run(out=out),
     )
     files = read_run(out)
     assert files.per_input is not None
-    assert files.evidence is not None
+    opened = AssessmentRun.open(resolve("digits-cnn", "digits", measure), Budget.linf(0.2), measure)
+    noises = [each.source for each in load_learned(out) if each.source.fit_seed is None]
+    evidence = Evidence((), collect_draws(opened, noises, np.arange(30)))
     others = [
         row.with_subject(radius=radius / 255) for radius in (2, 8) for row in files.report.numbers
     ]
     report = files.report.model_copy(update={"other_radii": tuple(others)})
-    return Finished(report, files.per_input, files.evidence).depending_on(Dependency.JOINT)
+    return Finished(report, files.per_input, evidence).depending_on(Dependency.JOINT)

@@ -11,16 +11,14 @@ from helpers import stated
 from nppr.core.tally import Metric
 from nppr.noise import Dependency
 from nppr.report import printed_numbers
-from nppr.report.evidence import Evidence
-from nppr.report.figures import figures_of
+from nppr.report.figures import Subject, draw, figures_of
 from nppr.report.figures.figure_style import INK, looks_of, name_headlines, percent
+from nppr.report.figures.noise_figures import NOISE_FIGURES
 
 pytestmark = pytest.mark.slow
 
-ORDER = [
-    "contours", "tsne", "inputs", "bands", "means", "covariances", "weights", "history",
-    "ladder", "radii", "floors", "rates",
-]  # fmt: skip
+PAGE = ["history", "ladder", "radii", "floors", "rates"]
+ORDER = ["contours", "tsne", "inputs", "bands", "means", "covariances", "weights", *PAGE]
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +28,7 @@ def pages(run: Any) -> dict[str, str]:
 
 def test_a_run_with_everything_has_every_figure_in_order(run: Any) -> None:
     assert list(run.drawn) == ORDER
+    assert [each.id for each in figures_of(run.report, run.per_input, run.evidence)] == PAGE
 
 
 @pytest.mark.parametrize("name", ORDER)
@@ -122,9 +121,7 @@ def test_what_is_missing_is_left_out(run: Any) -> None:
     assert [each.id for each in figures_of(bare)] == ["ladder"]
     only = figures_of(run.report, None, None)
     assert [each.id for each in only] == ["history", "ladder", "radii", "floors"]
-    assert [each.id for each in figures_of(run.report, None, Evidence())] == [
-        each.id for each in only
-    ]
+    assert draw(NOISE_FIGURES, Subject(run.report, None, None)) == []
     assert not run.depending_on(Dependency.INPUT).only("bands")
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from nppr.report.figures.noise_figures import curve, flat, frame, levels_of, plane_of, surface
+from nppr.report.figures.figure_style import flat
+from nppr.report.figures.noise_figures import curve, frame, levels_of, plane_of, surface
 
 
 @pytest.mark.parametrize(("draws", "pixels"), [(400, 30), (20, 90)])

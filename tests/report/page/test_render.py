@@ -250,12 +250,12 @@ def test_figures_stand_where_they_belong() -> None:
     report, per_input = made_report()
     drawn = [
         Drawn(name, f"Title <of> {name}", "in words", "How to read it", Figure())
-        for name in ("rates", "contours")
+        for name in ("rates", "history")
     ]
     text = render(report, per_input, figures=drawn)
     places = [text.index(f'id="{name}"') for name in ("comparison", "figure-rates", "classes")]
     assert places == sorted(places)
-    assert text.index('id="learned"') < text.index('id="figure-contours"')
+    assert text.index('id="learned"') < text.index('id="figure-history"')
     assert "Title &lt;of&gt; rates" in text
 
 

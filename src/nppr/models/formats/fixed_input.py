@@ -29,7 +29,7 @@ class FixedInputModel:
     fewest: int = 1
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The logits; a batch that is too small is filled up, and those answers are dropped."""
+        """Return the logits; a batch that is too small is filled up with copies of its last input."""
         self._require_shape(x)
         most = len(x) if self.batch is None else self.batch
         if self.fewest <= len(x) <= most:

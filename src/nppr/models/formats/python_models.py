@@ -84,7 +84,7 @@ class _Beside(MetaPathFinder):
         """The folders of the modules that were found, by name."""
 
     def admit(self, model: Path) -> None:
-        """Let a file import what is beside it, and forget files of that name beside other models."""
+        """Let a file import files beside it, and forget files of the same names beside other models."""
         folder = _folder_of(str(model))
         self.folders.add(folder)
         if self not in sys.meta_path:

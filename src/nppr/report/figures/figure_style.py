@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -25,7 +25,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from nppr.core.tally import Metric
+from nppr.core.tally import FloatArray, Metric
 from nppr.report import printed_numbers
 from nppr.report.evidence import Draws, Evidence
 from nppr.report.findings import by_width
@@ -34,6 +34,9 @@ from nppr.report.number import Number, StatedInterval
 from nppr.report.per_input import PerInput
 from nppr.search.search_record import DistributionRecord
 from nppr.system.records import write_whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 INK = "#010203"
 """Text, axes and grid in `figures.mplstyle`: found again in an SVG to take the page's colour."""
@@ -117,6 +120,11 @@ def percent_axis(axes: Axes) -> None:
     """Shares on the vertical axis in percent, with a light grid."""
     axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     axes.grid(axis="y")
+
+
+def flat(images: Tensor) -> FloatArray:
+    """Images `(..., C, h, w)` as rows `(N, C h w)`."""
+    return images.double().flatten(-3).flatten(0, -2).numpy()
 
 
 def named(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures of the learned noise, drawn from its draws.
+"""Figures of the learned noise for papers, drawn from its draws: `nppr study --figures`.
 
 contours     where the perturbations of each learned source lie, along two principal components
 tsne         which classes get perturbations of their own
@@ -11,6 +11,7 @@ N draws of P pixels.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from nppr.report.figures.figure_style import (
     Drawn,
     Look,
     Subject,
+    flat,
     named,
     new_figure,
     percent,
@@ -40,7 +42,7 @@ from nppr.report.figures.figure_style import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 TINY = 1e-9
 BLUR = 0.02
@@ -73,11 +75,6 @@ class Plane:
         """
         found: FloatArray = (draws - self.centre) @ self.directions.T / np.sqrt(draws.shape[1])
         return found
-
-
-def flat(images: Tensor) -> FloatArray:
-    """Images `(..., C, h, w)` as rows `(N, C h w)`."""
-    return images.double().flatten(-3).flatten(0, -2).numpy()
 
 
 def plane_of(draws: FloatArray) -> Plane | None:
@@ -563,3 +560,9 @@ def _by_class(axes: Axes, subject: Subject, draws: Draws) -> None:
     axes.set_xticks(columns, [str(column + 1) for column in columns])
     axes.set_xlabel("component")
     axes.set_title(named(draws.source))
+
+
+NOISE_FIGURES: tuple[Callable[[Subject], Drawn | None], ...] = (
+    contours, tsne, inputs, bands, means, covariances, weights,
+)  # fmt: skip
+"""The figures of a paper about learned noise, in the order of the paper."""

@@ -21,11 +21,11 @@ from nppr.report.figures.figure_style import (
     VERMILION,
     Drawn,
     Subject,
+    flat,
     new_figure,
     percent,
     percent_axis,
 )
-from nppr.report.figures.noise_figures import flat
 from nppr.search.search_record import ParameterRecord
 from nppr.statistics.intervals import clopper_pearson
 
