@@ -24,9 +24,15 @@ from itertools import repeat
 import numpy as np
 
 from nppr.core.tally import Claim, Evaluate, FloatArray, IntArray, Tally
-from nppr.statistics.at_least import Draws, OwnDraws, lower_population, lower_test_set, together
+from nppr.statistics.lower_bounds import (
+    PerInputDraws,
+    ReferenceDraws,
+    estimate_bounds_jointly,
+    lower_population,
+    lower_test_set,
+)
 from nppr.statistics.noise_sets import (
-    STATED,
+    STATED_SETS,
     ChiSquare,
     Contaminated,
     Hellinger,
@@ -199,14 +205,16 @@ def _worst_tilt(f: FloatArray, noise: NoiseSet) -> float:
 
 def several(law: Law) -> Case:
     """The bounds of every report, which hold together: how often any of them is above its truth."""
-    expected = [float((1 - each.h(law.grid)).mean()) for each in STATED]
+    expected = [float((1 - each.h(law.grid)).mean()) for each in STATED_SETS]
 
     def draw(rng: np.random.Generator, seed: int) -> tuple[FloatArray, FloatArray]:
         inputs, draws = int(rng.choice(INPUTS)), int(rng.choice(DRAWS))
         p = law.sample(rng, inputs)
-        rows = together(own(rng.binomial(draws, p), draws, seed), STATED, CONFIDENCE, infima=False)
+        rows = estimate_bounds_jointly(
+            own(rng.binomial(draws, p), draws, seed), STATED_SETS, CONFIDENCE, infima=False
+        )
         excess = np.full(2, -math.inf)
-        for number, noise in enumerate(STATED):
+        for number, noise in enumerate(STATED_SETS):
             truths = (float((1 - noise.h(p)).mean()), expected[number])
             for claim in (0, 1):
                 excess[claim] = max(excess[claim], rows[2 * number + claim].value - truths[claim])
@@ -215,11 +223,11 @@ def several(law: Law) -> Case:
     return Case(law.name, "all of a report", draw)
 
 
-def own(wrong: IntArray, draws: int, seed: int) -> Draws:
+def own(wrong: IntArray, draws: int, seed: int) -> ReferenceDraws:
     """Counts as a tally."""
     everything, n = np.ones(len(wrong), bool), np.arange(len(wrong))
     tally = Tally(Evaluate, n, n, everything, draws - wrong, draws, len(wrong) * draws, 1)
-    return OwnDraws(tally, seed)
+    return PerInputDraws(tally, seed)
 
 
 def cases() -> list[tuple[str, Callable[[], Case]]]:

@@ -20,7 +20,6 @@ import numpy as np
 from scipy import stats
 
 from nppr.core.tally import BoolArray, FloatArray, IntArray
-from nppr.statistics.at_least import lower_population, lower_test_set, pooled_upper
 from nppr.statistics.betting import betting, betting_lower
 from nppr.statistics.intervals import (
     Interval,
@@ -32,6 +31,7 @@ from nppr.statistics.intervals import (
     normal,
     wilson,
 )
+from nppr.statistics.lower_bounds import bound_pooled_failures, lower_population, lower_test_set
 from nppr.statistics.noise_sets import Contaminated
 from nppr.statistics.paired import paired_difference
 from nppr.statistics.sequential import mixture_sequence, one_sided_evidence
@@ -118,7 +118,7 @@ def at_least(rng: np.random.Generator, repeats: int) -> list[Row]:
         sample = probabilities(rng, mean, KINDS["bimodal"], (2_000_000,))
         p = probabilities(rng, mean, KINDS["bimodal"], (repeats, INPUTS))
         wrong = rng.binomial(DRAWS, p)
-        high = np.array([pooled_upper(each, DRAWS, CONFIDENCE) for each in wrong])
+        high = np.array([bound_pooled_failures(each, DRAWS, CONFIDENCE) for each in wrong])
         case, gap = f"failure {mean}", float((high - p.mean(1)).mean())
         rows.append(row("at least", "pooled-upper", case, high >= p.mean(1), gap))
         for c in (2.0, 10.0):

@@ -52,7 +52,7 @@ from nppr.cli.commands import (
 from nppr.compare import compare_runs  # noqa: F401
 from nppr.core.budget import Budget
 from nppr.data import load_data
-from nppr.errors import NpprError, without_controls
+from nppr.errors import NpprError, mark_controls
 from nppr.formats import NETWORKS
 from nppr.gate.gate import gate  # noqa: F401  loaded before forking
 from nppr.gate.policy import read_policy
@@ -365,7 +365,7 @@ def _command(arguments: Sequence[str]) -> int:
     printed = text.getvalue()
     if code == 2 and len(printed.strip().splitlines()) != 1:
         raise AssertionError(f"not one line: {printed[:300]!r}")
-    if "Traceback" in printed or without_controls(printed) != printed:
+    if "Traceback" in printed or mark_controls(printed) != printed:
         raise AssertionError(f"not for people: {printed[:300]!r}")
     if code == 2:
         raise NpprError(printed.strip())

@@ -34,7 +34,7 @@ from nppr.core.budget import Budget
 from nppr.core.tally import Evaluate
 from nppr.data import Split, StoredImages
 from nppr.models import Classifier, prepare
-from nppr.rare import Rare, rare_failures
+from nppr.rare import Rare, estimate_rare_failures
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Gaussian, Source, Uniform
 
@@ -155,7 +155,7 @@ def followed(regions: tuple[tuple[str, float], ...], inputs: int, calls: int) ->
     )
     ready = prepare(Classifier(Regions(radius, regions)), images[:2], classes=2, micro_batch=1024)
     source = Uniform(Budget.linf(radius))
-    return rare_failures(
+    return estimate_rare_failures(
         source, ready, split, np.arange(inputs), calls=calls * inputs, seed=1, floor=RARE_FLOOR
     )
 
@@ -190,7 +190,9 @@ def measured(case: Case, p: float, calls: int, estimates: int, floor: float, fac
     model = Classifier(Linear(directions(case.side), case.threshold(p)))
     ready = prepare(model, images[:2], classes=2, micro_batch=1024)
     places, total = np.arange(estimates), calls * estimates
-    found = rare_failures(case.source, ready, split, places, calls=total, seed=1, floor=floor)
+    found = estimate_rare_failures(
+        case.source, ready, split, places, calls=total, seed=1, floor=floor
+    )
     error = found.log_p - math.log(p)
     within = float((np.abs(error) <= math.log(factor)).mean())
     held = (found.log_low <= math.log(p)) & (math.log(p) <= found.log_high)

@@ -11,7 +11,7 @@ from helpers import FAMILIES, two_class_data
 from nppr.cli import commands
 from nppr.cli.commands import AssessOptions, MeasureOptions, SpectrumOptions
 from nppr.core.budget import Budget
-from nppr.core.draw_count import DRAWS, default_draws
+from nppr.core.draw_count import DEFAULT_DRAWS, default_draws
 from nppr.errors import BudgetError, NpprError, SpecError
 from nppr.noise.rungs import Dependency
 from nppr.run.assess import assess, learn
@@ -112,7 +112,7 @@ def test_an_effort_sets_what_is_not_stated() -> None:
     assert calls == sorted(calls)
     assert len(set(calls)) == 3
     draws = [Measure(effort=effort).of_inputs(300).draws for effort in EFFORTS]
-    assert draws == [16, DRAWS, 4 * DRAWS]
+    assert draws == [16, DEFAULT_DRAWS, 4 * DEFAULT_DRAWS]
     for effort in EFFORTS:
         assert Search(calls=5000, seeds=2).resolve(900, effort).calls == 5000
         assert Search(calls=5000, seeds=2).resolve(900, effort).seeds == 2

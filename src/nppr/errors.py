@@ -107,10 +107,10 @@ def require_at_most(argument: str, value: float | None, most: float) -> None:
         raise SpecError(f"`{argument}` must be at most {most:,}, got {value:,}.")
 
 
-def without_controls(text: str) -> str:
+def mark_controls(text: str) -> str:
     r"""Text in which a control character, which a terminal would obey, is a visible mark.
 
-    >>> without_controls("a\x1b[2Jb\n")
+    >>> mark_controls("a\x1b[2Jb\n")
     'a�[2Jb\n'
     """
     return _CONTROLS.sub("\ufffd", text)

@@ -37,7 +37,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails
 
-from nppr.core.draw_count import DRAWS, FEWEST_DRAWS, default_draws
+from nppr.core.draw_count import DEFAULT_DRAWS, FEWEST_DRAWS, default_draws
 from nppr.core.radius import LARGEST_RADIUS, NORM_NAMES, parse_radius
 from nppr.errors import BudgetError, NpprError, SpecError, require_at_most, unknown
 from nppr.noise.family import Family
@@ -491,8 +491,8 @@ class Counting(Group):
 
     draws: Annotated[int | None, whole(most=MOST_DRAWS)] = option(
         None,
-        f"Perturbations drawn per input. Default: {DRAWS}, fewer for more than 1,000 inputs; with"
-        f" --precision, {FEWEST_DRAWS} to start with.",
+        f"Perturbations drawn per input. Default: {DEFAULT_DRAWS}, fewer for more than 1,000 inputs;"
+        f" with --precision, {FEWEST_DRAWS} to start with.",
     )
     confidence: float = option(0.95, "Confidence of the intervals and bounds.", Panel.STATISTICS)
     quantise: bool = option(False, "Round perturbed inputs to 8 bits.", Panel.ADVANCED)
@@ -589,7 +589,9 @@ class Measure(Limits, Counting, Keywords):
             )
         if self.draws is None:  # not a stated setting: it stays open to the number of inputs
             self.model_fields_set.discard("draws")
-            object.__setattr__(self, "draws", DRAWS if self.precision is None else FEWEST_DRAWS)
+            object.__setattr__(
+                self, "draws", DEFAULT_DRAWS if self.precision is None else FEWEST_DRAWS
+            )
         return self
 
     def of_inputs(self, inputs: int) -> Measure:

@@ -22,7 +22,12 @@ from nppr.report.model import (
 )
 from nppr.search.search_record import BudgetRecord, ClassifierRecord
 from nppr.settings import Measure
-from nppr.statistics.estimates import accuracy, adversarial, normalised, probabilistic
+from nppr.statistics.estimates import (
+    estimate_accuracy,
+    estimate_adversarial,
+    estimate_normalised,
+    estimate_probabilistic,
+)
 from nppr.system.records import write_whole
 from report.page.made_runs import numbers_of
 
@@ -63,7 +68,7 @@ def a_run(
     measured = {name: settings.pop(name) for name in Measure.model_fields if name in settings}
     tallies = {name: tally(each.correct, each.draws, correct) for name, each in sources.items()}
     clean = tally(correct.astype(np.int64), 1, np.ones(len(correct), np.bool_))
-    rows = numbers_of([accuracy(clean, 0.95)], "clean")
+    rows = numbers_of([estimate_accuracy(clean, 0.95)], "clean")
     for name, each in sources.items():
         rows += rows_of(name, each.metric, tallies[name])
     report = Report(
@@ -102,10 +107,10 @@ def a_run(
 def rows_of(name: str, metric: Metric, measured: Tally[Evaluate]) -> list[Number]:
     """The rows of a source."""
     if metric is Metric.AR:
-        found = [adversarial(measured, 0.95)]
+        found = [estimate_adversarial(measured, 0.95)]
     else:
-        found = probabilistic(measured, 0.95, metric)
-    found.append(normalised(measured, 0.95, metric))
+        found = estimate_probabilistic(measured, 0.95, metric)
+    found.append(estimate_normalised(measured, 0.95, metric))
     if metric is not Metric.NPPR:
         return numbers_of(found, name)
     floor = float(name.partition("floor=")[2] or 0)

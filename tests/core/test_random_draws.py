@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock, keys
+from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock, derive_seeds
 
 SHAPE = (1, 4, 4)
 
@@ -56,19 +56,23 @@ def test_numbers_have_their_law() -> None:
 
 def test_no_two_blocks_of_a_stream_share_a_cpu_generator() -> None:
     # PyTorch's CPU generator reads the low 32 bits of its seed only.
-    low = {seed & 0xFFFFFFFF for number in range(50) for seed in keys(0, "s", range(2000), number)}
+    low = {
+        seed & 0xFFFFFFFF
+        for number in range(50)
+        for seed in derive_seeds(0, "s", range(2000), number)
+    }
     assert len(low) == 2000 * 50
 
 
 def test_seeds_of_inputs_do_not_depend_on_each_other() -> None:
     indices = [3, 2**20 + 3, 5, 2**21 + 5]
-    alone = [keys(7, "s", [index], 4097)[0] for index in indices]
-    assert keys(7, "s", indices, 4097) == alone
+    alone = [derive_seeds(7, "s", [index], 4097)[0] for index in indices]
+    assert derive_seeds(7, "s", indices, 4097) == alone
     assert len(set(alone)) == 4
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**30), st.integers(-(2**63), 2**63))
 def test_keys_are_seeds(index: int, number: int, seed: int) -> None:
-    (value,) = keys(seed, "s", [index], number)
+    (value,) = derive_seeds(seed, "s", [index], number)
     assert 0 <= value < 2**63
     torch.Generator().manual_seed(value)

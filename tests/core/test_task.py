@@ -16,9 +16,10 @@ import nppr
 from helpers import grouped
 from nppr.compare import compare
 from nppr.core.budget import Budget
-from nppr.core.task import TIE, Task
+from nppr.core.task import Task
 from nppr.errors import InputError, TaskError
 from nppr.noise.rungs import Dependency
+from nppr.search.scan_box import TIE
 
 INPUTS = 200
 

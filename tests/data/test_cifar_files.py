@@ -160,7 +160,7 @@ def test_archives_that_unpack_to_too_much_are_refused(
 def test_members_of_an_archive_are_counted_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = replace(bounded.CIFAR_ARCHIVE, size=2 << 20)
+    small = replace(bounded.CIFAR_ARCHIVE_LIMIT, size=2 << 20)
     monkeypatch.setattr("nppr.data.file_trees.CIFAR_ARCHIVE", small)
     members = [(f"{number}/test_batch", FILE, 1 << 20) for number in range(30)]
     path = swelling_tar(tmp_path / "a.tar.gz", members)

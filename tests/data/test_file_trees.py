@@ -6,7 +6,7 @@ import pytest
 from data import layouts
 from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles
 from nppr.errors import DataError
-from nppr.system.bounded import TEXT
+from nppr.system.bounded import TEXT_LIMIT
 
 
 def trees(root: Path) -> list[Files]:
@@ -27,10 +27,10 @@ def test_all_trees_read_alike(tmp_path: Path) -> None:
         ]  # fmt: skip
         below = files.below("a/").below("b/")
         assert below.names == ("y.txt",)
-        assert below.read("y.txt", TEXT) == b"a/b/y.txt"
+        assert below.read("y.txt", TEXT_LIMIT) == b"a/b/y.txt"
         assert "y.txt" in below.where("y.txt")
         with pytest.raises(DataError, match=r"nothing.txt is missing"):
-            below.read("nothing.txt", TEXT)
+            below.read("nothing.txt", TEXT_LIMIT)
 
 
 def test_names_that_break_a_line_are_refused(tmp_path: Path) -> None:
@@ -44,16 +44,16 @@ def test_a_changed_archive_is_opened_again(tmp_path: Path) -> None:
     layouts.write(folder / "a.txt", b"first")
     path = layouts.zipped(folder)
     files = ZipFiles.of(path)
-    assert files.read("tree/a.txt", TEXT) == b"first"
+    assert files.read("tree/a.txt", TEXT_LIMIT) == b"first"
     layouts.write(folder / "a.txt", b"something else")
     layouts.zipped(folder)
-    assert files.read("tree/a.txt", TEXT) == b"something else"
+    assert files.read("tree/a.txt", TEXT_LIMIT) == b"something else"
     path.unlink()
     with pytest.raises(DataError, match="is missing"):
-        files.read("tree/a.txt", TEXT)
+        files.read("tree/a.txt", TEXT_LIMIT)
 
 
 def test_no_open_file_is_held(tmp_path: Path) -> None:
     layouts.write(tmp_path / "tree" / "a.txt", b"first")
     files = ZipFiles.of(layouts.zipped(tmp_path / "tree"))
-    assert copy.deepcopy(files).read("tree/a.txt", TEXT) == b"first"
+    assert copy.deepcopy(files).read("tree/a.txt", TEXT_LIMIT) == b"first"

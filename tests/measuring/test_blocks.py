@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from nppr.errors import RunFolderError
-from nppr.measuring.blocks import COUNTS, Blocks, FileStore
+from nppr.measuring.blocks import COUNT_ARRAYS, Blocks, FileStore
 from nppr.system.records import write_record
 
 
@@ -144,7 +144,7 @@ ZEROS = torch.zeros(3, dtype=torch.int64)
 def test_blocks_that_nobody_measured_are_refused(
     tmp_path: Path, wrong: dict[str, torch.Tensor]
 ) -> None:
-    counts = dict.fromkeys(COUNTS, ZEROS)
+    counts = dict.fromkeys(COUNT_ARRAYS, ZEROS)
     write_record(tmp_path / "blocks", {**counts, **wrong}, {"identity": "a"})
     with pytest.raises(RunFolderError, match=r"`resume` must find .*Delete it"):
         FileStore(tmp_path / "blocks", "a").load(3)

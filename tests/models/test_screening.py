@@ -35,9 +35,9 @@ from nppr.models.screening import (
 from nppr.sources import PGD, Clean, Uniform
 from nppr.statistics.estimates import (
     Allowance,
-    per_input,
-    probabilistic,
-    probably_accurate,
+    estimate_per_input,
+    estimate_prob_acc,
+    estimate_probabilistic,
 )
 from nppr.statistics.intervals import clopper_pearson
 from nppr.system.specs import BFLOAT16
@@ -150,7 +150,11 @@ def test_one_contradiction_discards_the_counts(
     assert np.array_equal(found.correct, exact.correct)
     assert found.calls == exact.calls
     assert "counting again" in caplog.text
-    rows = zip(probabilistic(found, 0.95), probabilistic(exact, 1 - 0.45 * 0.05), strict=True)
+    rows = zip(
+        estimate_probabilistic(found, 0.95),
+        estimate_probabilistic(exact, 1 - 0.45 * 0.05),
+        strict=True,
+    )
     assert all((a.low, a.high) == (b.low, b.high) for a, b in rows)
 
 
@@ -261,7 +265,7 @@ def test_intervals_allow_for_what_the_audit_may_have_missed() -> None:
     allowed = Allowance.of(found.audit, 0.95, 64)
     assert allowed.confidence == pytest.approx(1 - 0.45 * 0.05)
     inside, alone = (
-        {row.method: row for row in probabilistic(each, sure)}
+        {row.method: row for row in estimate_probabilistic(each, sure)}
         for each, sure in ((found, 0.95), (exact, allowed.confidence))
     )
     for method, row in inside.items():
@@ -273,10 +277,10 @@ def test_intervals_allow_for_what_the_audit_may_have_missed() -> None:
         assert row.low == pytest.approx(max(0, alone[method].low - margin)), method
         assert row.high == pytest.approx(min(1, alone[method].high + margin)), method
     for row, other in zip(
-        probably_accurate(found, 0.95), probably_accurate(exact, allowed.confidence), strict=True
+        estimate_prob_acc(found, 0.95), estimate_prob_acc(exact, allowed.confidence), strict=True
     ):
         assert row.high == pytest.approx(min(1, other.high - math.log(0.005) / (0.05 * 400)))
-    low, high = per_input(found, 0.95)
+    low, high = estimate_per_input(found, 0.95)
     kept, most = clopper_pearson(found.correct, 64, allowed.confidence)
     assert np.allclose(low, np.maximum(kept + math.log(0.005) / (0.05 * 64), 0))
     assert np.allclose(high, np.minimum(most - math.log(0.005) / (0.05 * 64), 1))
@@ -316,7 +320,7 @@ def test_a_screened_tally_misses_its_interval_no_more_often_than_stated(clustere
             correct=exact if noticed else seen,
             audit=Audit(share, inputs * draws, 1, discarded=noticed),
         )
-        for row in probabilistic(tally, 0.95):
+        for row in estimate_probabilistic(tally, 0.95):
             if row.method in missed:
                 missed[row.method] += not row.low <= truth <= row.high
     assert all(count <= 0.05 * runs for count in missed.values()), missed

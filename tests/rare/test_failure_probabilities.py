@@ -27,14 +27,19 @@ from nppr.noise.distribution import Distribution
 from nppr.rare import (
     Rare,
     Status,
-    combined,
-    joined,
-    rare_csv,
-    rare_failures,
+    add_rare_failures,
+    estimate_rare_failures,
+    format_rare_csv,
+    join_rare,
     read_rare,
     write_rare,
 )
-from nppr.rare.failure_probabilities import ARRAYS, FEWEST, MOST, calls_for
+from nppr.rare.failure_probabilities import (
+    FEWEST_PARTICLES,
+    MOST_PARTICLES,
+    RARE_ARRAYS,
+    count_calls,
+)
 from nppr.settings import RARE_ACCURACY, RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import PGD, Clean, Gaussian, Source, Uniform
 from nppr.sources.learned import Learned
@@ -74,7 +79,7 @@ def ready(model: nn.Module | None = None, micro_batch: int = 256) -> PreparedCla
 
 def test_closed_form_with_its_interval() -> None:
     part = bright(np.repeat(P, 6))
-    found = rare_failures(SOURCE, ready(), part, np.arange(24), calls=24 * 20_000)
+    found = estimate_rare_failures(SOURCE, ready(), part, np.arange(24), calls=24 * 20_000)
     truth = np.log(np.repeat(P, 6))
     assert found.status == (Status.FOUND,) * 24
     held = (found.log_low <= truth) & (truth <= found.log_high)
@@ -88,7 +93,7 @@ def test_closed_form_with_its_interval() -> None:
     # The interval is that of Student, on the scale of log p.
     half = student.ppf(0.975, 4) * found.spread
     assert np.allclose(found.log_p - found.log_low, half)
-    wider = rare_failures(SOURCE, ready(), part, [3, 9], calls=2 * 20_000, confidence=0.99)
+    wider = estimate_rare_failures(SOURCE, ready(), part, [3, 9], calls=2 * 20_000, confidence=0.99)
     assert np.allclose(wider.log_p, found.log_p[[3, 9]])
     assert (wider.log_low < found.log_low[[3, 9]]).all()
 
@@ -100,7 +105,7 @@ def test_the_accuracy_with_the_fewest_calls_is_the_one_that_is_quoted() -> None:
         assert f"{p:.0e}".replace("e-0", "e-") in RARE_ACCURACY
         calls = RARE_CALLS_PER_INPUT * estimates
         part, places = bright(np.full(estimates, p)), np.arange(estimates)
-        found = rare_failures(SOURCE, ready(), part, places, calls=calls, floor=RARE_FLOOR)
+        found = estimate_rare_failures(SOURCE, ready(), part, places, calls=calls, floor=RARE_FLOOR)
         assert least < (found.p / p).std(ddof=1) < most
         assert 0.9 < (found.p / p).mean() < 1.3
     assert f"{RARE_CALLS_PER_INPUT:,} calls" in RARE_ACCURACY
@@ -121,7 +126,7 @@ def test_the_limit_holds_where_splitting_misses_an_abrupt_region() -> None:
     part = evaluate_part(torch.full((count, 1, 4, 4), 0.5), [0] * count)
     source = Uniform(Budget.linf(0.25))
     calls = count * RARE_CALLS_PER_INPUT
-    found = rare_failures(
+    found = estimate_rare_failures(
         source, ready(Abrupt()), part, np.arange(count), calls=calls, floor=RARE_FLOOR
     )
     assert (found.high < p).mean() > 0.5
@@ -135,7 +140,9 @@ def test_the_limit_holds_in_95_percent_whatever_the_probability(p: float) -> Non
     count = 400
     calls = count * RARE_CALLS_PER_INPUT
     part = bright(np.full(count, p))
-    found = rare_failures(SOURCE, ready(), part, np.arange(count), calls=calls, floor=RARE_FLOOR)
+    found = estimate_rare_failures(
+        SOURCE, ready(), part, np.arange(count), calls=calls, floor=RARE_FLOOR
+    )
     assert found.particles * found.replicates == 550
     held = (found.limit >= p).mean()
     assert held >= 0.95 - 2 * math.sqrt(0.95 * 0.05 / count)
@@ -153,17 +160,17 @@ def test_all_calls_are_counted_and_bounded() -> None:
     classifier = replace(classifier, fast=Classifier(model), original=Classifier(model))
     for calls in (2_000, 7_777, 60_000):
         model.seen = 0
-        found = rare_failures(SOURCE, classifier, bright(P), [0, 1, 2, 3], calls=calls)
+        found = estimate_rare_failures(SOURCE, classifier, bright(P), [0, 1, 2, 3], calls=calls)
         assert found.calls.sum() == model.seen <= calls
         assert (found.calls <= calls // 4).all()
         assert found.particles % 5 == 0
-        assert found.particles >= FEWEST
+        assert found.particles >= FEWEST_PARTICLES
     assert (np.diff(found.calls) >= 0).all()
     assert found.calls[0] < found.calls[3]
 
 
 def test_too_few_calls_to_reach_failures() -> None:
-    found = rare_failures(SOURCE, ready(), bright(P), [0, 3], calls=2 * 5 * 250)
+    found = estimate_rare_failures(SOURCE, ready(), bright(P), [0, 3], calls=2 * 5 * 250)
     assert found.status == (Status.FOUND, Status.OUT_OF_CALLS)
     # The probability of the last level that was reached.
     assert found.p[1] > P[3]
@@ -174,35 +181,37 @@ def test_always_and_never() -> None:
     """Noise of at most 1/10 per pixel: means of 0.8 always fail, those of 0.2 never do."""
     images = torch.tensor([0.8, 0.2]).view(2, 1, 1, 1).expand(2, 1, 4, 4)
     part = evaluate_part(images, [0, 0])
-    found = rare_failures(Uniform(Budget.linf(0.1)), ready(), part, [0, 1], calls=40_000)
+    found = estimate_rare_failures(Uniform(Budget.linf(0.1)), ready(), part, [0, 1], calls=40_000)
     assert found.status == (Status.FOUND, Status.BELOW)
     assert found.p[0] == found.low[0] == found.high[0] == 1.0
     assert 1e-13 < found.p[1] < 1e-12
     assert found.calls[1] <= 20_000
-    higher = rare_failures(Uniform(Budget.linf(0.1)), ready(), part, [1], calls=20_000, floor=1e-3)
+    higher = estimate_rare_failures(
+        Uniform(Budget.linf(0.1)), ready(), part, [1], calls=20_000, floor=1e-3
+    )
     assert higher.status == (Status.BELOW,)
     assert 1e-4 < higher.p[0] < 1e-3
     assert higher.particles > found.particles
 
 
 def test_particles_follow_the_calls() -> None:
-    assert calls_for(10, math.log(1e-12)) == 190
-    few = rare_failures(SOURCE, ready(), bright(P), [1], calls=5 * 19 * 200)
+    assert count_calls(10, math.log(1e-12)) == 190
+    few = estimate_rare_failures(SOURCE, ready(), bright(P), [1], calls=5 * 19 * 200)
     assert few.particles == 200
-    many = rare_failures(SOURCE, ready(), bright(P[:1]), [0], calls=10**7)
-    assert many.particles == MOST
+    many = estimate_rare_failures(SOURCE, ready(), bright(P[:1]), [0], calls=10**7)
+    assert many.particles == MOST_PARTICLES
 
 
 def test_neither_order_nor_company_nor_micro_batch_matters() -> None:
     part = bright(P)
     # Sums of 16 equal pixels in single precision may round by batch: the probabilities do not.
-    all_of = rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600)
-    other = rare_failures(SOURCE, ready(micro_batch=33), part, [3, 1], calls=2 * 9_600)
+    all_of = estimate_rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600)
+    other = estimate_rare_failures(SOURCE, ready(micro_batch=33), part, [3, 1], calls=2 * 9_600)
     assert other.positions.tolist() == [3, 1]
     assert np.allclose(other.log_p, all_of.log_p[[3, 1]], atol=0.5)
-    again = rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600)
+    again = estimate_rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600)
     assert np.array_equal(again.log_p, all_of.log_p)
-    seed = rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600, seed=1)
+    seed = estimate_rare_failures(SOURCE, ready(), part, [0, 1, 2, 3], calls=4 * 9_600, seed=1)
     assert not np.array_equal(seed.log_p, all_of.log_p)
 
 
@@ -210,10 +219,10 @@ def test_runs_are_combined_by_their_arithmetic_mean() -> None:
     """Small runs spread much: their geometric mean would be too low by half their variance."""
     count = 400
     part = bright(np.full(count, 1e-3))
-    found = rare_failures(
+    found = estimate_rare_failures(
         SOURCE, ready(), part, np.arange(count), calls=count * 2 * 1_900, replicates=2
     )
-    assert found.particles == FEWEST
+    assert found.particles == FEWEST_PARTICLES
     ratio = found.p / 1e-3
     assert abs(ratio.mean() - 1) < 0.03 + 3 * ratio.std() / math.sqrt(count)
     # Two runs have half the variance of one, and their mean half of its shift.
@@ -223,7 +232,9 @@ def test_runs_are_combined_by_their_arithmetic_mean() -> None:
 
 def test_progress_ends_with_all_calls() -> None:
     told: list[Progress] = []
-    found = rare_failures(SOURCE, ready(), bright(P), [0, 1, 2], calls=30_000, progress=told.append)
+    found = estimate_rare_failures(
+        SOURCE, ready(), bright(P), [0, 1, 2], calls=30_000, progress=told.append
+    )
     assert len(told) == 15
     done = [state.done for state in told]
     assert done == sorted(done)
@@ -240,9 +251,9 @@ def test_quantised_inputs_are_8_bit() -> None:
     source = Gaussian(Budget.linf(0.5), 1e-5)
     kept: dict[str, Any] = {"calls": 20_000}
     rounding = replace(ready(), quantise=True)
-    assert rare_failures(source, rounding, part, [0], **kept).p[0] == 1.0
+    assert estimate_rare_failures(source, rounding, part, [0], **kept).p[0] == 1.0
     images -= 0.3 / 255
-    never = rare_failures(source, rounding, part, [0], **kept)
+    never = estimate_rare_failures(source, rounding, part, [0], **kept)
     # All margins are the same, so there are no levels: as much is known as from plain draws.
     assert never.status == (Status.OUT_OF_CALLS,)
     assert never.p[0] == pytest.approx(5 / never.calls[0], rel=0.3)
@@ -251,7 +262,7 @@ def test_quantised_inputs_are_8_bit() -> None:
 def test_the_model_is_left_as_it_was() -> None:
     model = Linear(torch.full((16,), -1 / 16), 0.5).train()
     before = copy.deepcopy(model.state_dict())
-    rare_failures(SOURCE, ready(model), bright(P), [1], calls=10_000)
+    estimate_rare_failures(SOURCE, ready(model), bright(P), [1], calls=10_000)
     assert model.training
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
@@ -294,7 +305,7 @@ def test_learned_distributions_beside_plain_draws(dependency: Dependency, floor:
     chosen = np.flatnonzero((plain.rates > 0.5) & (plain.rates < 0.998))[:8]
     assert len(chosen) >= 4
     share = 10_000
-    found = rare_failures(source, classifier, part, chosen, calls=len(chosen) * share)
+    found = estimate_rare_failures(source, classifier, part, chosen, calls=len(chosen) * share)
     q = 1 - plain.rates[chosen]
     error = np.hypot(found.spread, np.sqrt((1 - q) / (q * plain.draws)))
     assert (np.abs(found.log_p - np.log(q)) < 4 * error).all()
@@ -314,7 +325,8 @@ def test_known_features_are_not_found_again() -> None:
     measure(Clean(), classifier, part, clean_correct=np.ones(3, bool), keep=kept)
     told = replace(source, known=kept)
     fresh, known = (
-        rare_failures(one, classifier, part, [0, 1, 2], calls=30_000) for one in (source, told)
+        estimate_rare_failures(one, classifier, part, [0, 1, 2], calls=30_000)
+        for one in (source, told)
     )
     assert np.allclose(fresh.log_p, known.log_p, atol=0.3)
     assert (known.calls % known.particles).tolist() == [1, 0, 0]
@@ -340,8 +352,8 @@ def test_refusals(changes: dict[str, Any], message: str) -> None:
     source: Source = given.pop("source")
     positions: list[int] = given.pop("positions")
     with pytest.raises(SpecError, match=message):
-        rare_failures(source, ready(), bright(P), positions, **given)
-    assert isinstance(rare_failures(SOURCE, ready(), bright(P), [0], calls=500), Rare)
+        estimate_rare_failures(source, ready(), bright(P), positions, **given)
+    assert isinstance(estimate_rare_failures(SOURCE, ready(), bright(P), [0], calls=500), Rare)
 
 
 DRAWS = 100
@@ -381,7 +393,7 @@ def rare(positions: list[int], p: list[float], spread: float = 0.2) -> Rare:
 
 
 def test_failures_seen_are_kept_and_zeros_are_filled() -> None:
-    found = combined(tally([90, 100, 100, 0, 100]), rare([2, 0, 1], [1e-6, 0.5, 1e-3]))
+    found = add_rare_failures(tally([90, 100, 100, 0, 100]), rare([2, 0, 1], [1e-6, 0.5, 1e-3]))
     assert np.allclose(found.failures, [0.1, 1e-3, 1e-6, 1.0, 0.0])
     assert found.by_splitting.tolist() == [False, True, True, False, False]
     assert found.added(np.ones(5, bool)) == pytest.approx((1e-3 + 1e-6) / 5)
@@ -389,7 +401,7 @@ def test_failures_seen_are_kept_and_zeros_are_filled() -> None:
 
 
 def test_errors_are_of_draws_or_of_splitting() -> None:
-    found = combined(tally([90, 100, 0]), rare([1], [1e-3]))
+    found = add_rare_failures(tally([90, 100, 0]), rare([1], [1e-3]))
     binomial = math.sqrt(0.1 * 0.9 / 99)
     splitting = 1e-3 * math.sqrt(math.expm1(0.04))
     assert np.allclose(found.errors, [binomial, splitting, 0.0])
@@ -399,7 +411,7 @@ def test_the_bias_is_what_is_added() -> None:
     """Over many tallies of one input with q = 0.01: `E = q + q (1 - q)^S`."""
     q, tallies = 0.01, 20_000
     right = DRAWS - np.random.default_rng(0).binomial(DRAWS, q, tallies)
-    found = combined(tally(right.tolist()), rare(list(range(tallies)), [q] * tallies))
+    found = add_rare_failures(tally(right.tolist()), rare(list(range(tallies)), [q] * tallies))
     mean, added = found.failures.mean(), found.added(np.ones(tallies, bool))
     assert mean == pytest.approx(q + q * (1 - q) ** DRAWS, rel=0.02)
     assert added == pytest.approx(q * (1 - q) ** DRAWS, rel=0.03)
@@ -412,7 +424,7 @@ def test_results_of_another_part_are_refused(positions: list[int]) -> None:
     if positions == [0]:
         other.indices[0] = 99
     with pytest.raises(SpecError, match="another split"):
-        combined(tally([90, 100]), other)
+        add_rare_failures(tally([90, 100]), other)
 
 
 FOUND = Rare(
@@ -438,7 +450,7 @@ def test_round_trip(tmp_path: Path) -> None:
     write_rare(path, FOUND, "run")
     again = read_rare(path, "run")
     assert again is not None
-    for name in ARRAYS:
+    for name in RARE_ARRAYS:
         assert np.array_equal(getattr(again, name), getattr(FOUND, name))
     others = ("source", "status", "particles", "replicates", "confidence")
     assert all(getattr(again, name) == getattr(FOUND, name) for name in others)
@@ -460,14 +472,14 @@ def test_another_run_is_refused_and_damage_begins_again(
 
 def test_groups_are_joined_in_order() -> None:
     other = replace(FOUND, positions=np.array([7, 9]), particles=120)
-    both = joined([FOUND, other])
+    both = join_rare([FOUND, other])
     assert both.positions.tolist() == [2, 5, 7, 9]
     assert both.status == FOUND.status * 2
     assert both.particles == 100
 
 
 def test_lines() -> None:
-    lines = rare_csv({"uniform": FOUND}).splitlines()
+    lines = format_rare_csv({"uniform": FOUND}).splitlines()
     assert lines[0] == "index,source,p,low,high,limit,status,calls"
     assert lines[1] == "12,uniform,0.001,0.0005,0.002,0.02,found,400"
     assert lines[2] == "15,uniform,1e-07,1e-08,1e-06,0.006,below,5000"

@@ -19,13 +19,13 @@ from nppr.models import Classifier, PreparedClassifier, prepare
 from nppr.rare import Status
 from nppr.rare.latent_noise import make_latent
 from nppr.rare.splitting import (
-    FLOOR,
+    LOG_FLOOR,
     MOVES,
-    SMALLEST_BETA,
-    TARGET,
-    Judge,
+    SMALLEST_STEP,
+    TARGET_ACCEPTANCE,
     Levels,
-    Run,
+    MarginJudge,
+    SplittingRun,
     adapt,
     propose,
     run_splitting,
@@ -35,7 +35,7 @@ from nppr.sources import Gaussian, Laplace, Source, Uniform
 pytestmark = pytest.mark.slow
 
 
-def levels(limit: int = 10_000, floor: float = FLOOR) -> Levels:
+def levels(limit: int = 10_000, floor: float = LOG_FLOOR) -> Levels:
     return Levels(floor, limit)
 
 
@@ -173,7 +173,7 @@ def test_chains_above_a_level_keep_the_law_above_it() -> None:
         z = torch.where(accepted[..., None], candidates, z)
         beta = adapt(beta, accepted, switching)
     assert kstest(z.flatten().numpy(), law.cdf).pvalue > 1e-3
-    assert accepted.double().mean() == pytest.approx(TARGET, abs=0.05)
+    assert accepted.double().mean() == pytest.approx(TARGET_ACCEPTANCE, abs=0.05)
 
 
 def test_steps_shrink_when_moves_fail_and_grow_when_they_succeed() -> None:
@@ -187,7 +187,7 @@ def test_steps_shrink_when_moves_fail_and_grow_when_they_succeed() -> None:
     assert adapt(beta, accepted, switching)[2] == adapt(beta, accepted, calm)[1]
     for _ in range(50):
         beta = adapt(beta, accepted, calm)
-    assert beta[0] == SMALLEST_BETA
+    assert beta[0] == SMALLEST_STEP
     assert beta[1] == 1.0
 
 
@@ -227,7 +227,7 @@ def run(
     source: Source,
     classifier: PreparedClassifier,
     side: int,
-    runs: list[Run],
+    runs: list[SplittingRun],
     *,
     particles: int = 500,
     limit: int = 50_000,
@@ -239,7 +239,9 @@ def run(
     part = evaluate_part(images, [0] * count)
     with classifier.frozen() as models, torch.inference_mode():
         x, y = part.batch(np.arange(1))
-        judge = Judge(models.fast, make_latent(source, models.fast, x, y), classifier.micro_batch)
+        judge = MarginJudge(
+            models.fast, make_latent(source, models.fast, x, y), classifier.micro_batch
+        )
         outcomes = run_splitting(
             judge, part, runs, particles=particles, limit=limit, seed=seed, device=CPU
         )
@@ -264,7 +266,7 @@ CASES = [
 @pytest.mark.parametrize("p", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize(("source", "side", "threshold"), CASES)
 def test_closed_forms(source: Source, side: int, threshold, p: float) -> None:  # type: ignore[no-untyped-def]
-    runs = [Run(position) for position in range(12)]
+    runs = [SplittingRun(position) for position in range(12)]
     outcomes = run(source, ready(float(threshold(p)), side), side, runs)
     assert all(one.status is Status.FOUND for one in outcomes)
     error = np.array([one.log_p for one in outcomes]) - math.log(p)
@@ -280,15 +282,15 @@ def test_closed_forms(source: Source, side: int, threshold, p: float) -> None:  
 
 
 def test_an_input_that_always_fails() -> None:
-    (outcome,) = run(Gaussian(Budget.linf(0.1)), ready(-1.0, 2), 2, [Run(0)])
+    (outcome,) = run(Gaussian(Budget.linf(0.1)), ready(-1.0, 2), 2, [SplittingRun(0)])
     assert outcome == Levels(
-        FLOOR, 50_000, 0.0, 0.0, 0.0, 500, failures=500, passed=1, status=Status.FOUND
+        LOG_FLOOR, 50_000, 0.0, 0.0, 0.0, 500, failures=500, passed=1, status=Status.FOUND
     )
 
 
 def test_an_input_that_never_fails() -> None:
     """Four pixels of at most 1/10 each cannot reach half a sum of 1/4."""
-    (outcome,) = run(Uniform(Budget.linf(0.1)), ready(0.25, 2), 2, [Run(0)])
+    (outcome,) = run(Uniform(Budget.linf(0.1)), ready(0.25, 2), 2, [SplittingRun(0)])
     assert outcome.status is Status.BELOW
     assert math.log(1e-12) - math.log(5.1) < outcome.log_p < math.log(1e-12)
     assert outcome.calls == 500 * 18
@@ -301,7 +303,7 @@ def test_a_classifier_of_one_answer_ends_out_of_calls() -> None:
 
     images = torch.full((2, 1, 2, 2), GREY)
     classifier = prepare(Classifier(Constant()), images, classes=2, micro_batch=64)
-    (outcome,) = run(Gaussian(Budget.linf(0.1)), classifier, 2, [Run(0)], limit=5_200)
+    (outcome,) = run(Gaussian(Budget.linf(0.1)), classifier, 2, [SplittingRun(0)], limit=5_200)
     assert (outcome.status, outcome.passed) == (Status.OUT_OF_CALLS, 0)
     assert (outcome.log_p, outcome.variance, outcome.calls) == (-math.log(5_000), 0.0, 5_000)
 
@@ -309,7 +311,7 @@ def test_a_classifier_of_one_answer_ends_out_of_calls() -> None:
 def test_calls_end_a_run() -> None:
     classifier = ready(0.01 * float(norm.isf(1e-8)), 3)
     source = Gaussian(Budget.linf(0.5), 0.02)
-    (outcome,) = run(source, classifier, 3, [Run(0)], limit=2_700)
+    (outcome,) = run(source, classifier, 3, [SplittingRun(0)], limit=2_700)
     assert outcome.status is Status.OUT_OF_CALLS
     assert outcome.calls == 2_500
     # A little less: states that chains repeat are tied at the level.
@@ -320,7 +322,7 @@ def test_rarer_failures_are_less_probable() -> None:
     """The same random numbers meet ever higher thresholds: levels are passed in the same order."""
     source = Gaussian(Budget.linf(0.5), 0.02)
     found = [
-        run(source, ready(0.01 * float(norm.isf(p)), 3), 3, [Run(0)])[0]
+        run(source, ready(0.01 * float(norm.isf(p)), 3), 3, [SplittingRun(0)])[0]
         for p in (1e-1, 1e-2, 1e-3, 1e-5, 1e-7)
     ]
     logs = [one.log_p for one in found]
@@ -345,7 +347,7 @@ def test_the_micro_batch_and_other_inputs_do_not_matter(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threshold, images = 0.15, varied()
-    runs = [Run(position, replicate) for position in range(8) for replicate in range(2)]
+    runs = [SplittingRun(position, replicate) for position in range(8) for replicate in range(2)]
     whole = run(source, ready(threshold, 3), 3, runs, particles=100, images=images)
     assert len({one.log_p for one in whole}) > 10
     assert len({one.passed for one in whole}) > 3
@@ -356,7 +358,7 @@ def test_the_micro_batch_and_other_inputs_do_not_matter(
     ]
     assert [outcome for (outcome,) in alone] == whole[::5]
     # Little memory: few runs at once, and few images.
-    monkeypatch.setattr(sys.modules["nppr.rare.splitting"], "NUMBERS_KEPT", 3_000)
+    monkeypatch.setattr(sys.modules["nppr.rare.splitting"], "LATENTS_AT_ONCE", 3_000)
     monkeypatch.setattr(sys.modules["nppr.rare.splitting"], "NUMBERS_AT_ONCE", 500)
     assert run(source, ready(threshold, 3, 8), 3, runs, particles=100, images=images) == whole
     assert run(source, ready(threshold, 3), 3, runs, particles=100, images=images, seed=1) != whole
@@ -371,7 +373,7 @@ def test_out_of_memory_halves_and_goes_on() -> None:
                 raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")
             return super().forward(x)
 
-    source, runs = Gaussian(Budget.linf(0.5), 0.02), [Run(0)]
+    source, runs = Gaussian(Budget.linf(0.5), 0.02), [SplittingRun(0)]
     expected = run(source, ready(0.03, 3), 3, runs)
     images = torch.full((2, 1, 3, 3), GREY)
     classifier = prepare(Classifier(TooLarge(0.03)), images, classes=2, micro_batch=64)
@@ -379,7 +381,7 @@ def test_out_of_memory_halves_and_goes_on() -> None:
     part = evaluate_part(images[:1], [0])
     with classifier.frozen() as models, torch.inference_mode():
         x, y = part.batch(np.arange(1))
-        judge = Judge(models.fast, make_latent(source, models.fast, x, y), 64)
+        judge = MarginJudge(models.fast, make_latent(source, models.fast, x, y), 64)
         found = run_splitting(judge, part, runs, particles=500, limit=50_000, seed=0, device=CPU)
     assert found == expected
     assert judge.micro_batch == 4
@@ -389,4 +391,4 @@ def test_out_of_memory_halves_and_goes_on() -> None:
 def test_logits_that_are_no_numbers_are_named() -> None:
     classifier = replace(ready(0.0, 2), fast=Classifier(lambda x: x.flatten(1)[:, :2] * math.nan))
     with pytest.raises(ClassifierError, match="finite logits"):
-        run(Gaussian(Budget.linf(0.1)), classifier, 2, [Run(0)])
+        run(Gaussian(Budget.linf(0.1)), classifier, 2, [SplittingRun(0)])

@@ -13,7 +13,7 @@ from nppr.core.tally import Claim, Direction, Metric
 from nppr.report.number import BoundSubject, Number, StatedInterval
 from nppr.run.joint_bounds import with_supersets
 from nppr.sources import Bound, Source, Uniform, share_error
-from nppr.statistics.at_least import lower_test_set
+from nppr.statistics.lower_bounds import lower_test_set
 from nppr.statistics.noise_sets import Contaminated
 from nppr.statistics.shared_patterns import lower_shared
 

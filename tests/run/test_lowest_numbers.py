@@ -18,7 +18,7 @@ from nppr.report.printed_numbers import Numbers
 from nppr.report.quotes import sentence_of
 from nppr.report.results_table import summary_of
 from nppr.run.lowest_numbers import correct_lowest
-from nppr.statistics.estimates import allow_for_audit, corrupted
+from nppr.statistics.estimates import allow_for_audit, estimate_corrupted
 from nppr.statistics.intervals import Interval, half_width
 
 INPUTS, DRAWS = 400, 16
@@ -78,7 +78,7 @@ def test_corruptions_and_stopped_runs_share_their_error_too() -> None:
     tallies = {name: tally(random.binomial(1, 0.7, 80).tolist(), 1) for name in ("fog", "jpeg")}
     rows = [row_of(name, made, Metric.CORRUPTION) for name, made in tallies.items()]
     found, own = lowest_of(rows, tallies)
-    exact = corrupted(tallies[found.source], 0.975)
+    exact = estimate_corrupted(tallies[found.source], 0.975)
     assert (own.low, own.high, found.confidence) == (exact.low, exact.high, 0.95)
     asked: list[int] = []
 

@@ -20,7 +20,7 @@ from nppr.errors import SpecError
 from nppr.measuring.measurement import measure
 from nppr.models import Classifier
 from nppr.sources import PGD, Bound, Clean, Gaussian, Laplace, Uniform, parse_sources
-from nppr.statistics.at_least import OwnDraws, at_least
+from nppr.statistics.lower_bounds import PerInputDraws, estimate_bounds
 from nppr.statistics.noise_sets import Contaminated
 
 pytestmark = pytest.mark.slow
@@ -110,7 +110,9 @@ def test_no_noise_of_this_density_is_worse(c: float, failing: int) -> None:
 @pytest.mark.parametrize("c", RATIOS)
 def test_the_estimate_is_near_the_exact_mean(c: float) -> None:
     draws = 4000
-    *_, estimate = at_least(OwnDraws(counted(Bound(BUDGET), draws)), Contaminated(c), 0.95)
+    *_, estimate = estimate_bounds(
+        PerInputDraws(counted(Bound(BUDGET), draws)), Contaminated(c), 0.95
+    )
     assert estimate.metric is Metric.INFIMUM
     # One standard error of the mean, and what the clip may add where 1 - c p is 0.
     spread = c * np.sqrt(FAILURES * (1 - FAILURES) / draws)
@@ -127,7 +129,7 @@ def test_the_estimate_of_several_pixels_has_a_closed_form() -> None:
     tally = measure(Bound(BUDGET), classifier, part, classes=2, draws=draws)
     for c in RATIOS:
         slack = 4 * c * math.sqrt(p * (1 - p) / (draws * inputs))
-        here, everywhere, estimate = at_least(OwnDraws(tally), Contaminated(c), 0.95)
+        here, everywhere, estimate = estimate_bounds(PerInputDraws(tally), Contaminated(c), 0.95)
         assert estimate.value == pytest.approx(1 - c * p, abs=slack)
         assert 1 - c * p - 0.1 < here.value < 1 - c * p
         assert everywhere.value < 1 - c * p
@@ -137,8 +139,8 @@ def test_the_estimate_of_several_pixels_has_a_closed_form() -> None:
 def test_both_bounds_are_below_the_truth(c: float) -> None:
     """In every one of 20 runs: each misses in at most 0.1 % of them."""
     for seed in range(20):
-        here, everywhere, _ = at_least(
-            OwnDraws(counted(Bound(BUDGET), 50, seed)), Contaminated(c), 0.999
+        here, everywhere, _ = estimate_bounds(
+            PerInputDraws(counted(Bound(BUDGET), 50, seed)), Contaminated(c), 0.999
         )
         assert here.value <= exact(c).mean()
         assert everywhere.value <= exact(c).mean()
@@ -171,7 +173,9 @@ def test_inputs_that_are_wrong_without_noise_do_not_count() -> None:
     assert clean.correct.sum() == len(x)
     alone = counted(Bound(BUDGET), 30)
     for c in RATIOS:
-        both = [at_least(OwnDraws(each), Contaminated(c), 0.95) for each in (tally, alone)]
+        both = [
+            estimate_bounds(PerInputDraws(each), Contaminated(c), 0.95) for each in (tally, alone)
+        ]
         assert [row.value for row in both[0]] == [row.value for row in both[1]]
         assert {row.inputs for row in both[0]} == {len(x)}
 
@@ -268,7 +272,7 @@ def test_with_a_level_the_largest_set_is_read() -> None:
     assert here.noise_set == "tv"
     assert here.size is not None
     low, high = (
-        at_least(OwnDraws(counted(source, 500)), Contaminated(1, size), 0.95)[0].value
+        estimate_bounds(PerInputDraws(counted(source, 500)), Contaminated(1, size), 0.95)[0].value
         for size in (here.size, here.size + 0.02)
     )
     assert low >= 0.5 > high

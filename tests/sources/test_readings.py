@@ -10,9 +10,15 @@ import pytest
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Direction, Estimate, Evaluate, Metric, Tally
 from nppr.sources import JPEG, PGD, Source, Uniform, WeakAdversary
-from nppr.statistics.at_least import OwnDraws, together
-from nppr.statistics.estimates import GAMMAS, adversarial, corrupted, normalised, probabilistic
-from nppr.statistics.noise_sets import STATED
+from nppr.statistics.estimates import (
+    GAMMAS,
+    estimate_adversarial,
+    estimate_corrupted,
+    estimate_normalised,
+    estimate_probabilistic,
+)
+from nppr.statistics.lower_bounds import PerInputDraws, estimate_bounds_jointly
+from nppr.statistics.noise_sets import STATED_SETS
 
 BUDGET = Budget.linf(0.1)
 
@@ -42,7 +48,7 @@ def read(source: Source, found: Tally[Evaluate], seed: int = 0) -> list[Estimate
 def test_an_attack_has_ar_and_the_normalised_accuracy() -> None:
     ar, relative = read(PGD(BUDGET, steps=3), ONCE)
     assert (ar.metric, ar.value) == (Metric.AR, 0.75)
-    assert ar == adversarial(ONCE, 0.9)
+    assert ar == estimate_adversarial(ONCE, 0.9)
     assert relative.metric is Metric.NORMALISED_ACCURACY
     assert relative.value == pytest.approx((4 / 5) / (4 / 5))
     assert ar.direction is relative.direction is Direction.UPPER_BOUND
@@ -51,15 +57,15 @@ def test_an_attack_has_ar_and_the_normalised_accuracy() -> None:
 def test_a_corruption_has_a_fraction_that_is_no_bound() -> None:
     fraction, relative = read(JPEG(severity=3), ONCE)
     assert (fraction.metric, fraction.value) == (Metric.CORRUPTION, 0.75)
-    assert fraction == corrupted(ONCE, 0.9)
+    assert fraction == estimate_corrupted(ONCE, 0.9)
     assert fraction.direction is relative.direction is Direction.ESTIMATE
 
 
 @pytest.mark.parametrize("source", [Uniform(BUDGET), WeakAdversary(BUDGET)])
 def test_noise_has_pr_with_five_intervals(source: Source) -> None:
     rows = read(source, OFTEN)
-    assert rows[:5] == probabilistic(OFTEN, 0.9)
-    assert rows[5] == normalised(OFTEN, 0.9)
+    assert rows[:5] == estimate_probabilistic(OFTEN, 0.9)
+    assert rows[5] == estimate_normalised(OFTEN, 0.9)
     assert [(row.metric, row.gamma) for row in rows[6:10]] == [
         (Metric.PROB_ACC, gamma) for gamma in GAMMAS
     ]
@@ -70,7 +76,7 @@ def test_fixed_noise_is_read_as_bounds_that_hold_together() -> None:
     bounds = read(Uniform(BUDGET), OFTEN)[10:]
     assert bounds == [
         replace(row, reference="uniform")
-        for row in together(OwnDraws(OFTEN), STATED, 0.9, infima=False)
+        for row in estimate_bounds_jointly(PerInputDraws(OFTEN), STATED_SETS, 0.9, infima=False)
     ]
     assert [row.claim for row in bounds] == [Claim.TEST_SET, Claim.POPULATION] * 4
     sets = [(row.noise_set, row.density_ratio, row.size) for row in bounds[::2]]

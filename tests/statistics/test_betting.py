@@ -19,9 +19,9 @@ from nppr.statistics.betting import (
     betting_lower,
     betting_sequence,
     expected_variance,
-    in_orders,
     log_capital,
     plug_in_bets,
+    shuffle_rows,
 )
 from nppr.statistics.intervals import Interval, empirical_bernstein
 
@@ -118,7 +118,7 @@ def test_all_ones_by_hand(n: int) -> None:
 def test_the_end_is_rounded_outwards() -> None:
     """At the bound the capital suffices, just above it does not."""
     x = np.random.default_rng(4).random(300)
-    rows = in_orders(x, 0)
+    rows = shuffle_rows(x, 0)
     bets = plug_in_bets(rows, 0.05)
     low = betting_lower(x, 0.95)
     assert log_capital(rows, bets, low) >= math.log(20)
@@ -130,18 +130,18 @@ def test_the_end_is_rounded_outwards() -> None:
 def test_the_capital_falls_in_the_candidate(numbers: list[float], error: float) -> None:
     x = np.array(numbers)
     candidates = np.linspace(0.01, 1, 60)
-    rows = in_orders(x, 0)
+    rows = shuffle_rows(x, 0)
     bets = plug_in_bets(rows, error)
     assert np.all(np.diff([log_capital(rows, bets, m) for m in candidates]) <= 1e-9)
 
 
 def test_orders_are_of_the_same_numbers() -> None:
     x = np.random.default_rng(13).random(50)
-    rows = in_orders(x, 3)
+    rows = shuffle_rows(x, 3)
     assert np.array_equal(np.sort(rows), np.tile(np.sort(x), (len(rows), 1)))
     assert len(np.unique(rows, axis=0)) == len(rows) == 8
-    assert np.array_equal(rows, in_orders(x, 3))
-    assert not np.array_equal(rows, in_orders(x, 4))
+    assert np.array_equal(rows, shuffle_rows(x, 3))
+    assert not np.array_equal(rows, shuffle_rows(x, 4))
 
 
 def test_the_seed_matters_little() -> None:

@@ -10,8 +10,8 @@ from scipy import stats
 
 from nppr.core.tally import FloatArray
 from nppr.errors import SpecError
-from nppr.statistics.at_least import tangent_scores, tuned_scores
 from nppr.statistics.intervals import Interval
+from nppr.statistics.lower_bounds import tangent_scores, tuned_scores
 from nppr.statistics.noise_set_test import SET_DRAWS, NoiseSetTest
 from nppr.statistics.noise_sets import (
     ChiSquare,

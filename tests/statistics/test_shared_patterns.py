@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nppr.core.tally import BoolArray, Claim, Evaluate, Metric, Tally
-from nppr.statistics.at_least import OwnDraws, at_least
 from nppr.statistics.intervals import chernoff_upper
+from nppr.statistics.lower_bounds import PerInputDraws, estimate_bounds
 from nppr.statistics.noise_sets import (
     ChiSquare,
     Contaminated,
@@ -61,7 +61,7 @@ def test_failures_are_counted_by_pattern_over_the_clean_correct_inputs() -> None
 def test_there_are_two_lower_bounds_and_an_estimate() -> None:
     rng = np.random.default_rng(0)
     tally = shared_tally(rng.random((40, 100)) > 0.1)
-    here, everywhere, estimate = at_least(
+    here, everywhere, estimate = estimate_bounds(
         SharedPatterns(tally), Contaminated(2, kind="ratio"), 0.95
     )
     assert (here.claim, everywhere.claim) == (Claim.TEST_SET, Claim.POPULATION)
@@ -79,8 +79,8 @@ def test_it_is_sharper_than_the_bound_for_noise_that_sees_the_input() -> None:
     rng = np.random.default_rng(1)
     correct = rng.random((400, 1000)) > 0.05
     tally = shared_tally(correct)
-    blind, *_ = at_least(SharedPatterns(tally), Contaminated(10), 0.95)
-    sighted, *_ = at_least(OwnDraws(tally), Contaminated(10), 0.95)
+    blind, *_ = estimate_bounds(SharedPatterns(tally), Contaminated(10), 0.95)
+    sighted, *_ = estimate_bounds(PerInputDraws(tally), Contaminated(10), 0.95)
     assert blind.value > 0.85
     assert sighted.value < 0.55
 

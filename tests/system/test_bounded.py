@@ -30,12 +30,12 @@ class Endless:
     taken = 0
 
     def read(self, size: int = -1, /) -> bytes:
-        assert 0 < size <= bounded.CHUNK
+        assert 0 < size <= bounded.CHUNK_BYTES
         self.taken += size
         return bytes(size)
 
 
-@pytest.mark.parametrize("size", [0, 1, 10, bounded.CHUNK, 3 * bounded.CHUNK + 5])
+@pytest.mark.parametrize("size", [0, 1, 10, bounded.CHUNK_BYTES, 3 * bounded.CHUNK_BYTES + 5])
 def test_one_byte_past_the_limit_is_read_and_no_more(size: int) -> None:
     stream = Endless()
     with pytest.raises(OversizeError, match=r"more than .* the limit for a test\. Shorten it\."):

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from nppr.system.process import held_back, keep_freed_memory, terminate_like_ctrl_c
+from nppr.system.process import hold_back_interrupts, keep_freed_memory, terminate_like_ctrl_c
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _default_handler() -> Iterator[None]:
 
 
 def test_the_first_ctrl_c_waits() -> None:
-    with held_back() as interrupt:
+    with hold_back_interrupts() as interrupt:
         interrupt.raise_if_asked()
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
@@ -28,14 +28,14 @@ def test_the_first_ctrl_c_waits() -> None:
 
 
 def test_the_second_ctrl_c_does_not() -> None:
-    with held_back():
+    with hold_back_interrupts():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
 
 
 def test_pythons_handler_comes_back_also_after_an_error() -> None:
-    with pytest.raises(ValueError, match="some"), held_back():
+    with pytest.raises(ValueError, match="some"), hold_back_interrupts():
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
         raise ValueError("some")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -48,7 +48,7 @@ def test_a_handler_of_the_program_is_kept() -> None:
         met.append(number)
 
     signal.signal(signal.SIGINT, own)
-    with held_back() as interrupt:
+    with hold_back_interrupts() as interrupt:
         assert signal.getsignal(signal.SIGINT) is own
         signal.raise_signal(signal.SIGINT)
         assert not interrupt.asked
@@ -57,7 +57,7 @@ def test_a_handler_of_the_program_is_kept() -> None:
 
 def test_a_program_that_ignores_the_signal_goes_on_ignoring_it() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with held_back():
+    with hold_back_interrupts():
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
@@ -66,7 +66,7 @@ def test_other_threads_leave_the_handler_alone() -> None:
     seen: list[object] = []
 
     def work() -> None:
-        with held_back():
+        with hold_back_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)
@@ -133,7 +133,7 @@ def test_the_first_sigterm_waits_and_the_second_does_not(
 ) -> None:
     signal.signal(signal.SIGINT, ctrl_c)
     before = signal.getsignal(signal.SIGTERM)
-    with held_back() as interrupt:
+    with hold_back_interrupts() as interrupt:
         signal.raise_signal(signal.SIGTERM)
         assert terminated()
         assert interrupt.asked
@@ -147,7 +147,7 @@ def test_a_program_that_ignores_sigterm_goes_on_ignoring_it() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         terminated = terminate_like_ctrl_c()
-        with held_back():
+        with hold_back_interrupts():
             signal.raise_signal(signal.SIGTERM)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
         assert not terminated()

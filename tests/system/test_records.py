@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from nppr.errors import RecordError, WriteError
 from nppr.system.records import (
     add_prefix,
-    checksum,
-    optimiser_tensors,
+    compute_checksum,
+    pack_optimiser,
     read_record,
     restore_optimiser,
     take_prefix,
-    write_beside,
+    write_in_folder,
     write_record,
     write_tensors,
     write_whole,
@@ -71,8 +71,10 @@ def test_a_model_is_written_as_its_plain_values(tmp_path: Path) -> None:
 
 
 def test_the_checksum_covers_names_types_shapes_numbers_and_the_record() -> None:
-    known = checksum(TENSORS, RECORD)
-    assert known == checksum(dict(reversed(TENSORS.items())), dict(reversed(RECORD.items())))
+    known = compute_checksum(TENSORS, RECORD)
+    assert known == compute_checksum(
+        dict(reversed(TENSORS.items())), dict(reversed(RECORD.items()))
+    )
     others: list[tuple[dict[str, Tensor], dict[str, Any]]] = [
         ({**TENSORS, "a": SHARED[1:4]}, RECORD),
         ({**TENSORS, "a": SHARED[:3].double()}, RECORD),
@@ -81,7 +83,7 @@ def test_the_checksum_covers_names_types_shapes_numbers_and_the_record() -> None
         ({**TENSORS, "a": TENSORS["b"], "b": TENSORS["a"]}, RECORD),
         (TENSORS, {**RECORD, "z": 1}),
     ]
-    assert len({known, *(checksum(*other) for other in others)}) == 1 + len(others)
+    assert len({known, *(compute_checksum(*other) for other in others)}) == 1 + len(others)
 
 
 @settings(
@@ -130,7 +132,9 @@ def test_crafted_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
             read_record(tmp_path / "file")
 
 
-@pytest.mark.parametrize("write", [write_whole, write_beside, lambda p, _: write_record(p, {}, {})])
+@pytest.mark.parametrize(
+    "write", [write_whole, write_in_folder, lambda p, _: write_record(p, {}, {})]
+)
 def test_content_and_name_reach_the_disk_in_this_order(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -200,7 +204,7 @@ def test_an_optimiser_goes_on_where_another_was() -> None:
     step(first, one)
     with torch.no_grad():
         second.copy_(first)
-    kept = {name: tensor.clone() for name, tensor in optimiser_tensors(one).items()}
+    kept = {name: tensor.clone() for name, tensor in pack_optimiser(one).items()}
     restore_optimiser(two, kept)
     for _ in range(3):
         step(first, one)

@@ -13,7 +13,7 @@ import pytest
 
 from nppr.errors import DataError, WriteError
 from nppr.system.scheduler import Job, JobProgress, run_jobs
-from nppr.system.worker_pools import MOST_ATTEMPTS, open_pool
+from nppr.system.worker_pools import MOST_ATTEMPTS, ProcessPool, open_pool
 from system.jobs import die, fail, mark, starts
 
 
@@ -109,7 +109,7 @@ def test_a_killed_worker_costs_its_own_job_only(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_sent_to_a_worker_fails_in_one_line(tmp_path: Path) -> None:
     jobs = [Job("lambda", lambda: "x"), Job("fine", partial(mark, tmp_path, "fine"))]
-    with open_pool(workers=2) as pool:
+    with ProcessPool(1) as pool:
         ended = run_jobs(jobs, pool)
     assert ended.results == {"fine": "fine"}
     assert "pickle" in ended.failed["lambda"]

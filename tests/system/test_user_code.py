@@ -18,7 +18,7 @@ from nppr.errors import ClassifierError, DataError, NpprError, TaskError
 from nppr.measuring.measurement import measure
 from nppr.models import Classifier, frozen
 from nppr.sources.custom import CustomNoise
-from nppr.system.user_code import ProcessEnded, contained
+from nppr.system.user_code import ProcessEnded, contain_exits
 from nppr.testing import assert_robust
 
 ENDINGS = [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
@@ -26,17 +26,17 @@ ENDINGS = [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), asyncio.Cancelle
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda each: type(each).__name__)
 def test_what_ends_a_process_becomes_an_error(ending: BaseException) -> None:
-    with pytest.raises(ProcessEnded, match=type(ending).__name__), contained():
+    with pytest.raises(ProcessEnded, match=type(ending).__name__), contain_exits():
         raise ending
 
 
 def test_ctrl_c_passes() -> None:
-    with pytest.raises(KeyboardInterrupt), contained():
+    with pytest.raises(KeyboardInterrupt), contain_exits():
         signal.raise_signal(signal.SIGINT)
 
 
 def test_ordinary_errors_pass() -> None:
-    with pytest.raises(ValueError, match="as it is"), contained():
+    with pytest.raises(ValueError, match="as it is"), contain_exits():
         raise ValueError("as it is")
 
 
@@ -125,7 +125,7 @@ def test_a_gate_fails_if_the_weights_cannot_be_read(ending: BaseException) -> No
 
 
 def test_a_console_that_nobody_reads_may_end_the_program() -> None:
-    with pytest.raises(SystemExit), contained():
+    with pytest.raises(SystemExit), contain_exits():
         try:
             raise BrokenPipeError
         except BrokenPipeError:

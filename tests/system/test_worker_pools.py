@@ -4,7 +4,6 @@ import os
 import socket
 import sys
 import time
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -40,13 +39,11 @@ def test_workers_are_other_processes_that_stay() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_replaced_a_limited_number_of_times(tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced_and_its_function_repeated(tmp_path: Path) -> None:
     with ProcessPool(1) as pool:
         saved = pool.submit(partial(die, tmp_path, "saved", MOST_ATTEMPTS - 1), threads=1)
         assert saved.result() == "saved"
-        with pytest.raises(pool.lost):
-            pool.submit(partial(die, tmp_path, "lost", MOST_ATTEMPTS), threads=1).result()
-        assert Counter(starts(tmp_path)) == {"saved": MOST_ATTEMPTS, "lost": MOST_ATTEMPTS}
+        assert starts(tmp_path) == ["saved"] * MOST_ATTEMPTS
         assert pool.submit(partial(pow, 2, 3), threads=1).result() == 8
 
 

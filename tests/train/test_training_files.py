@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from nppr.errors import RunFolderError
-from nppr.system.records import add_prefix, optimiser_tensors, write_record, write_tensors
+from nppr.system.records import add_prefix, pack_optimiser, write_record, write_tensors
 from nppr.train import EpochResult, Optimiser, Outputs, TrainSettings
 from nppr.train.training_files import Checkpoint, TrainingStanding
 from nppr.train.training_loop import build_optimiser
@@ -28,7 +28,7 @@ def stepped(optimiser: Optimiser, steps: int) -> tuple[nn.Module, torch.optim.Op
 
 def checkpoint_of(module: nn.Module, optimiser: torch.optim.Optimizer) -> Checkpoint:
     finished = [EpochResult(1, 1 / 3, 0.9)]
-    model, memory = module.state_dict(), optimiser_tensors(optimiser)
+    model, memory = module.state_dict(), pack_optimiser(optimiser)
     return Checkpoint(
         settings=SETTINGS,
         threads=1,
@@ -53,7 +53,7 @@ def test_round_trip(optimiser: Optimiser, steps: int, tmp_path: Path) -> None:
     assert loaded.model_dump() == checkpoint_of(module, built).model_dump()
     for name, tensor in other.state_dict().items():
         assert torch.equal(tensor, module.state_dict()[name])
-    memory, kept = optimiser_tensors(built), optimiser_tensors(other_built)
+    memory, kept = pack_optimiser(built), pack_optimiser(other_built)
     assert memory.keys() == kept.keys()
     assert all(torch.equal(memory[name], kept[name]) for name in memory)
     assert bool(memory) == (steps > 0)

@@ -16,8 +16,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from nppr.formats import require_data, require_model, require_weights
 from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
-from nppr.system.specs import RANDOM
-from nppr.system.user_code import ProcessEnded, contained
+from nppr.system.specs import RANDOM_WEIGHTS
+from nppr.system.user_code import ProcessEnded, contain_exits
 
 TYPED = "COMMANDLINE"
 """The origin of a value that was typed on the command line."""
@@ -120,7 +120,7 @@ def register(
         }
         options = build_checked(tree, typed)
         try:
-            with contained():
+            with contain_exits():
                 getattr(import_module(module), name)(options)
         except (typer.Exit, typer.Abort) as error:  # ours are `ExitCode`
             raise ProcessEnded(f"it raised {type(error).__name__}") from error
@@ -142,7 +142,7 @@ def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
     built = build(model, given)
     for name, check in SPECS.items():
         spec = given.get(name)
-        if spec is not None and (check, spec) != (require_weights, RANDOM):
+        if spec is not None and (check, spec) != (require_weights, RANDOM_WEIGHTS):
             check(spec, name)
     return built
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from nppr.errors import without_controls
+from nppr.errors import mark_controls
 from nppr.run.progress import Plan
 from nppr.run.progress import err as err
 
@@ -80,15 +80,15 @@ def show_learned(learned: Sequence[LearnedNoise], folder: Path) -> None:
 
 def print_line(text: str) -> None:
     """Print one line of a result on standard output."""
-    out.print(without_controls(text), markup=False, soft_wrap=True)
+    out.print(mark_controls(text), markup=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
     """Print one line beside the results, on standard error."""
-    err.print(without_controls(text), markup=False, soft_wrap=True)
+    err.print(mark_controls(text), markup=False, soft_wrap=True)
 
 
 def show_error(message: str) -> None:
     """Print one line on standard error."""
-    line = "error: " + " ".join(without_controls(message).split())
+    line = "error: " + " ".join(mark_controls(message).split())
     err.print(line, markup=False, soft_wrap=True, style="red")

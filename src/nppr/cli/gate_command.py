@@ -11,7 +11,7 @@ from nppr.cli.app import ExitCode
 from nppr.cli.commands import CertifyOptions, GateOptions
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.result_checks import check_distributions
-from nppr.errors import SpecError, without_controls
+from nppr.errors import SpecError, mark_controls
 from nppr.formats import names_code
 from nppr.gate.gate import gate as decide
 from nppr.gate.gate import make_record
@@ -59,7 +59,7 @@ def gate(options: GateOptions) -> None:
     written = {options.junit: found.to_junit, options.markdown: found.to_markdown}
     for path, text in written.items():
         if path is not None:
-            write_whole(path, without_controls(text()))
+            write_whole(path, mark_controls(text()))
     if options.as_json:
         sys.stdout.write(found.to_json())
     elif options.quiet:

@@ -38,8 +38,8 @@ from nppr.sources import Bound, Source
 from nppr.sources.gaussian_offset import CALLS
 from nppr.sources.gaussian_offset import bracket as offset_sources
 from nppr.statistics.noise_sets import RATIO, split_spec
-from nppr.system.records import one_line
-from nppr.system.specs import RANDOM
+from nppr.system.records import shorten_error
+from nppr.system.specs import RANDOM_WEIGHTS
 
 NOT_IN_NAME = {
     "run", "quiet", "page", "figures", "as_json",
@@ -174,7 +174,7 @@ def _with_fitted_specs(options: SourcesOptions, distribution: Path) -> SourcesOp
             if key in type(group).model_fields and not group.is_typed(key)
         }
         for key in taken.keys() & SPECS.keys():
-            if key != "weights" or taken[key] != RANDOM:
+            if key != "weights" or taken[key] != RANDOM_WEIGHTS:
                 SPECS[key](taken[key], key)
         changed[name] = group.with_(**taken)
     if known and not options.quiet:
@@ -255,7 +255,7 @@ def _render(report: Report, folder: Path, options: MeasureOptions) -> bool:
     try:
         written = write_rendered(RunFiles.of(report, folder), page=options.page, figures=formats)
     except Exception as error:  # the numbers are safe in report.json
-        reason = one_line(error).rstrip(".")
+        reason = shorten_error(error).rstrip(".")
         console.show_error(f"the page could not be rendered: {reason}. Try: nppr report {folder}")
         return False
     if written and not options.quiet:

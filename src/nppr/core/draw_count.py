@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-DRAWS = 100
+DEFAULT_DRAWS = 100
 """Draws per input unless something else is asked for."""
 
 FEWEST_DRAWS = 16
@@ -15,5 +15,5 @@ def default_draws(inputs: int, share: float = 1.0) -> int:
     >>> default_draws(500), default_draws(2_000), default_draws(10_000)
     (100, 50, 16)
     """
-    draws = min(DRAWS, max(FEWEST_DRAWS, -(-1_000 * DRAWS // max(1, inputs))))
+    draws = min(DEFAULT_DRAWS, max(FEWEST_DRAWS, -(-1_000 * DEFAULT_DRAWS // max(1, inputs))))
     return max(FEWEST_DRAWS, round(share * draws))

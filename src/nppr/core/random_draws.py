@@ -54,7 +54,7 @@ class DrawBlock:
 
     def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
         numbers = torch.empty(len(self.indices), self.capacity, *shape, device=self.device)
-        seeds = keys(self.seed, f"{self.split}/{stream}", self.indices, self.block)
+        seeds = derive_seeds(self.seed, f"{self.split}/{stream}", self.indices, self.block)
         generator = torch.Generator(self.device)
         for row, seed in zip(numbers.unbind(), seeds, strict=True):
             generator.manual_seed(seed)
@@ -65,7 +65,7 @@ class DrawBlock:
         return numbers[:, : self.size]
 
 
-def keys(seed: int, stream: str, indices: Sequence[int], block: int) -> list[int]:
+def derive_seeds(seed: int, stream: str, indices: Sequence[int], block: int) -> list[int]:
     """The 63-bit generator seeds of some inputs for one draw block of a stream.
 
     PyTorch's CPU generator reads the low 32 bits only, so those are a one-to-one function of the
@@ -83,9 +83,9 @@ def keys(seed: int, stream: str, indices: Sequence[int], block: int) -> list[int
     return [int(value) for value in seeds]
 
 
-def key(seed: int, stream: str, index: int, block: int) -> int:
-    """The generator seed of one input, see `keys`."""
-    return keys(seed, stream, [index], block)[0]
+def derive_seed(seed: int, stream: str, index: int, block: int) -> int:
+    """The generator seed of one input, see `derive_seeds`."""
+    return derive_seeds(seed, stream, [index], block)[0]
 
 
 def _base(seed: int, stream: str, high_index: int, high_block: int) -> int:

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from nppr.errors import TaskError
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 Judgement = Callable[[Tensor, Tensor], Tensor]
 
-TIE = 1e-6
+TIE_SCORE = 1e-6
 """Score of an answer on the edge: that close to 0, `correct` alone decides."""
 
 
-STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+FINGERPRINT_STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """By how much outputs are moved to tell tasks apart, as shares of their spread."""
 
 
@@ -74,7 +74,7 @@ class Task:
         noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
         spread = values.std(unbiased=False).clamp_min(1e-6)
         digest = hashlib.sha256(self.words.encode())
-        for level in (0.0, *STEPS):
+        for level in (0.0, *FINGERPRINT_STEPS):
             moved = (values + level * spread * noise).to(outputs)
             try:
                 logits, labels = self.to_classes(moved, targets)
@@ -97,13 +97,13 @@ class Task:
             if not score.is_floating_point():
                 raise TaskError(f"`task.score` must return floats, got {score.dtype}.")
         if self.score is not None and right is not None:
-            far = (score.detach().abs() > TIE) & ((score.detach() > 0) != right)
+            far = (score.detach().abs() > TIE_SCORE) & ((score.detach() > 0) != right)
             if bool(far.any()):
                 raise TaskError(
                     "`task.score` must be above 0 exactly where `task.correct` is true, but they differ"
                     f" for {int(far.sum())} of {len(far)} inputs."
                 )
-            score = torch.where(right, score.clamp_min(TIE), score.clamp_max(0.0))
+            score = torch.where(right, score.clamp_min(TIE_SCORE), score.clamp_max(0.0))
         labels = torch.ones(len(score), dtype=torch.int64, device=score.device)
         return torch.stack([torch.zeros_like(score), score], 1), labels
 
@@ -120,7 +120,7 @@ class Task:
 
     def _called(self, name: str, function: Judgement, outputs: Tensor, targets: Tensor) -> Tensor:
         try:
-            with contained():
+            with contain_exits():
                 found = function(outputs, targets)
         except Exception as error:  # code of the caller may fail in any way
             reason = " ".join(str(error).split())[:300] or type(error).__name__

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nppr.errors import BudgetError, DataError, GradientError, unknown
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -385,7 +385,7 @@ class CustomTransform(Transform):
 
     def images(self, x: Tensor, theta: Tensor) -> Tensor:
         try:
-            with contained():
+            with contain_exits():
                 made = self.function(x.clone(), theta)
         except Exception as error:  # a function of the user's may fail in any way
             if not theta.requires_grad or "numpy()" not in str(error):

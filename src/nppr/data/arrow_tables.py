@@ -37,7 +37,7 @@ from nppr.data.image_sets import EncodedImages
 from nppr.data.parquet_files import read_columns
 from nppr.data.splits import TRAIN, Labelled
 from nppr.errors import DataError
-from nppr.system.bounded import ENCODED_IMAGE, encoded_limit, open_regular, read_bounded
+from nppr.system.bounded import ENCODED_IMAGE_LIMIT, encoded_limit, open_regular, read_bounded
 
 LABEL_NAMES = ("label", "labels", "fine_label", "class", "target")
 """Names of the label column in order of preference, if several columns could hold the labels."""
@@ -75,7 +75,7 @@ class ArrowImages(EncodedImages):
                     raise ValueError("this row names a file, but the data have no folder")
                 place = place_inside(self.folder, row["path"], self.where(position))
                 with open_regular(place) as file:
-                    content = read_bounded(file, ENCODED_IMAGE)
+                    content = read_bounded(file, ENCODED_IMAGE_LIMIT)
             if content is None:
                 raise ValueError("there is no image in this row")
             return bytes(content)

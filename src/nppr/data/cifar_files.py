@@ -28,7 +28,7 @@ from nppr.data.file_trees import Files, join_names, reading
 from nppr.data.image_sets import StoredImages
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
-from nppr.system.bounded import CIFAR_PICKLE, OversizeError
+from nppr.system.bounded import CIFAR_PICKLE_LIMIT, OversizeError
 
 SHAPE = (3, 32, 32)
 NUMBER_TYPES = {"u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"}
@@ -85,7 +85,7 @@ def _open(files: Files) -> SplitReaders:
 
 def _read_split(files: Files, layout: CifarFiles, split: str) -> Labelled:
     where = files.where(layout.meta)
-    meta = read_pickle(files.read(layout.meta, CIFAR_PICKLE), where)
+    meta = read_pickle(files.read(layout.meta, CIFAR_PICKLE_LIMIT), where)
     class_names = _field(meta, layout.class_names, list, where)
     batches = [_read_batch(files, member, layout.labels) for member in layout.splits[split]]
     pixels, labels = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
@@ -95,7 +95,7 @@ def _read_split(files: Files, layout: CifarFiles, split: str) -> Labelled:
 def _read_batch(files: Files, member: str, key: str) -> tuple[NDArray[np.uint8], IntArray]:
     """Pixels `(N, 3, 32, 32)` and labels `(N,)` of one file."""
     where = files.where(member)
-    batch = read_pickle(files.read(member, CIFAR_PICKLE), where)
+    batch = read_pickle(files.read(member, CIFAR_PICKLE_LIMIT), where)
     pixels = _field(batch, "data", np.ndarray, where)
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != math.prod(SHAPE):
         raise DataError(

@@ -19,7 +19,7 @@ from torch import Tensor
 from nppr.core.tally import IntArray
 from nppr.data.data_set import Data
 from nppr.errors import DataError, SpecError
-from nppr.system.bounded import CLASS_NAMES, OversizeError, read_text
+from nppr.system.bounded import CLASS_NAMES_LIMIT, OversizeError, read_text
 from nppr.system.specs import MOST_CLASSES
 
 ClassOrder = Sequence[str] | Mapping[str, int]
@@ -165,7 +165,7 @@ def with_class_order(data: Data, order: ClassOrder | str | Path) -> Data:
 def read_class_order(path: str | Path) -> ClassOrder:
     """Read class names: a text file with a line for each output, or JSON, a list or name to number."""
     try:
-        text = read_text(path, CLASS_NAMES)
+        text = read_text(path, CLASS_NAMES_LIMIT)
     except (OSError, ValueError, OversizeError) as error:  # also of a path that no file can have
         oversize = str(error).rstrip(".") if isinstance(error, OversizeError) else "it is not text"
         reason = getattr(error, "strerror", None) or oversize

@@ -24,9 +24,9 @@ from typing import Any, Self
 
 from nppr.errors import DataError, NpprError
 from nppr.system.bounded import (
-    CHUNK,
-    CIFAR_ARCHIVE,
-    CIFAR_PICKLE,
+    CHUNK_BYTES,
+    CIFAR_ARCHIVE_LIMIT,
+    CIFAR_PICKLE_LIMIT,
     Limit,
     OversizeError,
     open_regular,
@@ -156,7 +156,7 @@ class TarFiles(Files):
                         )
                     if member.isfile() and PurePosixPath(member.name).name in wanted:
                         taken = sum(map(len, contents.values())) + member.size
-                        CIFAR_ARCHIVE.require(taken, "the archive up to here")
+                        CIFAR_ARCHIVE_LIMIT.require(taken, "the archive up to here")
                         contents[member.name.removeprefix("./")] = stream.extract(archive, member)
                     stream.left = HEADERS
                 stream.finish()
@@ -190,19 +190,19 @@ class _BoundedGzip(gzip.GzipFile):
         return content
 
     def extract(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-        CIFAR_PICKLE.require(member.size)
-        self.left = CIFAR_PICKLE.size + HEADERS
+        CIFAR_PICKLE_LIMIT.require(member.size)
+        self.left = CIFAR_PICKLE_LIMIT.size + HEADERS
         file = archive.extractfile(member)
-        content = b"" if file is None else read_bounded(file, CIFAR_PICKLE)
+        content = b"" if file is None else read_bounded(file, CIFAR_PICKLE_LIMIT)
         if len(content) != member.size:
             raise EOFError("the member ends early")
         return content
 
     def finish(self) -> None:
         """Read the rest without keeping it: the checksum comes last."""
-        self.left = CHUNK
-        while self.read(CHUNK):
-            self.left = CHUNK
+        self.left = CHUNK_BYTES
+        while self.read(CHUNK_BYTES):
+            self.left = CHUNK_BYTES
 
 
 def _visible(names: Iterable[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from nppr.data.file_trees import GZIP_MAGIC, Files, reading
 from nppr.data.image_sets import StoredImages, channels_first
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
-from nppr.system.bounded import LABELS, Limit, array_limit, read_up_to
+from nppr.system.bounded import LABELS_LIMIT, Limit, array_limit, read_up_to
 
 NAME = re.compile(r"(train|t10k|test|val|validation)-(images|labels)[-.]idx[13]-ubyte(\.gz)?")
 GZIP_GROWTH = 1032
@@ -51,7 +51,7 @@ def _read_split(files: Files, split: str, names: dict[str, str]) -> Labelled:
     pixels = _read_array(files, images, 3, array_limit(files.stored_size(images)))
     return Labelled(
         StoredImages(channels_first(pixels, f"the {split} split")),
-        _read_array(files, labels, 1, LABELS).astype(np.int64),
+        _read_array(files, labels, 1, LABELS_LIMIT).astype(np.int64),
     )
 
 

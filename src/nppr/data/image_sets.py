@@ -23,7 +23,7 @@ from nppr.data.data_set import Data, Images, content_hash
 from nppr.data.file_trees import Files, reading
 from nppr.data.layout import Layout, RangeSpec, parse_range
 from nppr.errors import DataError
-from nppr.system.bounded import ENCODED_IMAGE, OversizeError
+from nppr.system.bounded import ENCODED_IMAGE_LIMIT, OversizeError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -164,7 +164,7 @@ class FileImages(EncodedImages):
         return len(self.names)
 
     def read(self, position: int) -> bytes:
-        return self.files.read(self.names[position], ENCODED_IMAGE)
+        return self.files.read(self.names[position], ENCODED_IMAGE_LIMIT)
 
     def where(self, position: int) -> str:
         return self.files.where(self.names[position])

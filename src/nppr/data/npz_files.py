@@ -25,7 +25,7 @@ from nppr.data.file_trees import Files, ZipFiles, join_names, reading
 from nppr.data.image_sets import StoredImages, channels_first
 from nppr.data.splits import ONLY_SPLIT, Labelled
 from nppr.errors import DataError
-from nppr.system.bounded import LABELS, array_limit, open_member, open_regular, read_up_to
+from nppr.system.bounded import LABELS_LIMIT, array_limit, open_member, open_regular, read_up_to
 
 LONGEST_HEADER = 1 << 14
 """Longest header in bytes. numpy reads a header of any length whole before it refuses a long one."""
@@ -80,7 +80,7 @@ def _check_sizes(path: Path, names: list[str]) -> None:
             limit.require(taken + header.size, f"{header} and the others" if taken else f"{header}")
             taken += header.size
             if name.startswith("y"):
-                LABELS.require(header.size, f"{header}")
+                LABELS_LIMIT.require(header.size, f"{header}")
 
 
 def _read_split(path: Path, suffix: str, as_images: bool) -> Labelled:

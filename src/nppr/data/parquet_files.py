@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from nppr.data.file_trees import import_extra
-from nppr.system.bounded import CHUNK, MIB, Limit, open_regular
+from nppr.system.bounded import CHUNK_BYTES, MIB, Limit, open_regular
 
 BATCH, MOST_ROWS = 64 * MIB, 1024
 """Most bytes and rows of a batch; Arrow cannot build a batch with more than 2 GiB of images."""
@@ -39,7 +39,7 @@ def read_columns(
         open_regular(path) as stream,
         # a buffer would keep what is read of the file until its end
         parquet.ParquetFile(
-            path, page_checksum_verification=True, buffer_size=CHUNK, pre_buffer=False
+            path, page_checksum_verification=True, buffer_size=CHUNK_BYTES, pre_buffer=False
         ) as file,
     ):
         names = file.schema_arrow.names if names is None else names

@@ -19,7 +19,7 @@ from nppr.data.data_set import Data
 from nppr.data.file_trees import join_names
 from nppr.data.parquet_files import read_columns
 from nppr.errors import DataError
-from nppr.system.bounded import COLUMNS, OversizeError, read_text
+from nppr.system.bounded import COLUMNS_LIMIT, OversizeError, read_text
 
 CLASS = "class"
 """The column of the classes."""
@@ -90,7 +90,7 @@ def slices_of(data: Data, indices: IntArray, labels: IntArray) -> dict[str, list
 
 
 def _csv(path: Path) -> dict[str, list[str]]:
-    text = read_text(path, COLUMNS, "utf-8-sig")
+    text = read_text(path, COLUMNS_LIMIT, "utf-8-sig")
     head, *lines = list(csv.reader(io.StringIO(text, newline=""))) or [[]]
     if len(set(head)) < len(head):
         raise ValueError("two columns have the same name")
@@ -103,7 +103,7 @@ def _csv(path: Path) -> dict[str, list[str]]:
 
 
 def _parquet(path: Path) -> dict[str, list[str]]:
-    columns, _ = read_columns(path, None, COLUMNS)
+    columns, _ = read_columns(path, None, COLUMNS_LIMIT)
     return {
         name: [EMPTY if value is None else str(value) or EMPTY for value in values]
         for name, values in columns.items()

@@ -19,7 +19,7 @@ from nppr.data.file_trees import Files, reading
 from nppr.data.image_sets import FileImages, is_image
 from nppr.data.splits import Labelled
 from nppr.errors import DataError
-from nppr.system.bounded import TEXT
+from nppr.system.bounded import TEXT_LIMIT
 
 ANNOTATIONS = "val/val_annotations.txt"
 
@@ -85,7 +85,7 @@ def _class_names(files: Files, wnids: list[str]) -> tuple[str, ...]:
 
 def _lines(files: Files, name: str) -> list[str]:
     with reading(files.where(name)):
-        lines = files.read(name, TEXT).decode().splitlines()
+        lines = files.read(name, TEXT_LIMIT).decode().splitlines()
     return [line.strip() for line in lines if line.strip()]
 
 

@@ -20,7 +20,7 @@ from nppr.data.file_trees import reading
 from nppr.data.image_sets import GREY, Frame, StoredImages, channels_first, decode
 from nppr.data.splits import ONLY_SPLIT, Labelled, assemble
 from nppr.errors import DataError
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 REPEATED = 8
 """Number of images that are read twice, to notice random augmentation."""
@@ -83,14 +83,14 @@ def _pairs(dataset: Dataset[Any]) -> Iterator[tuple[Any, int]]:
     if not isinstance(dataset, IterableDataset):
         with (
             reading("the Dataset's length", "Give a map-style Dataset or an IterableDataset."),
-            contained(),
+            contain_exits(),
         ):
             items = len(dataset)  # type: ignore[arg-type]
         yield from (_item(dataset, position) for position in range(items))
         return
     end, iterator = object(), iter(dataset)
     for position in itertools.count():
-        with reading(f"item {position} of the Dataset", ""), contained():
+        with reading(f"item {position} of the Dataset", ""), contain_exits():
             item = next(iterator, end)
         if item is end:
             return
@@ -98,7 +98,7 @@ def _pairs(dataset: Dataset[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def _item(dataset: Dataset[Any], position: int) -> tuple[Any, int]:
-    with reading(f"item {position} of the Dataset", ""), contained():
+    with reading(f"item {position} of the Dataset", ""), contain_exits():
         item = dataset[position]
     return _check_pair(item, position)
 

@@ -41,7 +41,7 @@ from nppr.report.printed_numbers import percent
 from nppr.search.search_record import DistributionRecord
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
-from nppr.statistics.estimates import accuracy
+from nppr.statistics.estimates import estimate_accuracy
 
 FEWEST_DRAWS_EACH = 10  # if all 10 are correct, an input's own probability may still be 0.69 (95 %)
 FEWEST_CLEAN_CORRECT = (
@@ -91,7 +91,7 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
     correct = int((clean.correct == 1).sum())
     if correct < FEWEST_CLEAN_CORRECT:
         yield flag(FEW_INPUTS, f"{correct} inputs are clean-correct")
-    found = accuracy(clean, confidence)
+    found = estimate_accuracy(clean, confidence)
     if classes > 1 and (found.low <= 1 / classes or is_guessing(clean, classes)):
         yield flag(NEAR_CHANCE, accuracy_beside_chance(found, classes))
 

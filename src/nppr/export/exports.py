@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import nppr.export
-from nppr.errors import SpecError, unknown, without_controls
+from nppr.errors import SpecError, mark_controls, unknown
 from nppr.export.claims import read_filed
 from nppr.export.documents import EXPORTS as EXPORTS
 from nppr.report.findings import lines_of, shares_of
@@ -43,5 +43,5 @@ def write_exports(
     if folder is None and manifest.exists:
         manifest.add(*texts)
     for path, make in texts.items():
-        write_whole(path, without_controls(make(filed)))
+        write_whole(path, mark_controls(make(filed)))
     return list(texts)

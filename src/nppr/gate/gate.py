@@ -42,13 +42,13 @@ from nppr.search.search_settings import SearchSettings
 from nppr.settings import GRADE_LETTERS, Run
 from nppr.sources import CW, Clean, Source, default_sources, parse_sources, split_search
 from nppr.statistics.sequential import MeanTest, Verdict
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 PAIRED_DRAWS = 16
 """Draws of each input whose rate is compared with that of a baseline: one block."""
 
 
-@contained()
+@contain_exits()
 def gate(
     policy: Policy,
     model: ModelSpec | None = None,

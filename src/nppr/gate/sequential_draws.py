@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from nppr.core.random_draws import key
+from nppr.core.random_draws import derive_seed
 from nppr.core.tally import Claim, Evaluate, IntArray, Metric, Progress, Tally
 from nppr.data import Split
 from nppr.errors import SpecError
@@ -136,7 +136,7 @@ def _blocks(
         tally = measure_at(source, positions, seed)
         return DrawnBlock(positions, tally.correct, tally.calls + spent, tally.draws)
 
-    random = np.random.default_rng(key(seed, "certify/order", 0, 0) & 0xFFFFFFFF)
+    random = np.random.default_rng(derive_seed(seed, "certify/order", 0, 0) & 0xFFFFFFFF)
     order = random.permutation(len(split))
     if about is Claim.POPULATION:
         clean = source.metric is Metric.ACCURACY
@@ -157,7 +157,9 @@ def _blocks(
         parts = [DrawnBlock(left[:0], left[:0], spent, draws)]
         while len(left):  # an input that was drawn twice gets fresh draws each time
             chosen, first = np.unique(left, return_index=True)
-            parts.append(draw(chosen, key(seed, "certify/draws", 0, number) & 0x7FFFFFFF, 0))
+            parts.append(
+                draw(chosen, derive_seed(seed, "certify/draws", 0, number) & 0x7FFFFFFF, 0)
+            )
             left = np.delete(left, first)
             number += 1
         yield DrawnBlock(

@@ -14,11 +14,11 @@ import torch
 
 from nppr.core.tally import ByteArray, FloatArray, IntArray
 from nppr.errors import RecordError, RunFolderError
-from nppr.system.records import one_line, read_record, read_undamaged, write_record
+from nppr.system.records import read_record, read_undamaged, shorten_error, write_record
 
-SUFFIX = ".safetensors"
-COUNTS = ("correct", "finished", "calls")
-OBSERVED = {"sums": -np.inf, "outcomes": 0, "audit": 0}
+BLOCKS_SUFFIX = ".safetensors"
+COUNT_ARRAYS = ("correct", "finished", "calls")
+OPTIONAL_ARRAYS = {"sums": -np.inf, "outcomes": 0, "audit": 0}
 """What only some sources keep, and its value before anything is measured."""
 
 
@@ -71,10 +71,10 @@ class Blocks:
         merged = cls(
             *(
                 np.stack([getattr(each, name) for each in parts])[furthest, inputs]
-                for name in COUNTS
+                for name in COUNT_ARRAYS
             )
         )
-        for name, nothing in OBSERVED.items():
+        for name, nothing in OPTIONAL_ARRAYS.items():
             widest = max((getattr(each, name) for each in parts), key=lambda each: each.size)
             if widest.size:
                 empty = np.full_like(widest, nothing)
@@ -85,17 +85,17 @@ class Blocks:
 
     def of(self, rows: IntArray) -> Blocks:
         """Those of some inputs."""
-        found = Blocks(*(getattr(self, name)[rows] for name in COUNTS))
-        for name in OBSERVED:
+        found = Blocks(*(getattr(self, name)[rows] for name in COUNT_ARRAYS))
+        for name in OPTIONAL_ARRAYS:
             if getattr(self, name).size:
                 setattr(found, name, getattr(self, name)[rows])
         return found
 
     def put(self, rows: IntArray, blocks: Blocks) -> None:
         """Replace those of some inputs."""
-        for name in COUNTS:
+        for name in COUNT_ARRAYS:
             getattr(self, name)[rows] = getattr(blocks, name)
-        for name, nothing in OBSERVED.items():
+        for name, nothing in OPTIONAL_ARRAYS.items():
             given = getattr(blocks, name)
             if given.size:
                 if not getattr(self, name).size:
@@ -132,8 +132,8 @@ class FileStore:
     def save(self, blocks: Blocks, *, now: bool) -> None:
         if not now and time.monotonic() - self._saved < self.seconds:
             return
-        tensors = {name: torch.from_numpy(getattr(blocks, name)) for name in COUNTS}
-        for name in OBSERVED:
+        tensors = {name: torch.from_numpy(getattr(blocks, name)) for name in COUNT_ARRAYS}
+        for name in OPTIONAL_ARRAYS:
             if getattr(blocks, name).size:
                 tensors[name] = torch.from_numpy(getattr(blocks, name))
         write_record(self.path, tensors, {"identity": self.identity})
@@ -155,18 +155,18 @@ class FileStore:
         tensors, record = content
         try:
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            correct, finished, calls = (arrays[name] for name in COUNTS)
+            correct, finished, calls = (arrays[name] for name in COUNT_ARRAYS)
             found, identity = Blocks(correct, finished, calls), record["identity"]
         except (KeyError, TypeError) as error:
             raise RunFolderError(
                 f"`resume` must find complete files, got {self.path}, which cannot be read:"
-                f" {one_line(error)}. Delete it to measure that source again."
+                f" {shorten_error(error)}. Delete it to measure that source again."
             ) from error
         sound = all(
             each.shape == (inputs,) and each.dtype == np.int64 and bool((each >= 0).all())
             for each in (correct, finished, calls)
         )
-        for name in OBSERVED:
+        for name in OPTIONAL_ARRAYS:
             if name in arrays:
                 kept = arrays[name]
                 sound &= kept.shape[:1] == (inputs,) and kept.ndim == 2

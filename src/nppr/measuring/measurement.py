@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from nppr.core.budget import perturbed
-from nppr.core.draw_count import DRAWS
+from nppr.core.draw_count import DEFAULT_DRAWS
 from nppr.core.losses import margin
 from nppr.core.random_draws import DRAWS_PER_BLOCK, DrawBlock
 from nppr.core.tally import (
@@ -68,7 +68,7 @@ def measure(
     split: Split[S],
     *,
     classes: int | None = None,
-    draws: int = DRAWS,
+    draws: int = DEFAULT_DRAWS,
     seed: int = 0,
     clean_correct: BoolArray | None = None,
     progress: ProgressCallback | None = None,

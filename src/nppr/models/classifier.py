@@ -23,7 +23,7 @@ from nppr.data.data_set import Data
 from nppr.data.layout import Layout
 from nppr.errors import ClassifierError, GradientError, NpprError, unknown
 from nppr.models.backend import Backend, run_backend
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ class Classifier:
         if self.channels_last and x.ndim == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         try:
-            with contained():
+            with contain_exits():
                 return self.model(x) if self.backend is None else run_backend(self.backend, x)
         except (NpprError, MemoryError):
             raise
@@ -246,7 +246,7 @@ class FrozenClassifier:
                 f"`model` must be differentiable for this source, but {self.classifier.name!r}"
                 f" gives no gradients. Leave the source out {given} that has them."
             )
-        with contained():  # the pass back may run code of the model's author too
+        with contain_exits():  # the pass back may run code of the model's author too
             (gradient,) = torch.autograd.grad(total, x)
         return gradient, logits.detach()
 

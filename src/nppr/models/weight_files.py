@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from nppr.errors import WeightsError
 from nppr.formats import require_weights
 from nppr.models.classifier import reason_of
-from nppr.system.bounded import OversizeError, program_limit, unpacked_size
+from nppr.system.bounded import OversizeError, program_limit, read_unpacked_size
 from nppr.system.records import read_tensors
 from nppr.system.specs import MOST_CLASSES
 
@@ -130,7 +130,7 @@ def _read_pickle(path: Path, *, zipped: bool) -> Weights:
     try:
         if zipped:
             limit = program_limit(path.stat().st_size, "Save the state dict again with torch.save.")
-            limit.require(unpacked_size(path))
+            limit.require(read_unpacked_size(path))
         with warnings.catch_warnings():  # of what a damaged file asks for
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)

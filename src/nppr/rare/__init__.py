@@ -1,18 +1,25 @@
 """Rare failures: probabilities of single inputs far below what plain draws can show."""
 
 from nppr.rare.failure_probabilities import (
-    Combined,
+    CombinedFailures,
     Rare,
-    combined,
-    joined,
-    rare_csv,
-    rare_failures,
+    add_rare_failures,
+    estimate_rare_failures,
+    format_rare_csv,
+    join_rare,
     read_rare,
     write_rare,
 )
 from nppr.rare.splitting import Status
 
 __all__ = [
-    "Combined", "Rare", "Status", "combined", "joined", "rare_csv", "rare_failures", "read_rare",
+    "CombinedFailures",
+    "Rare",
+    "Status",
+    "add_rare_failures",
+    "estimate_rare_failures",
+    "format_rare_csv",
+    "join_rare",
+    "read_rare",
     "write_rare",
 ]  # fmt: skip

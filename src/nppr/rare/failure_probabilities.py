@@ -35,21 +35,29 @@ from nppr.errors import RunFolderError, SpecError
 from nppr.measuring.measurement import ProgressCallback
 from nppr.models import PreparedClassifier
 from nppr.rare.latent_noise import make_latent
-from nppr.rare.splitting import FLOOR, MOVES, Judge, Levels, Run, Status, run_splitting
+from nppr.rare.splitting import (
+    LOG_FLOOR,
+    MOVES,
+    Levels,
+    MarginJudge,
+    SplittingRun,
+    Status,
+    run_splitting,
+)
 from nppr.sources import Source
 from nppr.statistics.intervals import (
     check_confidence,
     clopper_pearson_upper,
     student_quantile,
 )
-from nppr.system.records import one_line, read_undamaged, write_record
+from nppr.system.records import read_undamaged, shorten_error, write_record
 
 REPLICATES = 5
-FEWEST = 100
-MOST = 4000
+FEWEST_PARTICLES = 100
+MOST_PARTICLES = 4000
 """Fewest and most particles of a run."""
 
-ARRAYS = ("positions", "indices", "log_p", "log_low", "log_high", "limit", "spread", "calls")
+RARE_ARRAYS = ("positions", "indices", "log_p", "log_low", "log_high", "limit", "spread", "calls")
 """The fields of `Rare` with one number per input."""
 
 
@@ -94,7 +102,7 @@ class Rare:
         return np.asarray(np.exp(self.log_high))
 
 
-def rare_failures(
+def estimate_rare_failures(
     source: Source,
     classifier: PreparedClassifier,
     split: Split[SplitKind],
@@ -104,7 +112,7 @@ def rare_failures(
     replicates: int = REPLICATES,
     seed: int = 0,
     confidence: float = 0.95,
-    floor: float = math.exp(FLOOR),
+    floor: float = math.exp(LOG_FLOOR),
     progress: ProgressCallback | None = None,
 ) -> Rare:
     """The failure probabilities of the inputs at `positions` of a split, with at most `calls` calls.
@@ -124,8 +132,12 @@ def rare_failures(
         own[0] += spent - own.sum()  # the perturbation of the first input, where it takes features
         limit = (calls - spent) // (len(places) * replicates)
         particles = _particles(limit, math.log(floor), calls)
-        judge = Judge(models.fast, replace(latent, source=source), classifier.micro_batch)
-        runs = [Run(int(place), replicate) for place in places for replicate in range(replicates)]
+        judge = MarginJudge(models.fast, replace(latent, source=source), classifier.micro_batch)
+        runs = [
+            SplittingRun(int(place), replicate)
+            for place in places
+            for replicate in range(replicates)
+        ]
         found = run_splitting(
             judge, split, runs, particles=particles, limit=limit, floor=math.log(floor), seed=seed,
             device=classifier.device, on_end=_reporter(progress, source.name, judge, len(runs)),
@@ -154,10 +166,10 @@ def rare_failures(
     )
 
 
-def calls_for(particles: int, log_p: float) -> int:
+def count_calls(particles: int, log_p: float) -> int:
     """About how many calls a run of this many particles makes, down to `log_p`.
 
-    >>> calls_for(1000, math.log(1e-6))
+    >>> count_calls(1000, math.log(1e-6))
     10000
     """
     return particles * (1 + math.ceil(-log_p / math.log(MOVES)))
@@ -165,12 +177,14 @@ def calls_for(particles: int, log_p: float) -> int:
 
 def _particles(limit: int, floor: float, calls: int) -> int:
     """As many as reach the log p `floor` with `limit` calls."""
-    if limit < FEWEST:
+    if limit < FEWEST_PARTICLES:
         raise SpecError(
-            f"`calls` must give each run of an input at least {FEWEST}, got {calls} in total, which is"
-            f" {max(limit, 0)} per run. Allow more calls, or follow fewer inputs."
+            f"`calls` must give each run of an input at least {FEWEST_PARTICLES}, got {calls} in total,"
+            f" which is {max(limit, 0)} per run. Allow more calls, or follow fewer inputs."
         )
-    return min(MOST, max(FEWEST, limit // calls_for(1, floor))) // MOVES * MOVES
+    return (
+        min(MOST_PARTICLES, max(FEWEST_PARTICLES, limit // count_calls(1, floor))) // MOVES * MOVES
+    )
 
 
 def _check(
@@ -188,7 +202,7 @@ def _check(
 
 
 def _reporter(
-    progress: ProgressCallback | None, name: str, judge: Judge, runs: int
+    progress: ProgressCallback | None, name: str, judge: MarginJudge, runs: int
 ) -> Callable[[Levels], None]:
     """Reports, at the end of a run, the images judged of those that runs may still take."""
     ended: list[int] = []
@@ -217,7 +231,7 @@ def _worst(runs: Sequence[Levels]) -> Status:
 
 
 @dataclass(frozen=True, eq=False)
-class Combined:
+class CombinedFailures:
     """Failure probabilities of all inputs of a tally `(N,)`, and their standard errors.
 
     `by_splitting` marks estimates of splitting. An input that never failed and that splitting was not
@@ -233,7 +247,7 @@ class Combined:
         return float(np.where(self.by_splitting, self.failures, 0.0)[among].mean())
 
 
-def combined(tally: Tally[SplitKind], rare: Rare) -> Combined:
+def add_rare_failures(tally: Tally[SplitKind], rare: Rare) -> CombinedFailures:
     """Plain draws and splitting together: a failure probability for every input of a tally.
 
     Inputs that failed in some of their S draws keep the share of failures, with its binomial error.
@@ -257,13 +271,13 @@ def combined(tally: Tally[SplitKind], rare: Rare) -> Combined:
     failures[rows] = rare.p[never]
     errors[rows] = rare.p[never] * np.sqrt(np.expm1(np.square(rare.spread[never])))
     by_splitting[rows] = True
-    return Combined(failures, errors, by_splitting)
+    return CombinedFailures(failures, errors, by_splitting)
 
 
-def joined(parts: Sequence[Rare]) -> Rare:
+def join_rare(parts: Sequence[Rare]) -> Rare:
     """The results of several groups of inputs of one source as one."""
     first = parts[0]
-    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in RARE_ARRAYS}
     return Rare(
         first.source,
         **arrays,
@@ -274,7 +288,7 @@ def joined(parts: Sequence[Rare]) -> Rare:
     )
 
 
-def rare_csv(found: Mapping[str, Rare]) -> str:
+def format_rare_csv(found: Mapping[str, Rare]) -> str:
     """One line per input that splitting was run on: its estimate, and its guaranteed limit."""
     text = io.StringIO()
     writer = csv.writer(text)
@@ -291,7 +305,7 @@ def rare_csv(found: Mapping[str, Rare]) -> str:
 
 def write_rare(path: Path, rare: Rare, identity: str) -> None:
     """Write the file whole or not at all; `identity` is that of the run."""
-    tensors = {name: torch.from_numpy(np.array(getattr(rare, name))) for name in ARRAYS}
+    tensors = {name: torch.from_numpy(np.array(getattr(rare, name))) for name in RARE_ARRAYS}
     record = {
         "identity": identity,
         "source": rare.source,
@@ -313,10 +327,10 @@ def read_rare(path: Path, identity: str) -> Rare | None:
         if record.pop("identity") != identity:
             raise ValueError("it belongs to another run")
         status = tuple(Status(each) for each in record.pop("status"))
-        arrays: dict[str, Any] = {name: tensors[name].numpy() for name in ARRAYS}
+        arrays: dict[str, Any] = {name: tensors[name].numpy() for name in RARE_ARRAYS}
         return Rare(**arrays, status=status, **record)
     except (KeyError, ValueError, TypeError) as error:
         raise RunFolderError(
-            f"`resume` must find complete files of this run, got {path}: {one_line(error)}."
+            f"`resume` must find complete files of this run, got {path}: {shorten_error(error)}."
             " Delete it to look for rare failures again."
         ) from error

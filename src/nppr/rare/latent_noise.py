@@ -29,7 +29,7 @@ from nppr.sources import Source
 _STREAM = "rare"
 
 
-def folded_cdf(z: Tensor) -> Tensor:
+def fold_cdf(z: Tensor) -> Tensor:
     """Uniform numbers `1/2 + sign(z) Phi(-|z|)`, whose distance from 1/2 falls with |z|.
 
     The Laplace noise of u is largest where u is near 1/2; so it grows with z, without a jump at 0.
@@ -107,7 +107,7 @@ class _Given(DrawBlock):
         if normal:
             return z.clone()  # sources work in place
         uniform: Tensor = torch.special.ndtr(z)
-        return folded_cdf(z) if self.latent.source.folds_uniform else uniform
+        return fold_cdf(z) if self.latent.source.folds_uniform else uniform
 
 
 def _size(slots: Mapping[str, slice]) -> int:

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from nppr.core.budget import perturbed
 from nppr.core.losses import margin
-from nppr.core.random_draws import key
+from nppr.core.random_draws import derive_seed
 from nppr.core.tally import FloatArray, IntArray, SplitKind
 from nppr.data import Split
 from nppr.measuring.measurement import NUMBERS_AT_ONCE
@@ -43,7 +43,7 @@ from nppr.rare.latent_noise import Latent
 
 logger = logging.getLogger(__name__)
 
-FLOOR = math.log(1e-12)
+LOG_FLOOR = math.log(1e-12)
 """The log p below which a run gives up."""
 
 MOVES = 5
@@ -53,16 +53,16 @@ For 4 to 10 moves `var(log p) * calls` is nearly the same, about 1000 at p = 1e-
 1 to 64 pixels); fewer moves start more chains.
 """
 
-START, SMALLEST_BETA = 0.5, 1e-3
+FIRST_STEP, SMALLEST_STEP = 0.5, 1e-3
 """First and smallest step beta of a chain."""
 
-TARGET = 0.44
+TARGET_ACCEPTANCE = 0.44
 """Share of steps to be accepted; between 0.3 and 0.5 it hardly matters."""
 
-SWITCHING = 0.25
+SWITCHING_SHARE = 0.25
 """Share of points that try a component drawn afresh in a step."""
 
-NUMBERS_KEPT = 2**25
+LATENTS_AT_ONCE = 2**25
 """Latent numbers that are kept at once, unless one run has more."""
 
 
@@ -80,7 +80,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True)
-class Run:
+class SplittingRun:
     """One search for failures of the input at `position` of a split; replicates are independent."""
 
     position: int
@@ -172,7 +172,7 @@ def propose(
     moved = (1 - step.square()).sqrt() * z + step * noise
     if switch is None:
         return moved, torch.zeros(z.shape[:2], dtype=torch.bool, device=z.device)
-    switching = switch < SWITCHING
+    switching = switch < SWITCHING_SHARE
     fresh = torch.where(switching[..., None], noise[..., choosing], z[..., choosing])
     moved[..., choosing] = fresh
     return moved, switching
@@ -185,10 +185,10 @@ def adapt(beta: Tensor, accepted: Tensor, switching: Tensor) -> Tensor:
     """
     counted = (~switching).double()
     share = (accepted * counted).sum(1) / counted.sum(1).clamp_min(1)
-    return (beta * (share - TARGET).exp()).clamp(SMALLEST_BETA, 1.0)
+    return (beta * (share - TARGET_ACCEPTANCE).exp()).clamp(SMALLEST_STEP, 1.0)
 
 
-class Judge:
+class MarginJudge:
     """Margins `max_{j != y} h_j - h_y` of points z; an input fails where its margin is >= 0.
 
     `calls` counts the images judged, `correct` those that did not fail. Where memory runs out the
@@ -244,13 +244,13 @@ class Judge:
 
 
 def run_splitting(
-    judge: Judge,
+    judge: MarginJudge,
     split: Split[SplitKind],
-    runs: Sequence[Run],
+    runs: Sequence[SplittingRun],
     *,
     particles: int,
     limit: int,
-    floor: float = FLOOR,
+    floor: float = LOG_FLOOR,
     seed: int,
     device: torch.device,
     on_end: Callable[[Levels], None] | None = None,
@@ -260,7 +260,7 @@ def run_splitting(
     A run has `particles` N, a multiple of MOVES. Runs go level by level together, each with its own
     levels; one that ends makes room for the next.
     """
-    room = max(1, NUMBERS_KEPT // (particles * judge.latent.size))
+    room = max(1, LATENTS_AT_ONCE // (particles * judge.latent.size))
     found = [Levels(floor, limit) for _ in runs]
     waiting, active = list(zip(runs, found, strict=True)), list[_Active]()
     while waiting or active:
@@ -291,10 +291,10 @@ class _Active:
     generator: torch.Generator
     z: Tensor = field(init=False)
     margins: Tensor = field(init=False)
-    beta: float = START
+    beta: float = FIRST_STEP
 
     def reseed(self, seed: int, level: int) -> None:
-        self.generator.manual_seed(key(seed, self.stream, self.index, level))
+        self.generator.manual_seed(derive_seed(seed, self.stream, self.index, level))
 
     def start_chains(self, survivors: Tensor, particles: int, seed: int) -> None:
         """Survivors in random order, again and again where there are fewer of them than chains."""
@@ -306,9 +306,9 @@ class _Active:
 
 
 def _enter(
-    judge: Judge,
+    judge: MarginJudge,
     split: Split[SplitKind],
-    entering: Sequence[tuple[Run, Levels]],
+    entering: Sequence[tuple[SplittingRun, Levels]],
     particles: int,
     seed: int,
     device: torch.device,
@@ -328,7 +328,7 @@ def _enter(
     return fresh
 
 
-def _move(judge: Judge, active: Sequence[_Active]) -> None:
+def _move(judge: MarginJudge, active: Sequence[_Active]) -> None:
     """The next populations: MOVES states of each chain."""
     z = torch.stack([one.z for one in active])
     margins = torch.stack([one.margins for one in active])
@@ -353,7 +353,7 @@ def _move(judge: Judge, active: Sequence[_Active]) -> None:
         one.z, one.margins, one.beta = points, reached, step
 
 
-def _margins(judge: Judge, active: Sequence[_Active], z: Tensor) -> Tensor:
+def _margins(judge: MarginJudge, active: Sequence[_Active], z: Tensor) -> Tensor:
     x, y = torch.stack([one.x for one in active]), torch.stack([one.y for one in active])
     return judge.margins(x, y, z, tuple(one.index for one in active))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import torch
 
 from nppr.errors import RecordError, RunFolderError
-from nppr.system.records import one_line, read_record, write_record
+from nppr.system.records import read_record, shorten_error, write_record
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -161,7 +161,7 @@ def read_evidence(folder: str | Path) -> Evidence | None:
         )
     except (RecordError, ValueError, KeyError, TypeError) as error:
         raise RunFolderError(
-            f"`run` must hold a readable {EVIDENCE}, got {path}: {one_line(error)}."
+            f"`run` must hold a readable {EVIDENCE}, got {path}: {shorten_error(error)}."
             " Remove the file to render the page without pictures."
         ) from error
 

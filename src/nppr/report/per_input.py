@@ -14,7 +14,7 @@ import numpy as np
 
 from nppr.core.tally import Evaluate, Tally
 from nppr.errors import DataError, RunFolderError
-from nppr.statistics import per_input as intervals
+from nppr.statistics import estimate_per_input as intervals
 from nppr.system.bounded import open_regular
 from nppr.system.records import write_whole
 

@@ -19,7 +19,7 @@ from rich import box
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from nppr.errors import without_controls
+from nppr.errors import mark_controls
 
 Value = str | int | float | bool | tuple[float, float] | None
 
@@ -148,7 +148,7 @@ class Table:
         for number, row in enumerate(shown.rows):
             texts = [
                 Text(
-                    without_controls(cell.text).translate(_ASCII),
+                    mark_controls(cell.text).translate(_ASCII),
                     style="bold" if cell.strong else "",
                 )
                 for cell in row

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nppr.core.tally import Claim, Evaluate, Metric, Tally
 from nppr.report.number import Number, StatedInterval
 from nppr.statistics.betting import betting
-from nppr.statistics.estimates import SEQUENCE, allow_for_audit, corrupted
+from nppr.statistics.estimates import SEQUENCE, allow_for_audit, estimate_corrupted
 from nppr.statistics.intervals import Interval
 
 
@@ -49,7 +49,7 @@ def _corrected(
 ) -> StatedInterval:
     confidence = 1 - (1 - row.confidence) / candidates
     if row.metric is Metric.CORRUPTION:
-        exact = corrupted(tally, confidence)
+        exact = estimate_corrupted(tally, confidence)
         interval, method = Interval(exact.low, exact.high), exact.method
     elif stopped is not None:
         interval, method = stopped(tally, candidates), SEQUENCE

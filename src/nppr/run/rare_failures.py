@@ -18,13 +18,13 @@ from nppr.core.tally import Claim, Direction, Estimate, Evaluate, IntArray, Metr
 from nppr.data import stratified_order
 from nppr.errors import RunStopped
 from nppr.rare import (
-    Combined,
+    CombinedFailures,
     Rare,
     Status,
-    combined,
-    joined,
-    rare_csv,
-    rare_failures,
+    add_rare_failures,
+    estimate_rare_failures,
+    format_rare_csv,
+    join_rare,
     read_rare,
     write_rare,
 )
@@ -47,7 +47,7 @@ class Followed:
 
     rare: Rare
     unbroken: int
-    combined: Combined
+    combined: CombinedFailures
 
     def record(self, tally: Tally[Evaluate]) -> RareRecord:
         """Its entry in the report."""
@@ -94,7 +94,7 @@ def follow_rare_failures(
     if session.folder and found:
         path, text = (
             session.folder.place("rare.csv"),
-            rare_csv({k: v.rare for k, v in found.items()}),
+            format_rare_csv({k: v.rare for k, v in found.items()}),
         )
         write_whole(path, text)
     return found, rows
@@ -155,9 +155,9 @@ class _Splitter:
         places = np.sort(unbroken[order[: share // RARE_CALLS_PER_INPUT]])
         if not len(places):
             return None
-        rare = replace(joined(self._groups(source, places, share)), source=source.name)
+        rare = replace(join_rare(self._groups(source, places, share)), source=source.name)
         self.calls -= _spent(rare)
-        return Followed(rare, len(unbroken), combined(tally, rare))
+        return Followed(rare, len(unbroken), add_rare_failures(tally, rare))
 
     def _groups(self, source: Source, places: IntArray, total: int) -> list[Rare]:
         """The results of all groups."""
@@ -185,7 +185,7 @@ class _Splitter:
 
         moved = source.moved_by_splitting
         assert moved is not None
-        found = rare_failures(
+        found = estimate_rare_failures(
             moved,
             session.classifier,
             session.data.evaluate,

@@ -65,7 +65,13 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.sources import NPPR, Clean, Source, references, share_error
 from nppr.sources.per_input_noise import PerInput
-from nppr.statistics.estimates import accuracy, adversarial, allow_for_audit, merged, probabilistic
+from nppr.statistics.estimates import (
+    allow_for_audit,
+    estimate_accuracy,
+    estimate_adversarial,
+    estimate_probabilistic,
+    merge_attacks,
+)
 
 if TYPE_CHECKING:
     from nppr.run.rare_failures import Followed
@@ -171,7 +177,7 @@ def _require_better_than_guessing(
     classes = run.data.classes
     if len(clean.correct) < FEWEST_CLEAN_CORRECT or not is_guessing(clean, classes):
         return  # a few inputs show little; flags say so
-    found = accuracy_beside_chance(accuracy(clean, run.settings.confidence), classes)
+    found = accuracy_beside_chance(estimate_accuracy(clean, run.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]
     known = run.record.classifier
     if known.weights is None and names_code(known.name):
@@ -294,7 +300,7 @@ class _Measurements:
             tally = self.tallies.get(measured) or self.session.measure(noise, self.clean_correct)
         else:
             tally = self.tallies[measured]
-        found = probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
+        found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
         known = self.session.after_stopping(found, tally)
         for row in numbers_of(source, known, with_references=True):
             kept = measured if measured in self.tallies else None
@@ -310,11 +316,13 @@ class _Measurements:
         attacked = any(source.metric is Metric.AR for source in exact)
         if not attacked or not (len(exact) > 1 or settings.only_merged):
             return
-        tally = merged([self.tallies[source.name] for source in exact])
+        tally = merge_attacks([self.tallies[source.name] for source in exact])
         budget = self.inside[0].budget
         subject = MergedSubject(radius=budget.radius if budget else None)
         try:
-            self.numbers.append(number_of(subject, adversarial(tally, settings.confidence)))
+            self.numbers.append(
+                number_of(subject, estimate_adversarial(tally, settings.confidence))
+            )
         except NpprError as error:  # no input is clean-correct
             self.numbers.append(self.session.without_value(subject, Metric.AR, error))
 

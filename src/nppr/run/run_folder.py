@@ -35,8 +35,8 @@ from nppr.report.model import ReportRecord
 from nppr.report.per_input import PER_INPUT, PerInput
 from nppr.search.learned_noise import LearnedNoise, save_learned
 from nppr.system.bounded import read_text
-from nppr.system.manifest import MANIFEST, Manifest
-from nppr.system.records import leftovers, read_record, write_beside
+from nppr.system.manifest import MANIFEST_FILE, Manifest
+from nppr.system.records import find_partial_files, read_record, write_in_folder
 from nppr.system.specs import EAGER
 
 logger = logging.getLogger(__name__)
@@ -242,10 +242,10 @@ class RunFolder:
         """Write the inputs' results and what is shown of them, then the report."""
         names = (PER_INPUT, EVIDENCE, self.report_path.name)
         self.list_files(*(self.path / name for name in names))
-        write_beside(self.path / PER_INPUT, per_input.to_csv())
+        write_in_folder(self.path / PER_INPUT, per_input.to_csv())
         if evidence is not None:
             write_evidence(self.path, evidence)
-        write_beside(self.report_path, report.to_json())
+        write_in_folder(self.report_path, report.to_json())
 
     def _require_present(self) -> None:
         """Raise `VanishedError` if the folder was removed while the run is at work."""
@@ -253,7 +253,7 @@ class RunFolder:
             raise vanished(self.path)
 
     def _write_run(self, content: Mapping[str, object]) -> None:
-        write_beside(self.path / RUN, json.dumps(content, indent=2, sort_keys=True) + "\n")
+        write_in_folder(self.path / RUN, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
     def _check_held(self, held: dict[str, Any], settings: object, *, resume: bool) -> None:
         before = held.get("settings", {})
@@ -327,9 +327,11 @@ class RunFolder:
 
     def _strangers(self) -> list[str]:
         """The names in the folder that a run does not write before its first run.json is whole."""
-        begun = {each.name for each in leftovers([self.path / RUN, self.path / MANIFEST])}
-        begun |= {MANIFEST} if self.manifest.exists else set()
-        begun |= {name for name in (RUN, MANIFEST, LOCK) if _is_blank(self.path / name)}
+        begun = {
+            each.name for each in find_partial_files([self.path / RUN, self.path / MANIFEST_FILE])
+        }
+        begun |= {MANIFEST_FILE} if self.manifest.exists else set()
+        begun |= {name for name in (RUN, MANIFEST_FILE, LOCK) if _is_blank(self.path / name)}
         return sorted({path.name for path in self.path.iterdir()} - begun)
 
 

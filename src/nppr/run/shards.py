@@ -33,7 +33,7 @@ from nppr.models import PreparedClassifier, prepare
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.resolve import Resolved
 from nppr.run.session import AssessmentRun
-from nppr.system.records import write_beside
+from nppr.system.records import write_in_folder
 from nppr.system.scheduler import Job, run_jobs
 
 logger = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ class _Reporter:
         now = time.monotonic()
         if now - self._written >= SECONDS_BETWEEN_REPORTS or state.done >= state.total:
             self._written = now
-            write_beside(self.path, json.dumps(self.counts))
+            write_in_folder(self.path, json.dumps(self.counts))
 
 
 _opened: dict[int, tuple[Data, PreparedClassifier]] = {}

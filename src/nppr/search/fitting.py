@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from nppr.core import losses
 from nppr.core.budget import Budget, perturbed, require_graph
-from nppr.core.random_draws import DrawBlock, key
+from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import Fit, IntArray
 from nppr.errors import FitError, RunFolderError, RunStopped
 from nppr.models import FrozenClassifier, PreparedClassifier, is_out_of_memory
@@ -30,14 +30,14 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.mixture import Given
 from nppr.search.search_settings import SCORE_STD, Recipe
 from nppr.search.selection import CleanInputs
-from nppr.system.process import held_back
+from nppr.system.process import hold_back_interrupts
 from nppr.system.records import (
     UNREADABLE,
     add_prefix,
-    one_line,
-    optimiser_tensors,
+    pack_optimiser,
     read_undamaged,
     restore_optimiser,
+    shorten_error,
     take_prefix,
     write_record,
 )
@@ -166,7 +166,7 @@ class StateFile:
             return
         tensors = add_prefix("distribution/", state.distribution.state_dict())
         for number, optimiser in enumerate(state.optimisers):
-            tensors |= add_prefix(f"optimiser-{number}/", optimiser_tensors(optimiser))
+            tensors |= add_prefix(f"optimiser-{number}/", pack_optimiser(optimiser))
         record = {"identity": self._whole_identity, "loss": state.loss, "pr": state.pr}
         write_record(self.path, tensors, record)
         self._saved = time.monotonic()
@@ -198,7 +198,7 @@ def read_stage(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
 def unreadable_stage(path: Path, error: Exception) -> RunFolderError:
     """The error for a file of a stage that cannot be continued from."""
     return RunFolderError(
-        f"`resume` must find complete files, got {path}, which cannot be read: {one_line(error)}."
+        f"`resume` must find complete files, got {path}, which cannot be read: {shorten_error(error)}."
         " Delete it to fit that stage again."
     )
 
@@ -212,7 +212,7 @@ def fit(
 ) -> FitState:
     """Take the steps that are left; `save` is called after each, and at once when it ends early."""
     state.distribution.to(fitting.classifier.device).train()
-    with held_back() as interrupt, fitting.classifier.frozen() as models:
+    with hold_back_interrupts() as interrupt, fitting.classifier.frozen() as models:
         while state.number < fitting.steps:
             try:
                 fitting = _take_step(fitting, state, models.fast)
@@ -370,7 +370,7 @@ def _positions(fitting: Fitting, number: int, pixels: int) -> Iterator[tuple[int
     size = max(1, micro_batch * 2 ** (whole.bit_length() - 1) // recipe.draws)
     first, last = number * recipe.inputs, (number + 1) * recipe.inputs
     for epoch in range(first // inputs, (last - 1) // inputs + 1):
-        seed = key(fitting.seed, "fit/order", 0, epoch) & 0xFFFFFFFF
+        seed = derive_seed(fitting.seed, "fit/order", 0, epoch) & 0xFFFFFFFF
         order = np.random.default_rng(seed).permutation(inputs)
         chosen = order[max(0, first - epoch * inputs) : last - epoch * inputs]
         for start in range(0, len(chosen), size):

@@ -28,7 +28,13 @@ from nppr.search.search_record import (
     LearnedNoiseRecord,
 )
 from nppr.sources.learned import Learned
-from nppr.system.records import UNREADABLE, checksum, one_line, read_record, write_record
+from nppr.system.records import (
+    UNREADABLE,
+    compute_checksum,
+    read_record,
+    shorten_error,
+    write_record,
+)
 
 SUFFIX = ".safetensors"
 SEEN = "seen"
@@ -78,7 +84,7 @@ class LearnedNoise:
     @property
     def checksum(self) -> str:
         """A hash of all tensors and of the record, which its file holds."""
-        return checksum(self.source.distribution.state_dict(), self.record)
+        return compute_checksum(self.source.distribution.state_dict(), self.record)
 
     def describe(self) -> DistributionRecord:
         """Its entry in the report."""
@@ -151,7 +157,7 @@ def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, Int
         field = ".".join(str(each) for each in wrong["loc"])
         raise _unreadable(path, f"field {field!r}: {wrong['msg']}") from error
     except (NpprError, *UNREADABLE) as error:
-        raise _unreadable(path, one_line(error)) from error
+        raise _unreadable(path, shorten_error(error)) from error
     return distribution, record, seen
 
 
@@ -199,7 +205,7 @@ def _require_same_domain(path: Path, record: LearnedNoiseRecord, budget: Budget 
             _budget(record)
         except NpprError as error:
             if own is None:
-                raise _unreadable(path, one_line(error)) from error
+                raise _unreadable(path, shorten_error(error)) from error
             raise DistributionError(
                 f"`budget` must be given for {str(path)!r}: it was learned with the transformation"
                 f" {own}, a function of your own. Example: load_learned(path, Budget.box(transform))"

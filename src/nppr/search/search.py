@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from nppr.core.budget import Budget
-from nppr.core.random_draws import key
+from nppr.core.random_draws import derive_seed
 from nppr.core.tally import Fit, IntArray, Select
 from nppr.data import Data, short_digests
 from nppr.errors import NoFitDataError, NpprError
@@ -184,7 +184,9 @@ class NoiseSearch:
     ) -> FinishedStage:
         """Fit one family, then choose among what it found and its parents."""
         self.find_inputs()
-        seed = self.seed if number == 0 else key(self.seed, "fit/seed", number, 0) & 0x7FFFFFFF
+        seed = (
+            self.seed if number == 0 else derive_seed(self.seed, "fit/seed", number, 0) & 0x7FFFFFFF
+        )
         if self.folder is None:
             return self._complete(stage, parents, seed, lambda _: None)
         slug = re.sub(r"[^a-z0-9.=-]+", "_", f"{number}-{stage.name}".lower())
@@ -241,7 +243,11 @@ class NoiseSearch:
         parent = parents[values.index(min(values))] if parents else None
         if each and self.settings.walks:
             for restart in range(stage.restarts):
-                own = seed if not restart else key(seed, "fit/restart", restart, 0) & 0x7FFFFFFF
+                own = (
+                    seed
+                    if not restart
+                    else derive_seed(seed, "fit/restart", restart, 0) & 0x7FFFFFFF
+                )
                 made = start(stage, parent, inputs, self.shape, self.data.classes, own)
                 if not restart:
                     scanned = self._scanned(stage, made, judge)
@@ -258,7 +264,7 @@ class NoiseSearch:
             return self._choose(stage, state, [], parents, before, judge)
         tried.sort(key=lambda each: each[0].value)
         state = tried[0][1]
-        own = key(seed, "fit/second-half", 0, 0) & 0x7FFFFFFF
+        own = derive_seed(seed, "fit/second-half", 0, 0) & 0x7FFFFFFF
         left = stage.steps - each * stage.restarts
         last = self._fit(stage, state.distribution, left, own, file(stage.restarts))
         last = replace(last, loss=state.loss + last.loss, pr=state.pr + last.pr)
@@ -451,7 +457,7 @@ def start(
     """
     features = inputs.features.shape[1]
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key(seed, f"fit/start/{stage.name}", 0, 0))
+        torch.manual_seed(derive_seed(seed, f"fit/start/{stage.name}", 0, 0))
         if parent is None:
             made = Distribution(stage.family, shape, classes, features)
             if made.features:

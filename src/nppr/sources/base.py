@@ -258,14 +258,14 @@ class Source(ABC):
         from nppr.statistics import estimates  # not before PyTorch is needed
 
         if self.metric is Metric.AR:
-            headline = [estimates.adversarial(tally, confidence)]
+            headline = [estimates.estimate_adversarial(tally, confidence)]
         elif self.metric is Metric.CORRUPTION:
-            headline = [estimates.corrupted(tally, confidence)]
+            headline = [estimates.estimate_corrupted(tally, confidence)]
         else:
-            headline = estimates.probabilistic(tally, confidence, self.metric, seed)
-        rows = [*headline, estimates.normalised(tally, confidence, self.metric, seed)]
+            headline = estimates.estimate_probabilistic(tally, confidence, self.metric, seed)
+        rows = [*headline, estimates.estimate_normalised(tally, confidence, self.metric, seed)]
         if self.metric in (Metric.PR, Metric.NPPR):
-            rows += estimates.probably_accurate(tally, confidence, self.metric)
+            rows += estimates.estimate_prob_acc(tally, confidence, self.metric)
         return rows
 
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from nppr.core.budget import Budget
-from nppr.core.random_draws import DrawBlock, key
+from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import FrozenModel, Metric
 from nppr.errors import DataError, SpecError
 from nppr.sources.base import Guidance, Source
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 Attack = Callable[[nn.Module, Tensor, Tensor], Tensor]
 Sampler = Callable[[Tensor, Tensor, int], Tensor]
@@ -57,7 +57,7 @@ class CustomAttack(Source):
         """Perturbations `(B, 1, C, H, W)`."""
         module = AsModule(model)
         seeded = _seeded(draws, self.name, draws.indices[0], x.device)
-        with seeded, module.kept(), contained():
+        with seeded, module.kept(), contain_exits():
             moved = self.attack(module, x.clone(), model.targets(y).clone())
         return _difference(self.name, moved, x).unsqueeze(1)
 
@@ -88,7 +88,7 @@ class CustomNoise(Source):
         made = []
         for row, index in enumerate(draws.indices):
             one, label = x[row : row + 1], model.targets(y[row : row + 1])
-            with _seeded(draws, self.name, index, x.device), contained():
+            with _seeded(draws, self.name, index, x.device), contain_exits():
                 moved = self.sample(one.clone(), label.clone(), draws.capacity)
             wanted = one.unsqueeze(1).expand(1, draws.capacity, *x.shape[1:])
             made.append(_difference(self.name, moved, wanted)[:, : draws.size])
@@ -150,7 +150,9 @@ def _one_radius(name: str) -> SpecError:
 def _seeded(draws: DrawBlock, name: str, index: int, device: torch.device) -> Iterator[None]:
     """PyTorch's generators seeded for a source and an input, restored on leaving."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(key(draws.seed, f"{draws.split}/custom/{name}", index, draws.block))
+        torch.manual_seed(
+            derive_seed(draws.seed, f"{draws.split}/custom/{name}", index, draws.block)
+        )
         yield
 
 

@@ -25,7 +25,7 @@ from nppr.core.tally import Estimate, Evaluate, FrozenModel, Metric, Tally
 from nppr.errors import SpecError
 from nppr.noise.rungs import Dependency
 from nppr.sources.base import Source
-from nppr.statistics.noise_sets import STATED, STATED_IN_BOX
+from nppr.statistics.noise_sets import STATED_SETS, STATED_SETS_IN_BOX
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,13 +68,18 @@ class Noise(Source, ABC):
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
         """PR, and bounds for all noise of a few sets around it, which take no further draws."""
-        from nppr.statistics.at_least import OwnDraws, together  # not before PyTorch is needed
+        from nppr.statistics.lower_bounds import (  # not before PyTorch is needed
+            PerInputDraws,
+            estimate_bounds_jointly,
+        )
 
         rows = super().read(tally, clean, confidence, seed)
         if self.metric is not Metric.PR or not tally.is_exact:  # bounds need exact counts
             return rows
-        stated = STATED if self.budget.transform is None else STATED_IN_BOX
-        bounds = together(OwnDraws(tally, seed), stated, confidence, infima=False)
+        stated = STATED_SETS if self.budget.transform is None else STATED_SETS_IN_BOX
+        bounds = estimate_bounds_jointly(
+            PerInputDraws(tally, seed), stated, confidence, infima=False
+        )
         return [*rows, *(replace(row, reference=self.name) for row in bounds)]
 
 
@@ -136,4 +141,4 @@ class Clean(Source):
         """The clean accuracy."""
         from nppr.statistics import estimates  # not before PyTorch is needed
 
-        return [estimates.accuracy(tally, confidence)]
+        return [estimates.estimate_accuracy(tally, confidence)]

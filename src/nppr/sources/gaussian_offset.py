@@ -110,15 +110,18 @@ class OffsetNoise(_Gaussian):
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
         """The bounds, with half of the error for all of them, and PR of the noise itself."""
-        from nppr.statistics.at_least import OwnDraws, together  # not before PyTorch is needed
-        from nppr.statistics.estimates import probabilistic
+        from nppr.statistics.estimates import estimate_probabilistic
+        from nppr.statistics.lower_bounds import (  # not before PyTorch is needed
+            PerInputDraws,
+            estimate_bounds_jointly,
+        )
 
         sure = (1 + confidence) / 2
         rows = [
             replace(row, confidence=confidence, reference=self.reference)
-            for row in together(OwnDraws(tally, seed), self.noise_sets, sure)
+            for row in estimate_bounds_jointly(PerInputDraws(tally, seed), self.noise_sets, sure)
         ]
-        known = probabilistic(tally, confidence, Metric.PR, seed)
+        known = estimate_probabilistic(tally, confidence, Metric.PR, seed)
         return [*rows, *(row for row in known if row.method in ("betting", "hoeffding"))]
 
 
@@ -218,8 +221,8 @@ class OffsetSearch(_Gaussian):
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
         """The upper ends, with half of the error for all brackets: population, then test set."""
-        from nppr.statistics.bracket_ends import upper_ends  # not before PyTorch is needed
+        from nppr.statistics.bracket_ends import estimate_upper_ends  # not before PyTorch is needed
 
-        rows = upper_ends(tally, confidence, self.brackets, seed)
+        rows = estimate_upper_ends(tally, confidence, self.brackets, seed)
         facts = self.noise_set.facts
         return [replace(row, reference=self.reference, sees_input=True, **facts) for row in rows]

@@ -97,18 +97,22 @@ class Bound(Source, kind="bound"):
 
         With `least`, a row for each claim: the largest set for which at least that is shown.
         """
-        from nppr.statistics.at_least import OwnDraws, largest_sets, together  # after PyTorch
+        from nppr.statistics.lower_bounds import (  # after PyTorch
+            PerInputDraws,
+            estimate_bounds_jointly,
+            find_largest_sets,
+        )
         from nppr.statistics.shared_patterns import SharedPatterns
 
-        draws = SharedPatterns(tally, seed) if self.patterns else OwnDraws(tally, seed)
+        draws = SharedPatterns(tally, seed) if self.patterns else PerInputDraws(tally, seed)
         readings = 2 if self.beside else 1
         if self.least:
             ratios = dict.fromkeys(noise.facts["density_ratio"] for noise in self.noise_sets)
             cs = [None] if self.set == RATIO else list(ratios)
             families = [growing_sets(self.set, c) for c in cs]
-            rows = largest_sets(draws, families, self.least, confidence, readings=readings)
+            rows = find_largest_sets(draws, families, self.least, confidence, readings=readings)
         else:
-            rows = together(draws, self.noise_sets, confidence, readings=readings)
+            rows = estimate_bounds_jointly(draws, self.noise_sets, confidence, readings=readings)
         return [replace(row, reference=self.reference) for row in rows]
 
 

@@ -73,7 +73,7 @@ class Stress(Source, kind="stress"):
         self, tally: Tally[Evaluate], clean: Tally[Evaluate], confidence: float, seed: int
     ) -> list[Estimate]:
         """For every q the stress, and the stress over the standard loss."""
-        from nppr.statistics.estimates import stressed  # not before PyTorch is needed
+        from nppr.statistics.estimates import estimate_stress  # not before PyTorch is needed
 
         assert tally.sums is not None
         assert clean.sums is not None
@@ -81,5 +81,5 @@ class Stress(Source, kind="stress"):
         return [
             replace(row, order=q)
             for q, losses in self.values(tally.sums, tally.draws).items()
-            for row in stressed(tally, losses, standard, confidence, seed)
+            for row in estimate_stress(tally, losses, standard, confidence, seed)
         ]

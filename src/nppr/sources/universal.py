@@ -16,7 +16,7 @@ import torch
 
 from nppr.core.budget import Budget
 from nppr.core.losses import margin
-from nppr.core.random_draws import DrawBlock, key
+from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import Fit, FrozenModel, IntArray, Metric, Progress
 from nppr.errors import NoFitDataError, SpecError, require_at_most
 from nppr.noise.rungs import Dependency
@@ -149,7 +149,7 @@ class UniversalOn(Source):
     def _positions(self) -> Iterator[IntArray]:
         """The inputs of every step, without an end."""
         for epoch in itertools.count():
-            seed = key(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
+            seed = derive_seed(self.seed, "universal", 0, epoch) & 0xFFFFFFFF
             order = np.random.default_rng(seed).permutation(len(self.split))
             for start in range(0, len(order), INPUTS_PER_STEP):
                 yield order[start : start + INPUTS_PER_STEP]

@@ -1,7 +1,7 @@
 """Statistics: intervals, tests and sequences as pure functions, and the readings of tallies."""
 
 from nppr.statistics.betting import betting, betting_sequence
-from nppr.statistics.estimates import per_input
+from nppr.statistics.estimates import estimate_per_input
 from nppr.statistics.intervals import (
     Interval,
     bootstrap,
@@ -25,8 +25,26 @@ from nppr.statistics.paired import (
 from nppr.statistics.sequential import BernoulliTest, Verdict, mixture_sequence
 
 __all__ = [
-    "BernoulliTest", "Interval", "Verdict", "benjamini_hochberg", "betting", "betting_sequence",
-    "binomial_pvalues", "bootstrap", "clopper_pearson", "clopper_pearson_upper", "empirical_bernstein",
-    "exceeds_approximately", "hoeffding", "holm", "holm_pvalues", "mixture_sequence", "normal",
-    "paired_difference", "paired_pvalues", "per_input", "simultaneous_upper", "wilson",
+    "BernoulliTest",
+    "Interval",
+    "Verdict",
+    "benjamini_hochberg",
+    "betting",
+    "betting_sequence",
+    "binomial_pvalues",
+    "bootstrap",
+    "clopper_pearson",
+    "clopper_pearson_upper",
+    "empirical_bernstein",
+    "estimate_per_input",
+    "exceeds_approximately",
+    "hoeffding",
+    "holm",
+    "holm_pvalues",
+    "mixture_sequence",
+    "normal",
+    "paired_difference",
+    "paired_pvalues",
+    "simultaneous_upper",
+    "wilson",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ from nppr.statistics.intervals import Interval, check_confidence
 CAP = 0.75
 """Largest share of the capital that a bet can lose."""
 
-MARGIN = 1e-9
+ROUNDING_MARGIN = 1e-9
 """Excess of a log capital over its threshold, far above the rounding errors of its sum."""
 
 Bets = tuple[FloatArray, FloatArray]
@@ -82,8 +82,8 @@ def betting_sequence(
     """
     error, x = check_confidence(confidence) / 2, np.concatenate(rounds)
     require_shares(x)
-    low = largest_excluded(list(_aimed_bets(rounds, aim, seed)), error)
-    high = 1 - largest_excluded(list(_aimed_bets([1 - new for new in rounds], aim, seed)), error)
+    low = find_lower_end(list(_aimed_bets(rounds, aim, seed)), error)
+    high = 1 - find_lower_end(list(_aimed_bets([1 - new for new in rounds], aim, seed)), error)
     return Interval(min(low, float(x.mean())), max(high, float(x.mean())))
 
 
@@ -102,8 +102,10 @@ def betting_pvalue(x: FloatArray, at_most: float, error: float, seed: int = 0) -
     True
     """
     require_shares(x)
-    rows = in_orders(x, seed)
-    return math.exp(min(0.0, MARGIN - log_capital(rows, plug_in_bets(rows, error), at_most)))
+    rows = shuffle_rows(x, seed)
+    return math.exp(
+        min(0.0, ROUNDING_MARGIN - log_capital(rows, plug_in_bets(rows, error), at_most))
+    )
 
 
 def plug_in_bets(x: FloatArray, error: float) -> FloatArray:
@@ -127,7 +129,7 @@ def log_capital(x: FloatArray, bets: FloatArray, mean: float) -> float:
     return float(most + np.log(np.exp(wealth - most).mean(0)))
 
 
-def in_orders(x: FloatArray, seed: int) -> FloatArray:
+def shuffle_rows(x: FloatArray, seed: int) -> FloatArray:
     """The numbers in 8 orders drawn from the seed, `(n,) -> (8, n)`."""
     return np.random.default_rng(seed).permuted(np.tile(x, (_ORDERS, 1)), axis=1)
 
@@ -145,8 +147,8 @@ def _lower(x: FloatArray, error: float, seed: int) -> float:
 def _ruled_out(x: FloatArray, error: float, seed: int) -> float:
     """The mean up to which all candidates are ruled out, by a capital of 1/error; 0 if none is."""
     require_shares(x)
-    rows = in_orders(x, seed)
-    return largest_excluded([(rows, plug_in_bets(rows, error))], error)
+    rows = shuffle_rows(x, seed)
+    return find_lower_end([(rows, plug_in_bets(rows, error))], error)
 
 
 def _aimed_bets(rounds: Sequence[FloatArray], aim: float, seed: int) -> Iterator[Bets]:
@@ -157,14 +159,14 @@ def _aimed_bets(rounds: Sequence[FloatArray], aim: float, seed: int) -> Iterator
 
 def aimed_bets(before: FloatArray, new: FloatArray, aim: float, seed: int) -> Bets:
     """The numbers of one round and the bets on them, which know the numbers of earlier rounds."""
-    rows = in_orders(new, seed)
+    rows = shuffle_rows(new, seed)
     seen = np.concatenate([np.tile(before, (_ORDERS, 1)), rows], axis=1)
     return rows, aim / (expected_variance(seen)[:, len(before) :] + aim)
 
 
-def largest_excluded(placed: Sequence[Bets], error: float) -> float:
+def find_lower_end(placed: Sequence[Bets], error: float) -> float:
     """The largest candidate that numbers and bets rule out, by the product of their capitals."""
-    needed = math.log(1 / error) + MARGIN
+    needed = math.log(1 / error) + ROUNDING_MARGIN
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         middle = (low + high) / 2

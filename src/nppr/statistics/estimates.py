@@ -51,19 +51,19 @@ SEQUENCE = "betting-sequence"
 GAMMAS = (0.2, 0.1, 0.05, 0.01)
 """Of Prob.Acc (Robey et al., 2022)."""
 
-FEWEST_APPROXIMATED = 400
-MOST_CONFIDENT = 0.99
+TESTED_INPUTS = 400
+TESTED_CONFIDENCE = 0.99
 """Approximate intervals were tested with at least so many inputs, up to this confidence."""
 
 _TINY = float(np.finfo(np.float64).tiny)
 
 
-def accuracy(tally: Tally[Evaluate], confidence: float) -> Estimate:
+def estimate_accuracy(tally: Tally[Evaluate], confidence: float) -> Estimate:
     """Clean accuracy, from the clean tally: exact binomial interval over inputs."""
     return _binomial(tally, Metric.ACCURACY, Direction.ESTIMATE, tally.correct == 1, confidence)
 
 
-def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
+def estimate_adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
     """AR: share of clean-correct inputs that nothing broke, with an exact binomial interval.
 
     An upper bound: an attack that fails proves nothing.
@@ -72,13 +72,13 @@ def adversarial(tally: Tally[Evaluate], confidence: float) -> Estimate:
     return _binomial(tally, Metric.AR, Direction.UPPER_BOUND, unbroken, confidence)
 
 
-def corrupted(tally: Tally[Evaluate], confidence: float) -> Estimate:
+def estimate_corrupted(tally: Tally[Evaluate], confidence: float) -> Estimate:
     """Share of clean-correct inputs that stay correct under a corruption, exact interval."""
     unbroken = tally.unbroken[tally.clean_correct]
     return _binomial(tally, Metric.CORRUPTION, Direction.ESTIMATE, unbroken, confidence)
 
 
-def probabilistic(
+def estimate_probabilistic(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
 ) -> list[Estimate]:
     """PR or NPPR: mean over clean-correct inputs, with four intervals over inputs, one over draws.
@@ -112,7 +112,7 @@ def probabilistic(
     ]  # fmt: skip
 
 
-def probably_accurate(
+def estimate_prob_acc(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR
 ) -> list[Estimate]:
     """Prob.Acc(gamma): share of clean-correct inputs whose share of correct draws exceeds 1 - gamma.
@@ -133,7 +133,7 @@ def probably_accurate(
     return rows
 
 
-def normalised(
+def estimate_normalised(
     tally: Tally[Evaluate], confidence: float, metric: Metric = Metric.PR, seed: int = 0
 ) -> Estimate:
     """Accuracy under the source over all inputs / clean accuracy; can exceed 1.
@@ -153,7 +153,7 @@ def normalised(
     )  # fmt: skip
 
 
-def stressed(
+def estimate_stress(
     tally: Tally[Evaluate],
     losses: FloatArray,
     standard: FloatArray,
@@ -183,7 +183,7 @@ def stressed(
     ]  # fmt: skip
 
 
-def per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
+def estimate_per_input(tally: Tally[Evaluate], confidence: float) -> FloatArray:
     """Exact binomial interval of every input's own probability, `(2, N)`."""
     require_evaluate(tally)
     allowed = allow_for_audit(tally, confidence)
@@ -245,7 +245,7 @@ def allow_for_audit(tally: Tally[Evaluate], confidence: float) -> Allowance:
     return Allowance.of(tally.audit, confidence, tally.draws)
 
 
-def merged(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:
+def merge_attacks(tallies: Sequence[Tally[Evaluate]]) -> Tally[Evaluate]:
     """One attack out of several sources of the same budget: an input survives if all its draws did.
 
     A failing draw of any of them is an adversarial example, so merged AR is at most every PR.
@@ -317,7 +317,5 @@ def _direction(metric: Metric) -> Direction:
 
 
 def _flags(x: FloatArray, confidence: float) -> tuple[str, ...]:
-    inside = (
-        len(x) >= FEWEST_APPROXIMATED and 0.1 <= x.mean() <= 0.9 and confidence <= MOST_CONFIDENT
-    )
+    inside = len(x) >= TESTED_INPUTS and 0.1 <= x.mean() <= 0.9 and confidence <= TESTED_CONFIDENCE
     return () if inside else (APPROXIMATE,)

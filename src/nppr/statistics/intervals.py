@@ -17,7 +17,7 @@ import scipy
 
 from nppr.core.tally import BoolArray, FloatArray, IntArray
 from nppr.errors import SpecError
-from nppr.statistics.noise_sets import kl, largest
+from nppr.statistics.noise_sets import bisect_largest, kl
 
 RESAMPLES = 2000
 
@@ -171,7 +171,7 @@ def chernoff_upper(mean: float, n: int, error: float) -> float:
     `kl(mean, m) <= log(1 / error) / n`. Reference: Hoeffding, JASA, 1963, Theorem 1.
     """
     observed, most = np.array(mean), math.log(1 / error) / n
-    return float(largest(lambda m: kl(observed, m) <= most, observed))
+    return float(bisect_largest(lambda m: kl(observed, m) <= most, observed))
 
 
 def bootstrap(x: FloatArray, confidence: float, seed: int = 0) -> Interval:

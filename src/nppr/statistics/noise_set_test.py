@@ -7,7 +7,7 @@ always fail, `1 - h(0.01)` is far below 0.99.
 
 Every input gets several draws, of which k fail. Two functions of k enclose the infimum:
 
-from below   a score whose expectation is at most `1 - h(p)` (`nppr.statistics.at_least.tuned_scores`)
+from below   a score whose expectation is at most `1 - h(p)` (`lower_bounds.tuned_scores`)
 from above   `1 - h(k / draws)`, whose expectation is at least `1 - h(p)`, as h is concave (Jensen)
 
 HOLDS needs bets on the mean of the first to succeed, VIOLATED those on the mean of the second. The
@@ -20,10 +20,10 @@ import numpy as np
 
 from nppr.core.tally import FloatArray, IntArray
 from nppr.errors import SpecError
-from nppr.statistics.at_least import tuned_scores
 from nppr.statistics.intervals import Interval, check_confidence
+from nppr.statistics.lower_bounds import tuned_scores
 from nppr.statistics.noise_sets import NoiseSet
-from nppr.statistics.sequential import Verdict, Wager, verdict_of
+from nppr.statistics.sequential import Verdict, Wager, combine_wagers
 
 SET_DRAWS = 16
 """Draws of each input: one block."""
@@ -92,7 +92,7 @@ class NoiseSetTest:
         self._bet(self.above, scores, wrong, min(0.0, float(scores.min())), self.best)
         self._bet(self.below, self.losses, wrong, 0.0, 1.0)
         self.wrong = np.concatenate([self.wrong, wrong])
-        self.verdict = verdict_of(self.above, self.below)
+        self.verdict = combine_wagers(self.above, self.below)
         return self.verdict
 
     def _bet(

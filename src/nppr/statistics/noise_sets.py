@@ -89,7 +89,7 @@ class NoiseSet(ABC):
         zero = np.zeros(())
         if 1 - float(self.h(zero)) < least:
             return None
-        return float(largest(lambda p: 1 - self.h(p) >= least, zero))
+        return float(bisect_largest(lambda p: 1 - self.h(p) >= least, zero))
 
     def tangents(self, p: FloatArray) -> FloatArray:
         """The lines `c p + d` that touch h, `(N,) -> (2, N)`; h is concave, so they are never below."""
@@ -246,7 +246,7 @@ class KullbackLeibler(DivergenceBall):
 
     def h(self, p: FloatArray) -> FloatArray:
         p = np.asarray(p, dtype=np.float64)
-        return np.where(p > 0, largest(lambda q: kl(q, p) <= self.size, p), 0.0)
+        return np.where(p > 0, bisect_largest(lambda q: kl(q, p) <= self.size, p), 0.0)
 
     def slope(self, p: FloatArray) -> FloatArray:
         q = np.minimum(self.h(p), 1 - 1e-15)
@@ -354,7 +354,7 @@ def kl(q: FloatArray, p: FloatArray) -> FloatArray:
     return np.where(q == p, 0.0, ones + zeros)
 
 
-def largest(holds: Callable[[FloatArray], BoolArray], low: FloatArray) -> FloatArray:
+def bisect_largest(holds: Callable[[FloatArray], BoolArray], low: FloatArray) -> FloatArray:
     """The largest number from `low` to 1 for which it holds, where it holds from `low` up to there."""
     low = np.asarray(low, dtype=np.float64)
     high = np.ones_like(low)
@@ -472,7 +472,7 @@ def _require(argument: str, value: float, least: float, most: float, example: st
         raise SpecError(f"`{argument}` must be {valid}, got {value:g}. Example: {example}")
 
 
-STATED = (
+STATED_SETS = (
     Contaminated(2.0, kind=RATIO),
     Contaminated(10.0, kind=RATIO),
     Contaminated(2.0, 0.01),
@@ -480,5 +480,5 @@ STATED = (
 )
 """The sets that every tally of fixed noise is read for."""
 
-STATED_IN_BOX = (STATED[0], Contaminated(5.0, kind=RATIO), *STATED[1:])
+STATED_SETS_IN_BOX = (STATED_SETS[0], Contaminated(5.0, kind=RATIO), *STATED_SETS[1:])
 """The same for the few parameters of a transformation, where a density ratio covers more."""

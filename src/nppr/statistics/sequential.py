@@ -16,7 +16,7 @@ import scipy
 from nppr.core.tally import BoolArray, FloatArray, IntArray
 from nppr.errors import SpecError
 from nppr.statistics.betting import (
-    MARGIN,
+    ROUNDING_MARGIN,
     Bets,
     aimed_bets,
     log_capital,
@@ -197,7 +197,7 @@ class Wager:
 
     def __init__(self, level: float, error: float, seed: int) -> None:
         self.level, self.seed = level, seed
-        self.needed = math.log(1 / error) + MARGIN
+        self.needed = math.log(1 / error) + ROUNDING_MARGIN
         self.placed: list[tuple[list[Bets], float, float]] = []
         self.gains: FloatArray = np.zeros(1)
 
@@ -274,7 +274,7 @@ class MeanTest:
         self.above.bet(self.seen, x, [self.aim])
         self.below.bet(1 - self.seen, 1 - x, [self.aim])
         self.seen = np.concatenate([self.seen, x])
-        self.verdict = verdict_of(self.above, self.below)
+        self.verdict = combine_wagers(self.above, self.below)
         return self.verdict
 
     def bounds(self) -> Interval:
@@ -282,7 +282,7 @@ class MeanTest:
         return Interval(self.above.bound(), 1 - self.below.bound())
 
 
-def verdict_of(above: Wager, below: Wager) -> Verdict:
+def combine_wagers(above: Wager, below: Wager) -> Verdict:
     """What two wagers on either side show."""
     if above.won:
         return Verdict.HOLDS

@@ -14,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 
 from nppr.core.tally import Claim, FloatArray
-from nppr.statistics.at_least import Draws, promise_of
 from nppr.statistics.betting import betting_lower
 from nppr.statistics.intervals import (
     RESAMPLES,
@@ -23,11 +22,12 @@ from nppr.statistics.intervals import (
     chernoff_upper,
     percentiles,
 )
+from nppr.statistics.lower_bounds import ReferenceDraws, predict_bound
 from nppr.statistics.noise_sets import NoiseSet
 
 
 @dataclass(frozen=True, eq=False)
-class SharedPatterns(Draws):
+class SharedPatterns(ReferenceDraws):
     """Draws that all inputs share, read as bounds for noise that does not see the input.
 
     The estimate is the dual at the mean score of all patterns; its spread is over patterns.
@@ -96,7 +96,7 @@ def _tuned(few: FloatArray, noise: NoiseSet, error: float, n: int) -> float:
     """The tuning value that promises the lowest bound with n further patterns like these."""
 
     def promise(t: float) -> float:
-        high = 1 - promise_of(1 - noise.score(few, t), error, n, 1.0)
+        high = 1 - predict_bound(1 - noise.score(few, t), error, n, 1.0)
         return noise.shared_worst(min(1.0, high), t)
 
     return float(min(noise.tunings(few), key=promise))

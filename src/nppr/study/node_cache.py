@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 from nppr.errors import RunFolderError
 from nppr.study.graph import Node
 from nppr.study.resources import digest_of, file_digest
-from nppr.system.records import one_line, write_whole
+from nppr.system.records import shorten_error, write_whole
 
 RECORD = "node.json"
 LOG = "log.jsonl"
@@ -77,7 +77,7 @@ class NodeCache:
         except (FileNotFoundError, NotADirectoryError):
             return FoundNode()
         except (OSError, ValidationError) as error:
-            return FoundNode(damage=f"{RECORD} cannot be read ({one_line(error)[:80]})")
+            return FoundNode(damage=f"{RECORD} cannot be read ({shorten_error(error)[:80]})")
         if record != record.seal() or record.key != node.hash:
             return FoundNode(damage=f"{RECORD} does not match its hash")
         for name, known in record.files.items():

@@ -24,7 +24,7 @@ from nppr.run.resolve import resolve_data, resolve_models
 from nppr.settings import NetworkSettings
 from nppr.study.study_file import ClassifierEntry, DataEntry, InputCounts
 from nppr.system.bounded import open_regular
-from nppr.system.specs import RANDOM
+from nppr.system.specs import RANDOM_WEIGHTS
 
 CHANGED = "changed since the study was planned. Run the same command again."
 
@@ -92,7 +92,7 @@ def missing_data(entry: DataEntry) -> str | None:
 
 def missing_classifier(entry: ClassifierEntry) -> str | None:
     """Return what is missing where, if the weights or the file of the model are not here."""
-    if entry.training is not None or entry.weights == RANDOM:
+    if entry.training is not None or entry.weights == RANDOM_WEIGHTS:
         return None
     if entry.weights is not None and not os.path.isfile(_full_path(entry.weights)):
         return f"weights of {entry.name!r} ({entry.model}) at {entry.weights}"
@@ -135,7 +135,7 @@ def identify_classifier(
     """
     network, file = entry.network, _model_file(entry.model)
     known: list[object] = [network.model_dump(mode="json", exclude={"model", "weights"})]
-    if entry.weights not in (None, RANDOM):
+    if entry.weights not in (None, RANDOM_WEIGHTS):
         network = network.with_(weights=str(_full_path(str(entry.weights))))
     files: dict[str, str] = {}
     if file is None:
@@ -189,7 +189,7 @@ def measure_speed(entry: ClassifierEntry, data: DataSource) -> float | None:
     """
     if names_code(entry.model) or not data.is_here:
         return None
-    network = entry.network.with_(weights=RANDOM) if entry.model in ZOO else entry.network
+    network = entry.network.with_(weights=RANDOM_WEIGHTS) if entry.model in ZOO else entry.network
     try:
         return prepare_source(ClassifierSource(network), data, None).images_per_second
     except NpprError:

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from nppr.core.budget import Budget
-from nppr.core.draw_count import DRAWS
+from nppr.core.draw_count import DEFAULT_DRAWS
 from nppr.core.radius import NORM_NAMES, parse_radius
 from nppr.core.transformations import parse_transform
 from nppr.errors import NpprError, SpecError, unknown
@@ -293,7 +293,7 @@ class FitEntry(StudyEntry, FamilySettings):
 class MeasureEntry(StudyEntry, Counting):
     """Settings of the measurements."""
 
-    draws: Whole = DRAWS
+    draws: Whole = DEFAULT_DRAWS
     threads: Whole = 1
 
 

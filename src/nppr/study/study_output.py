@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from markupsafe import Markup
 
-from nppr.errors import without_controls
+from nppr.errors import mark_controls
 from nppr.report.page.shell import page_shell
 from nppr.report.tables import FORMATS, Cell, Column, Table, md_text
 from nppr.study.orders import Orders, Pair
@@ -67,7 +67,7 @@ def write_study(
     texts["study.json"] = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     Manifest(out, "study").replace(*(out / name for name in texts))
     for name, text in texts.items():
-        write_whole(out / name, without_controls(text))
+        write_whole(out / name, mark_controls(text))
 
 
 def orders_table(orders: Orders) -> Table:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsRead
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-CHUNK = MIB
+CHUNK_BYTES = MIB
 ARRAYS, ENCODED, GROWTH = 2 * GIB, 256 * MIB, 32
 """Bytes of the arrays or the encoded images of a file, or GROWTH times its size if that is more; at
 most 3/4 of the memory."""
@@ -54,16 +54,18 @@ class Limit:
             )
 
 
-FETCH = "Download the data again from its authors."
-TEXT = Limit(8 * MIB, "a text file", FETCH)  # words.txt of Tiny ImageNet has 2.6 MB
-STATED = Limit(8 * MIB, "a policy or study", "Give a smaller file.")
-CLASS_NAMES = Limit(16 * MIB, "class names", "Give a smaller file.")
-COLUMNS = Limit(256 * MIB, "columns beside the data", "Keep only those that are slices.")
-LABELS = Limit(64 * MIB, "labels", "Store one whole number per image.")
-ENCODED_IMAGE = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")
-CIFAR_PICKLE = Limit(256 * MIB, "a file of CIFAR", FETCH)  # the largest has 155 MB
-CIFAR_ARCHIVE = Limit(GIB, "all files of CIFAR", FETCH)
-PROGRAM_JSON = Limit(16 * MIB, "a description", "Export the network again with torch.export.save.")
+DOWNLOAD_AGAIN = "Download the data again from its authors."
+TEXT_LIMIT = Limit(8 * MIB, "a text file", DOWNLOAD_AGAIN)  # words.txt of Tiny ImageNet has 2.6 MB
+TOML_LIMIT = Limit(8 * MIB, "a policy or study", "Give a smaller file.")
+CLASS_NAMES_LIMIT = Limit(16 * MIB, "class names", "Give a smaller file.")
+COLUMNS_LIMIT = Limit(256 * MIB, "columns beside the data", "Keep only those that are slices.")
+LABELS_LIMIT = Limit(64 * MIB, "labels", "Store one whole number per image.")
+ENCODED_IMAGE_LIMIT = Limit(64 * MIB, "an encoded image", "Store it as JPEG or PNG, or remove it.")
+CIFAR_PICKLE_LIMIT = Limit(256 * MIB, "a file of CIFAR", DOWNLOAD_AGAIN)  # the largest has 155 MB
+CIFAR_ARCHIVE_LIMIT = Limit(GIB, "all files of CIFAR", DOWNLOAD_AGAIN)
+PROGRAM_JSON_LIMIT = Limit(
+    16 * MIB, "a description", "Export the network again with torch.export.save."
+)
 """JSON takes 50 times its size in memory once it is read."""
 
 
@@ -94,7 +96,7 @@ def program_limit(packed: int, fix: str) -> Limit:
 def read_up_to(stream: SupportsRead[bytes], most: int) -> bytes:
     """The next `most` bytes, fewer at the end; memory is taken for what is there, not for `most`."""
     buffer = io.BytesIO()  # its value is not copied, so a large array is in memory once
-    while (left := most - buffer.tell()) > 0 and (chunk := stream.read(min(CHUNK, left))):
+    while (left := most - buffer.tell()) > 0 and (chunk := stream.read(min(CHUNK_BYTES, left))):
         buffer.write(chunk)
     return buffer.getvalue()
 
@@ -154,7 +156,7 @@ def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     return archive.open(name)
 
 
-def unpacked_size(file: str | os.PathLike[str] | IO[bytes]) -> int:
+def read_unpacked_size(file: str | os.PathLike[str] | IO[bytes]) -> int:
     """What the members of a zip archive announce in all.
 
     Neither `zipfile` nor PyTorch reads more of a member than that, even where it holds more.

@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from nppr.errors import RunFolderError, WriteError
 from nppr.system.bounded import read_text
-from nppr.system.records import leftovers, write_beside
+from nppr.system.records import find_partial_files, write_in_folder
 
-MANIFEST = "manifest.json"
-FORMAT = 1
+MANIFEST_FILE = "manifest.json"
+MANIFEST_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Manifest:
     @property
     def path(self) -> Path:
         """Where the list is."""
-        return self.folder / MANIFEST
+        return self.folder / MANIFEST_FILE
 
     @property
     def exists(self) -> bool:
@@ -75,7 +75,7 @@ class Manifest:
         What is left of a first manifest that was never whole does not count.
         """
         held = set(self.folder.iterdir()) if self.folder.exists() else set()
-        if held - set(leftovers([self.path])) and not self.exists:
+        if held - set(find_partial_files([self.path])) and not self.exists:
             raise RunFolderError(
                 f"`out` must be a new or empty folder or that of a {self.kind}, {str(self.folder)!r}"
                 " holds other files. Choose another folder."
@@ -94,12 +94,12 @@ class Manifest:
         if known is None:
             raise self._unreadable()
         paths = [self._path(name) for name in sorted(known)]
-        self._unlink([*paths, *leftovers(paths)])
+        self._unlink([*paths, *find_partial_files(paths)])
 
     def sweep(self, *more: Path) -> None:
         """Remove what interrupted writes have left: of the listed files, the manifest and others."""
         files = [self._path(name) for name in self._read() or ()]
-        self._unlink(leftovers([*files, self.path, *more]))
+        self._unlink(find_partial_files([*files, self.path, *more]))
 
     def _path(self, name: str) -> Path:
         return self.folder.joinpath(*PurePosixPath(name).parts)
@@ -143,7 +143,7 @@ class Manifest:
             if self.path.is_symlink():
                 return None
             content = json.loads(read_text(self.path))
-            if content["nppr"] != self.kind or content["format"] != FORMAT:
+            if content["nppr"] != self.kind or content["format"] != MANIFEST_FORMAT:
                 return None
             names = content["files"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -162,8 +162,8 @@ class Manifest:
             ) from error
 
     def _write(self, names: set[str]) -> None:
-        content = {"nppr": self.kind, "format": FORMAT, "files": sorted(names)}
-        write_beside(self.path, json.dumps(content, indent=2) + "\n")
+        content = {"nppr": self.kind, "format": MANIFEST_FORMAT, "files": sorted(names)}
+        write_in_folder(self.path, json.dumps(content, indent=2) + "\n")
 
 
 def _is_inside(name: object) -> bool:

@@ -18,7 +18,7 @@ TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
 """Numbers of the parameters in malloc.h."""
 
-NO_TRIMMING = 2**30
+LARGEST_THRESHOLD = 2**30
 
 ASCII = {"≤": "<=", "≥": ">=", "±": "+-", "→": "->", "…": "..."}
 """Substitutes for characters that an encoding may lack; others become escapes such as \\u4e2d."""
@@ -48,7 +48,7 @@ class _Termination:
 
 
 @contextmanager
-def held_back() -> Iterator[Interrupt]:
+def hold_back_interrupts() -> Iterator[Interrupt]:
     """Hold back the first Ctrl-C or SIGTERM; a second one interrupts at once.
 
     Only Python's own handler of Ctrl-C and ours of SIGTERM are replaced, and only in the main thread: a
@@ -153,4 +153,6 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
     if mallopt is None:
         return False
-    return bool(mallopt(MMAP_THRESHOLD, NO_TRIMMING)) and bool(mallopt(TRIM_THRESHOLD, NO_TRIMMING))
+    return bool(mallopt(MMAP_THRESHOLD, LARGEST_THRESHOLD)) and bool(
+        mallopt(TRIM_THRESHOLD, LARGEST_THRESHOLD)
+    )

@@ -55,7 +55,7 @@ def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise ValueError("its checksum does not match")
         return tensors, dict(json.loads(metadata["record"]))
     except UNREADABLE as error:
-        raise RecordError(one_line(error)) from error
+        raise RecordError(shorten_error(error)) from error
 
 
 def read_undamaged(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -75,12 +75,12 @@ def read_undamaged(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str
         return None
 
 
-def checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel) -> str:
+def compute_checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel) -> str:
     """The SHA-256 that `write_record` keeps with these tensors and this record."""
     return _checksum(tensors, _json(record))
 
 
-def one_line(error: BaseException) -> str:
+def shorten_error(error: BaseException) -> str:
     """What an error reports, short enough to be part of a message."""
     text = f"no entry {error}" if isinstance(error, KeyError) else str(error)
     return " ".join(text.split())[:200] or type(error).__name__
@@ -100,7 +100,7 @@ def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
     }
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def pack_optimiser(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
     """What an optimiser remembers of each parameter, as NUMBER/NAME."""
     return {
         f"{number}/{name}": tensor
@@ -142,12 +142,12 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
     _write(Path(path), content.encode() if isinstance(content, str) else content, folders="all")
 
 
-def write_beside(path: Path, content: str) -> None:
+def write_in_folder(path: Path, content: str) -> None:
     """The same in a folder that is there: one that was removed meanwhile does not come back."""
     _write(path, content.encode(), folders="none")
 
 
-def leftovers(paths: Iterable[Path]) -> list[Path]:
+def find_partial_files(paths: Iterable[Path]) -> list[Path]:
     """What interrupted writes of these files have left beside them."""
     wanted = set(paths)
     found: list[Path] = []

@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import Any, Self, TypeVar
 
 from nppr.errors import PluginError
-from nppr.system.user_code import contained
+from nppr.system.user_code import contain_exits
 
 T = TypeVar("T")
 
@@ -177,7 +177,7 @@ class Registry(Mapping[str, T]):
             before = self._things.copy(), self._origins.copy()
             _loading.append(point.origin)
             try:
-                with contained():
+                with contain_exits():
                     thing = load_object(point.place)
                     self._require_kind(point.name, thing)
                     self.add(point.name, thing)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from nppr.errors import SpecError
-from nppr.system.bounded import STATED, OversizeError, read_text
+from nppr.system.bounded import TOML_LIMIT, OversizeError, read_text
 
 MOST_CLASSES = 100_000
 """A network or a data set with more is a mistake, or made to fill the memory."""
 
-RANDOM = "random"
+RANDOM_WEIGHTS = "random"
 """In place of a weights file: an untrained network."""
 
 EAGER, BFLOAT16 = ENGINES = ("eager", "bfloat16")
@@ -22,7 +22,7 @@ EAGER, BFLOAT16 = ENGINES = ("eager", "bfloat16")
 def read_toml(argument: str, path: str | Path) -> dict[str, Any]:
     """Return the content of a TOML file that is given for this argument."""
     try:
-        return tomllib.loads(read_text(path, STATED))
+        return tomllib.loads(read_text(path, TOML_LIMIT))
     except OSError as error:
         reason = error.strerror or str(error)
     except OversizeError as error:

@@ -16,10 +16,10 @@ class ProcessEnded(RuntimeError):
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def contain_exits() -> Iterator[None]:
     """Turn exceptions that are not an `Exception` into `ProcessEnded`; let Ctrl-C pass.
 
-    >>> with contained():
+    >>> with contain_exits():
     ...     raise SystemExit(0)
     Traceback (most recent call last):
     nppr.system.user_code.ProcessEnded: it raised SystemExit: 0

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nppr.core.random_draws import key
+from nppr.core.random_draws import derive_seed
 from nppr.core.tally import IntArray
 from nppr.data import Data
 from nppr.errors import DataError
@@ -116,7 +116,7 @@ class EpochPlan:
         """Draw the plan of an epoch, counted from 1."""
 
         def integers(purpose: str, shape: tuple[int, ...], low: int, high: int) -> Tensor:
-            seed = key(settings.seed, f"train/{purpose}", epoch, 0)
+            seed = derive_seed(settings.seed, f"train/{purpose}", epoch, 0)
             generator = torch.Generator().manual_seed(seed)
             return torch.randint(low, high, shape, generator=generator, device=generator.device)
 

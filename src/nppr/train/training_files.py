@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from nppr.errors import RecordError, RunFolderError
 from nppr.system.records import (
     UNREADABLE,
-    leftovers,
-    one_line,
+    find_partial_files,
     read_record,
     restore_optimiser,
+    shorten_error,
     take_prefix,
     write_record,
     write_tensors,
@@ -106,7 +106,7 @@ class Checkpoint(BaseModel, arbitrary_types_allowed=True, defer_build=True):
         except (RecordError, ValueError, TypeError) as error:
             raise RunFolderError(
                 f"`resume` must find a complete checkpoint, got {str(path)!r} which cannot be read:"
-                f" {one_line(error)}. Add --overwrite instead of --resume to start again."
+                f" {shorten_error(error)}. Add --overwrite instead of --resume to start again."
             ) from error
 
 
@@ -206,7 +206,7 @@ class Outputs:
                     " in use. Wait until that training has ended, or choose another file."
                 ) from error
         try:
-            for path in leftovers([self.weights, self.log, self.checkpoint]):
+            for path in find_partial_files([self.weights, self.log, self.checkpoint]):
                 path.unlink(missing_ok=True)
             yield
         finally:

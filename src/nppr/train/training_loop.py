@@ -14,15 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nppr.core.budget import perturbed
-from nppr.core.random_draws import DrawBlock, key
+from nppr.core.random_draws import DrawBlock, derive_seed
 from nppr.core.tally import IntArray
 from nppr.data import Data
 from nppr.errors import ClassifierError, SpecError
 from nppr.models.classifier import Classifier, check_classifier, frozen, is_out_of_memory
 from nppr.models.prepare_classifier import usable_device
 from nppr.models.zoo import ZOO
-from nppr.system.process import held_back
-from nppr.system.records import add_prefix, optimiser_tensors
+from nppr.system.process import hold_back_interrupts
+from nppr.system.records import add_prefix, pack_optimiser
 from nppr.system.worker_pools import use_threads
 from nppr.train.training_examples import (
     EpochPlan,
@@ -128,7 +128,7 @@ def _build_untrained(
             f"`crop` must be less than the side of the images, {side}, got {settings.crop}."
         )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key(settings.seed, "train/weights", 0, 0))
+        torch.manual_seed(derive_seed(settings.seed, "train/weights", 0, 0))
         return ZOO[architecture].build(classes, shape[0], settings.stem)
 
 
@@ -154,7 +154,7 @@ class _Training:
 
         Every step seeds PyTorch's random numbers (dropout). The caller's random state is restored.
         """
-        with torch.random.fork_rng(devices=[]), held_back() as interrupt:
+        with torch.random.fork_rng(devices=[]), hold_back_interrupts() as interrupt:
             self.module.train()
             while self.standing.epoch <= self.settings.epochs:
                 plan = EpochPlan.draw(self.settings, len(self.examples), self.standing.epoch)
@@ -191,7 +191,7 @@ class _Training:
     def _update(self, x: Tensor, y: Tensor, positions: IntArray) -> tuple[float, int]:
         """Perturb the images if set and take a step; return mean loss and number of correct answers."""
         settings, epoch, step = self.settings, self.standing.epoch, self.standing.step
-        torch.manual_seed(key(settings.seed, "train/network", step, epoch))
+        torch.manual_seed(derive_seed(settings.seed, "train/network", step, epoch))
         if settings.adversary is not None:
             draws = draws_of_batch(settings.seed, epoch, positions, x)
             x = attack_images(self.classifier, x, y, settings.adversary, draws)
@@ -233,7 +233,7 @@ class _Training:
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
                 raise self._divergence(f"NaN or infinite weights in {name!r}")
-        memory = add_prefix("optimiser/", optimiser_tensors(self.optimiser))
+        memory = add_prefix("optimiser/", pack_optimiser(self.optimiser))
         with self.outputs.writing():
             Checkpoint(
                 settings=self.choices,

@@ -52,14 +52,14 @@ from nppr.search.search_record import (
     StageRecord,
 )
 from nppr.settings import Measure
-from nppr.statistics.at_least import OwnDraws, together
 from nppr.statistics.estimates import (
-    accuracy,
-    adversarial,
-    normalised,
-    probabilistic,
-    probably_accurate,
+    estimate_accuracy,
+    estimate_adversarial,
+    estimate_normalised,
+    estimate_prob_acc,
+    estimate_probabilistic,
 )
+from nppr.statistics.lower_bounds import PerInputDraws, estimate_bounds_jointly
 from nppr.statistics.noise_sets import parse_sets
 
 MARKUP = "<script>alert(1)</script>"
@@ -146,7 +146,7 @@ def made_report(
     """A report and its inputs; `only` is all, noise, attack, bound, clean or failed."""
     clean = tally_of(1.0, inputs, classes, 1, seed=0)
     clean = replace(clean, correct=clean.clean_correct.astype(np.int64))
-    rows = numbers_of([accuracy(clean, 0.95)], "clean", radius=None)
+    rows = numbers_of([estimate_accuracy(clean, 0.95)], "clean", radius=None)
     tallies: dict[str, Tally[Evaluate]] = {}
     if only in ("all", "noise", "failed"):
         for seed, (name, mean) in enumerate(NOISE.items(), start=1):
@@ -154,12 +154,14 @@ def made_report(
             rows += numbers_of(_read(tallies[name], Metric.PR), name)
     if only in ("all", "attack"):
         tallies["pgd"] = tally_of(0.05, inputs, classes, 1, seed=3)
-        ar = adversarial(tallies["pgd"], 0.95)
-        rows += numbers_of([ar, normalised(tallies["pgd"], 0.95, Metric.AR)], "pgd")
+        ar = estimate_adversarial(tallies["pgd"], 0.95)
+        rows += numbers_of([ar, estimate_normalised(tallies["pgd"], 0.95, Metric.AR)], "pgd")
         rows += numbers_of([ar], "merged", tally=None)
     if only in ("all", "bound"):
         tallies[BOUND] = tally_of(0.97, inputs, classes, 20, seed=4)
-        bounds = together(OwnDraws(tallies[BOUND]), parse_sets("ratio", ratios="1+10"), 0.95)
+        bounds = estimate_bounds_jointly(
+            PerInputDraws(tallies[BOUND]), parse_sets("ratio", ratios="1+10"), 0.95
+        )
         rows += numbers_of(bounds, BOUND, reference="laplace")
     if only == "all":
         rows += _learned_rows(tallies, inputs, classes)
@@ -171,9 +173,9 @@ def made_report(
 
 def _read(tally: Tally[Evaluate], metric: Metric) -> list[Estimate]:
     return [
-        *probabilistic(tally, 0.95, metric),
-        normalised(tally, 0.95, metric),
-        *probably_accurate(tally, 0.95, metric),
+        *estimate_probabilistic(tally, 0.95, metric),
+        estimate_normalised(tally, 0.95, metric),
+        *estimate_prob_acc(tally, 0.95, metric),
     ]
 
 
@@ -184,7 +186,7 @@ def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int
         tallies[name] = tally_of(mean, inputs, classes, 20, seed)
         facts: dict[str, Any] = {"floor": floor, "rung": Dependency.JOINT, "tally": name}
         rows += numbers_of(_read(tallies[name], Metric.NPPR), "nppr", **facts)
-        union = probabilistic(tallies[name], 0.95, Metric.NPPR)
+        union = estimate_probabilistic(tallies[name], 0.95, Metric.NPPR)
         rows += numbers_of(union, "nppr", with_references=True, **facts)
     return rows
 

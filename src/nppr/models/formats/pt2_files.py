@@ -30,12 +30,12 @@ from nppr.models.formats.fixed_input import FixedInputModel
 from nppr.models.model_formats import LoadedModel, ModelFormat
 from nppr.models.weight_files import ZIP_MAGIC
 from nppr.system.bounded import (
-    PROGRAM_JSON,
+    PROGRAM_JSON_LIMIT,
     Limit,
     OversizeError,
     program_limit,
     read_member,
-    unpacked_size,
+    read_unpacked_size,
 )
 
 OLDEST = (2, 9)
@@ -137,7 +137,7 @@ def _input_shape(
 def _harmless_copy(path: Path) -> io.BytesIO:
     """Copy the members that PyTorch may read; an archive with any other member is refused."""
     limit = program_limit(path.stat().st_size, EXPORT)
-    limit.require(unpacked_size(path))
+    limit.require(read_unpacked_size(path))
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         if len(set(names)) != len(names):
@@ -146,7 +146,7 @@ def _harmless_copy(path: Path) -> io.BytesIO:
             raise _UnsafeError("it holds more than one folder")
         members = {
             name.split("/", 1)[-1]: read_member(
-                archive, name, PROGRAM_JSON if name.endswith(".json") else limit
+                archive, name, PROGRAM_JSON_LIMIT if name.endswith(".json") else limit
             )
             for name in names
         }
@@ -190,7 +190,7 @@ def _check_pickles(members: dict[str, bytes], pickled: list[str], limit: Limit) 
     """Check the pickles, archives in the archive; one that is named often is unpacked as often."""
     held = {name: members[name] for name in {*pickled} & {*members}}
     sizes = {
-        name: unpacked_size(io.BytesIO(content))
+        name: read_unpacked_size(io.BytesIO(content))
         for name, content in held.items()
         if content.startswith(ZIP_MAGIC)
     }

@@ -22,7 +22,7 @@ from torch import nn
 from nppr.errors import ClassifierError, NpprError
 from nppr.models.classifier import reason_of
 from nppr.models.model_formats import LoadedModel, ModelFormat
-from nppr.system.user_code import ProcessEnded, contained
+from nppr.system.user_code import ProcessEnded, contain_exits
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def load_python(spec: str) -> Any:
 
 def _run(code: Callable[[], T], spec: str, duty: str) -> T:
     try:
-        with contained():
+        with contain_exits():
             return code()
     except NpprError:
         raise

@@ -10,13 +10,13 @@ from nppr.errors import SpecError, WeightsError
 from nppr.models.model_formats import LoadedModel, ModelFormat, ModelRequest
 from nppr.models.weight_files import load_into, read_weights
 from nppr.models.zoo import ZOO, shipped_weights
-from nppr.system.specs import RANDOM
+from nppr.system.specs import RANDOM_WEIGHTS
 
 
 def load_zoo(wanted: ModelRequest) -> LoadedModel:
     """Build a network; classes and channels that nobody states are taken from the data."""
     name, classes, data = wanted.name, wanted.classes, wanted.data
-    if wanted.weights is not None and str(wanted.weights) == RANDOM:
+    if wanted.weights is not None and str(wanted.weights) == RANDOM_WEIGHTS:
         if data is None:
             raise SpecError("`data` must be given for random weights.")
         with torch.random.fork_rng():

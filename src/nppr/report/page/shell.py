@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nppr.errors import without_controls
+from nppr.errors import mark_controls
 from nppr.report.printed_numbers import percent
 
 
@@ -38,7 +38,7 @@ def page_shell(title: str, body: Markup) -> str:
         script=Markup(script),
         version=version("nppr"),
     )
-    return without_controls(str(page))
+    return mark_controls(str(page))
 
 
 def rendered(template: str, *, package: str = "nppr.report.page", **values: Any) -> Markup:

@@ -42,7 +42,7 @@ CLAIMS = (Claim.TEST_SET, Claim.POPULATION)
 
 
 @dataclass(frozen=True, eq=False)
-class Draws(ABC):
+class ReferenceDraws(ABC):
     """Draws of a reference noise that can be read as bounds."""
 
     sees_input: ClassVar[bool]
@@ -62,7 +62,7 @@ class Draws(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class OwnDraws(Draws):
+class PerInputDraws(ReferenceDraws):
     """Draws of its own for every input: the mean over clean-correct inputs of the infimum `1 - h(p)`.
 
     For *this test set* only draws are random; the population is the one that inputs were drawn from.
@@ -87,8 +87,8 @@ class OwnDraws(Draws):
         return float(x.mean()), bootstrap(x, confidence, self.seed)
 
 
-def at_least(
-    draws: Draws, noise: NoiseSet, confidence: float, *, infimum: bool = True
+def estimate_bounds(
+    draws: ReferenceDraws, noise: NoiseSet, confidence: float, *, infimum: bool = True
 ) -> list[Estimate]:
     """What holds for all noise of one set: a bound for each claim, and an estimate of the infimum.
 
@@ -99,14 +99,14 @@ def at_least(
     if confidence < LEAST_CONFIDENCE:
         raise SpecError(f"`confidence` must be at least {LEAST_CONFIDENCE} here, got {confidence}.")
     rows = [
-        bound_row(draws, noise, draws.lower(claim, noise, confidence), confidence, claim)
+        make_bound_row(draws, noise, draws.lower(claim, noise, confidence), confidence, claim)
         for claim in CLAIMS
     ]
     return [*rows, *([_infimum_row(draws, noise, confidence)] if infimum else [])]
 
 
-def bound_row(
-    draws: Draws, noise: NoiseSet, bound: float, confidence: float, claim: Claim
+def make_bound_row(
+    draws: ReferenceDraws, noise: NoiseSet, bound: float, confidence: float, claim: Claim
 ) -> Estimate:
     """A lower bound as an estimate."""
     row = make_estimate(
@@ -116,7 +116,7 @@ def bound_row(
     return replace(row, sees_input=draws.sees_input, **noise.facts)
 
 
-def _infimum_row(draws: Draws, noise: NoiseSet, confidence: float) -> Estimate:
+def _infimum_row(draws: ReferenceDraws, noise: NoiseSet, confidence: float) -> Estimate:
     value, spread = draws.infimum(noise, confidence)
     row = make_estimate(
         draws.tally, Metric.INFIMUM, value, spread, "bootstrap", confidence,
@@ -125,8 +125,8 @@ def _infimum_row(draws: Draws, noise: NoiseSet, confidence: float) -> Estimate:
     return replace(row, sees_input=draws.sees_input, **noise.facts)
 
 
-def together(
-    draws: Draws,
+def estimate_bounds_jointly(
+    draws: ReferenceDraws,
     sets: Sequence[NoiseSet],
     confidence: float,
     *,
@@ -140,20 +140,20 @@ def together(
     that of a larger set. Without `infima` there are bounds only.
     """
     share = 1 - (1 - confidence) / (len(sets) * readings)
-    found = [at_least(draws, each, share, infimum=False) for each in sets]
+    found = [estimate_bounds(draws, each, share, infimum=False) for each in sets]
     rows = []
     for each in sets:
         larger = [bounds for other, bounds in zip(sets, found, strict=True) if other.contains(each)]
         for number, claim in enumerate(CLAIMS):
             best = max(bounds[number].value for bounds in larger)
-            rows.append(bound_row(draws, each, best, confidence, claim))
+            rows.append(make_bound_row(draws, each, best, confidence, claim))
         if infima:
             rows.append(_infimum_row(draws, each, confidence))
     return rows
 
 
-def largest_sets(
-    draws: Draws,
+def find_largest_sets(
+    draws: ReferenceDraws,
     families: Sequence[Sequence[NoiseSet]],
     least: float,
     confidence: float,
@@ -169,7 +169,7 @@ def largest_sets(
     share = 1 - (1 - confidence) / (len(families) * readings)
     rows = []
     for family in families:
-        at_least(draws, family[0], share, infimum=False)
+        estimate_bounds(draws, family[0], share, infimum=False)
         for claim in CLAIMS:
             found, bound = family[0], least
             for number, noise in enumerate(family):
@@ -178,11 +178,11 @@ def largest_sets(
                     bound = least if number else lower
                     break
                 found = noise
-            rows.append(bound_row(draws, found, bound, confidence, claim))
+            rows.append(make_bound_row(draws, found, bound, confidence, claim))
     return rows
 
 
-def pooled_upper(wrong: IntArray, draws: int, confidence: float) -> float:
+def bound_pooled_failures(wrong: IntArray, draws: int, confidence: float) -> float:
     """Upper bound of the mean failure probability of *these* inputs; only the draws are random.
 
     Guaranteed for any failure probabilities p_1 ... p_N, each input having the same number of draws,
@@ -205,8 +205,9 @@ def lower_test_set(
 ) -> float:
     """Lower bound of the mean over *these* inputs of `1 - h(p)`.
 
-    Guaranteed with probability at least `confidence`, only the draws being random. Where h(p) = p it
-    is `1 - pooled_upper`. Otherwise it is the largest of three, with a third of the error each:
+    Guaranteed with probability at least `confidence`, only the draws being random. If h(p) = p it
+    is `1 - bound_pooled_failures`. Otherwise it is the largest of three, with a third of the error
+    each:
 
     1. `1 - h(U)`, U the pooled upper bound of the mean of p; h is concave (Jensen);
     2. the mean of `1 - h(u)`, u the simultaneous upper bounds;
@@ -220,7 +221,7 @@ def lower_test_set(
     one draw per input the third is left out and the others have half of the error each.
     """
     if noise == Contaminated(1.0, 0.0):
-        return 1 - pooled_upper(wrong, draws, confidence)
+        return 1 - bound_pooled_failures(wrong, draws, confidence)
     error = check_confidence(confidence) / (3 if draws > 1 else 2)
     n = len(wrong)
     bounds = [
@@ -330,7 +331,7 @@ def _betting_score(scores: FloatArray, wrong: IntArray, confidence: float, seed:
     return max(0.0, least + (most - least) * betting_lower(shares, confidence, seed))
 
 
-def promise_of(x: FloatArray, error: float, n: int, width: float) -> float:
+def predict_bound(x: FloatArray, error: float, n: int, width: float) -> float:
     """About the bound that n further numbers like x, of this width of range, would give their mean."""
     log = math.log(1 / error)
     return float(x.mean()) - math.sqrt(2 * float(x.var()) * log / n) - width * log / (3 * n)
@@ -349,14 +350,14 @@ def _chosen_group(wrong: IntArray, draws: int, noise: NoiseSet, error: float, se
     return _infimum(noise, failure) * float(group.mean())
 
 
-GROUPS = 8
+SIMILAR_GROUPS = 8
 """Of inputs that fail about as often, where h is curved."""
 
 
 def _similar_groups(wrong: IntArray, draws: int, noise: NoiseSet, error: float, seed: int) -> float:
     first = max(1, draws // 3)
     chosen_on = np.random.default_rng(seed).hypergeometric(wrong, draws - wrong, first)
-    edges = np.unique(np.quantile(chosen_on, np.arange(1, GROUPS) / GROUPS))
+    edges = np.unique(np.quantile(chosen_on, np.arange(1, SIMILAR_GROUPS) / SIMILAR_GROUPS))
     groups = np.searchsorted(edges, chosen_on)
     left, total = wrong - chosen_on, 0.0
     for inputs in (groups == each for each in range(len(edges) + 1)):

@@ -24,18 +24,18 @@ from nppr.core.tally import (
     Tally,
 )
 from nppr.errors import SpecError, SplitError
-from nppr.statistics.at_least import (
-    OwnDraws,
-    at_least,
+from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
+from nppr.statistics.lower_bounds import (
+    PerInputDraws,
+    bound_pooled_failures,
     conservative_scores,
-    largest_sets,
+    estimate_bounds,
+    estimate_bounds_jointly,
+    find_largest_sets,
     lower_population,
     lower_test_set,
-    pooled_upper,
     tangent_scores,
-    together,
 )
-from nppr.statistics.intervals import clopper_pearson_upper, exact_upper
 from nppr.statistics.noise_sets import (
     ChiSquare,
     Contaminated,
@@ -69,7 +69,7 @@ def tally(wrong: IntArray, draws: int) -> Tally[Evaluate]:
 def read(
     counted: Tally[Evaluate], noise: NoiseSet, confidence: float, seed: int = 0
 ) -> list[Estimate]:
-    return at_least(OwnDraws(counted, seed), noise, confidence)
+    return estimate_bounds(PerInputDraws(counted, seed), noise, confidence)
 
 
 KNOWN = tally(np.array([0, 0, 1, 4, 20]), 20)
@@ -141,7 +141,7 @@ def test_bounds_fall_with_the_ratio(claim: int, counts: str) -> None:
     """What holds for all noise of a larger ratio holds for all noise of a smaller one."""
     found = tally(COUNTS[counts], 100)
     sets = [Contaminated(c) for c in RATIOS]
-    rows = together(OwnDraws(found), sets, 0.95)
+    rows = estimate_bounds_jointly(PerInputDraws(found), sets, 0.95)
     values = [row.value for row in rows[claim::3]]
     assert values == sorted(values, reverse=True)
     alone = [read(found, Contaminated(c), 1 - 0.05 / len(RATIOS))[claim].value for c in RATIOS]
@@ -256,7 +256,7 @@ def test_pooled_counts_cover_any_probabilities() -> None:
     rng = np.random.default_rng(3)
     for n in (1, 2, 3, 10, 30):
         high = np.array(
-            [pooled_upper(np.array([k] + [0] * (n - 1)), 1, 0.95) for k in range(n + 1)]
+            [bound_pooled_failures(np.array([k] + [0] * (n - 1)), 1, 0.95) for k in range(n + 1)]
         )
         for _ in range(200):
             a, b = rng.choice([0.05, 0.3, 1, 5], 2)
@@ -274,13 +274,13 @@ def test_pooled_counts_would_not_cover_without_the_exception() -> None:
     assert sum_distribution(p)[plain < p.mean() - 1e-15].sum() > error
     amended = np.where(plain > 1 - 1 / n, 1, plain)
     assert sum_distribution(p)[amended < p.mean()].sum() <= error
-    assert pooled_upper(np.array([n - 1] + [0] * (n - 1)), 1, 1 - error) == 1.0
+    assert bound_pooled_failures(np.array([n - 1] + [0] * (n - 1)), 1, 1 - error) == 1.0
 
 
 def test_pooled_is_clopper_pearson_of_the_sum() -> None:
     wrong = np.array([0, 3, 1])
     exact = float(clopper_pearson_upper(np.array([4]), 60, 0.95)[0])
-    assert pooled_upper(wrong, 20, 0.95) == exact
+    assert bound_pooled_failures(wrong, 20, 0.95) == exact
     assert lower_test_set(wrong, 20, Contaminated(1), 0.95) == 1 - exact
 
 
@@ -376,7 +376,7 @@ def test_population_bounds_are_of_use() -> None:
     """Where some inputs always fail, far above 1 - c U."""
     wrong = np.repeat([0, 100], [900, 100])
     assert lower_population(wrong, 100, Contaminated(10), 0.95) > 0.85
-    assert 1 - 10 * pooled_upper(wrong, 100, 0.95) < 0
+    assert 1 - 10 * bound_pooled_failures(wrong, 100, 0.95) < 0
 
 
 @pytest.mark.parametrize("c", [0.5, math.inf, math.nan])
@@ -388,7 +388,7 @@ def test_bad_factors_are_named(c: float) -> None:
 
 def test_small_confidence_is_refused_where_pooling_needs_more() -> None:
     with pytest.raises(SpecError, match=r"at least 0\.75"):
-        pooled_upper(np.array([1]), 10, 0.7)
+        bound_pooled_failures(np.array([1]), 10, 0.7)
 
 
 CURVED: list[NoiseSet] = [
@@ -419,16 +419,18 @@ def test_bounds_of_every_set_hold_for_both_claims(noise: NoiseSet) -> None:
 
 def test_a_set_inside_another_has_no_lower_bound_than_it() -> None:
     inside, outside = Contaminated(2, kind="ratio"), Contaminated(2, 0.01)
-    rows = together(OwnDraws(tally(COUNTS["alike"], 100)), [outside, inside], 0.95, infima=False)
+    rows = estimate_bounds_jointly(
+        PerInputDraws(tally(COUNTS["alike"], 100)), [outside, inside], 0.95, infima=False
+    )
     assert [row.size for row in rows] == [0.01, 0.01, None, None]
     for claim in (0, 1):
         assert rows[2 + claim].value >= rows[claim].value
 
 
 def test_the_largest_set_is_the_last_before_the_first_that_fails() -> None:
-    found = OwnDraws(tally(COUNTS["alike"], 100))
+    found = PerInputDraws(tally(COUNTS["alike"], 100))
     family = [make_set("ratio", None, c) for c in (1, 2, 5, 10, 20)]
-    here, everywhere = largest_sets(found, [family], 0.8, 0.95)
+    here, everywhere = find_largest_sets(found, [family], 0.8, 0.95)
     for row, claim in ((here, Claim.TEST_SET), (everywhere, Claim.POPULATION)):
         assert (row.claim, row.value, row.low) == (claim, 0.8, 0.8)
         bounds = [found.lower(claim, noise, 0.95) for noise in family]
@@ -438,8 +440,10 @@ def test_the_largest_set_is_the_last_before_the_first_that_fails() -> None:
 
 
 def test_where_even_the_smallest_set_fails_its_own_bound_is_stated() -> None:
-    found = OwnDraws(tally(COUNTS["fragile or robust"], 100))
-    here, _ = largest_sets(found, [[Contaminated(c, kind="ratio") for c in (1.0, 2.0)]], 0.8, 0.95)
+    found = PerInputDraws(tally(COUNTS["fragile or robust"], 100))
+    here, _ = find_largest_sets(
+        found, [[Contaminated(c, kind="ratio") for c in (1.0, 2.0)]], 0.8, 0.95
+    )
     assert here.density_ratio == 1
     assert here.value == pytest.approx(0.5, abs=0.01)
 
@@ -450,8 +454,8 @@ def test_the_largest_size_is_too_large_as_rarely_as_stated() -> None:
     family = [Contaminated(c, kind="ratio") for c in (1.0, 2.0, 3.0, 4.0, 4.5, 5.0, 5.5, 6.0, 8.0)]
     answers = []
     for seed in range(repeats):
-        draws = OwnDraws(tally(rng.binomial(16, np.full(50, 0.02)), 16), seed)
-        answers.append(largest_sets(draws, [family], 0.9, 0.9)[0].density_ratio)
+        draws = PerInputDraws(tally(rng.binomial(16, np.full(50, 0.02)), 16), seed)
+        answers.append(find_largest_sets(draws, [family], 0.9, 0.9)[0].density_ratio)
     assert np.mean(np.array(answers) > 5) <= 0.1 + 2 * math.sqrt(0.09 / repeats)
 
 
@@ -512,7 +516,7 @@ def test_where_inputs_differ_the_bounds_of_an_offset_are_near_the_truth() -> Non
     rng, noise = np.random.default_rng(8), Offset(1.0)
     p = skewed(rng, 600)
     wrong, exact = rng.binomial(500, p), 1 - float(noise.h(p).mean())
-    jensen = 1 - float(noise.h(np.array(pooled_upper(wrong, 500, 0.95))))
+    jensen = 1 - float(noise.h(np.array(bound_pooled_failures(wrong, 500, 0.95))))
     assert jensen < exact - 0.06
     assert exact - 0.025 < lower_test_set(wrong, 500, noise, 0.95) < exact
     assert exact - 0.045 < lower_population(wrong, 500, noise, 0.95)
