@@ -13,6 +13,7 @@ from nppr.cli.commands import AssessOptions, MeasureOptions, SpectrumOptions
 from nppr.core.budget import Budget
 from nppr.core.draw_count import DEFAULT_DRAWS, default_draws
 from nppr.errors import BudgetError, NpprError, SpecError
+from nppr.gate.policy import Policy
 from nppr.noise.rungs import Dependency
 from nppr.run.assess import assess, learn
 from nppr.run.resolve import require_budget
@@ -53,6 +54,26 @@ def test_a_setting_is_declared_in_one_group() -> None:
             if known[flag].name in group.model_fields and known[flag].group:
                 places.setdefault(flag, set()).add(known[flag].group)
     assert all(len(found) == 1 for found in places.values())
+
+
+def test_no_command_declares_a_setting_anew() -> None:
+    known = settings_in(Assessment)
+    trees: list[type[Group]] = [*OPTIONS, Policy]
+    anew = {
+        (tree.__name__, flag)
+        for tree in trees
+        for flag, setting in settings_in(tree).items()
+        if not setting.group and flag in known
+    }
+    training = {("TrainOptions", flag) for flag in ("batch-size", "norm", "eps", "seed")}
+    replaced = {("GateOptions", flag) for flag in ("model", "weights", "data")}
+    files = {(tree, "out") for tree in ("ReportOptions", "ExportOptions", "SchemaOptions")}
+    assert anew == training | replaced | files
+
+
+@pytest.mark.parametrize("group", [Measure, Search, Run])
+def test_the_docstring_of_a_group_has_all_its_settings(group: type[Group]) -> None:
+    assert [name for name in group.model_fields if f"`{name}`" not in str(group.__doc__)] == []
 
 
 def test_flags_and_keywords_make_the_same_settings() -> None:

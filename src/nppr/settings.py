@@ -627,7 +627,7 @@ class Run(Keywords):
         "Measure the classifier even if it hardly beats guessing, such as one without its weights.",
         Panel.ADVANCED,
     )
-    workers: int | None = option(
+    workers: Count = option(
         None,
         "Measure the inputs in this many processes, each with one thread. Counts do not depend on it."
         " Default: 1.",
@@ -635,16 +635,12 @@ class Run(Keywords):
     )
     ray: str | None = option(
         None,
-        "Measure the inputs on the Ray cluster at this address (HOST:PORT, auto or local; extra ray)."
-        " All machines must see the run folder, the model and the data.",
+        "Measure the inputs on the Ray cluster at this address (HOST:PORT or auto; extra ray). Without"
+        " an address: a cluster of --workers processes is started on this machine. All machines must"
+        " see the run folder, the model and the data.",
         Panel.ADVANCED,
+        flag="--ray [ADDRESS]",
     )
-
-    @model_validator(mode="after")
-    def _require_workers(self) -> Self:
-        if self.workers is not None and self.workers < 1:
-            raise SpecError(f"`workers` must be a whole number >= 1, got {self.workers}.")
-        return self
 
     @field_validator("device", mode="before")
     @classmethod

@@ -387,6 +387,7 @@ def test_per_input_csv_has_a_line_for_every_input_and_source(tmp_path: Path) -> 
     assert json.loads((tmp_path / "run" / "report.json").read_text())["seed"] == 0
 
 
+@pytest.mark.slow
 def test_a_folder_in_which_another_process_works_is_refused(tmp_path: Path) -> None:
     folder = begin(tmp_path)
     code = """
@@ -407,6 +408,7 @@ except RunFolderError as error:
     assert "holds one with another draws" in free
 
 
+@pytest.mark.slow
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = """
 import os, sys

@@ -34,6 +34,9 @@ SPECS = {
 }
 """Checks of flags that name a model, weights or data; they need no PyTorch."""
 
+LOCAL = "local"
+"""The address of a cluster that is started on this machine, and of --ray without an address."""
+
 LATE_WORDS = re.compile(r"\{(\w+)\}")
 """Names in a help text that are filled in when it is shown: they list what is registered."""
 
@@ -47,7 +50,11 @@ class ExitCode(Exception):
 
 
 class Command(TyperCommand):
-    """A command whose option --help is shown without a type."""
+    """A command whose option --help is shown without a type; --ray may be given without an address."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments after naming the cluster of a bare --ray."""
+        return super().parse_args(ctx, _with_address(args))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with the names of all sources and parameters."""
@@ -59,6 +66,20 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         return _without_type(super().get_help_option(ctx))
+
+
+def _with_address(arguments: list[str]) -> list[str]:
+    """Return the arguments with an address after a --ray that has none.
+
+    >>> _with_address(["--ray", "study.toml"])
+    ['--ray', 'local', 'study.toml']
+    """
+    found: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        found.append(argument)
+        if argument == "--ray" and not (":" in following or following in ("auto", LOCAL)):
+            found.append(LOCAL)
+    return found
 
 
 def _filled(text: str) -> str:
@@ -99,7 +120,6 @@ def register(
     tree: type[Group],
     module: str,
     examples: str,
-    kind: type[TyperCommand] = Command,
 ) -> None:
     """Make a command: the settings of a tree are its flags, the tree's docstring is its help.
 
@@ -134,7 +154,7 @@ def register(
     paragraphs = str(inspect.getdoc(tree)).split("\n\n")
     help_text = "\n\n".join(escape(each.replace("\n", " ")) for each in paragraphs)
     epilog = f"Examples:\n{escape(inspect.cleandoc(examples))}"
-    app.command(name, cls=kind, help=help_text, epilog=epilog)(run_command)
+    app.command(name, cls=Command, help=help_text, epilog=epilog)(run_command)
 
 
 def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:

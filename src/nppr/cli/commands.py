@@ -7,11 +7,11 @@ the module of a command afterwards.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import model_validator
 
-from nppr.cli.app import Command, register
+from nppr.cli.app import register
 from nppr.errors import SpecError
 from nppr.settings import (
     FLOOR_HELP,
@@ -19,7 +19,6 @@ from nppr.settings import (
     RARE_CALLS,
     Assessment,
     BudgetSettings,
-    Count,
     DataSettings,
     Group,
     Measure,
@@ -440,13 +439,6 @@ class StudyOptions(Group):
 
     file: Path = option(..., "The study, a TOML file (docs/studies.md).", flag="FILE")
     plan: bool = option(False, "Print nodes, calls and the expected time, and run nothing.")
-    workers: Count = option(None, "Processes on this machine. Default: 1.")
-    ray: str | None = option(
-        None,
-        "Run on the Ray cluster at this address (HOST:PORT or auto; extra ray). Without an address: a"
-        " cluster of --workers processes is started on this machine.",
-        flag="--ray [ADDRESS]",
-    )
     paths: list[str] | None = option(
         None, "Another value for a name in [paths] of the study.", flag="--set NAME=PATH"
     )
@@ -459,8 +451,13 @@ class StudyOptions(Group):
     run: Annotated[
         Run,
         Shown(
-            only=("out", "device"),
-            words={"out": "Folder of the tables. Default: runs/studies/NAME."},
+            only=("out", "device", "workers", "ray"),
+            words={
+                "out": "Folder of the tables. Default: runs/studies/NAME.",
+                "workers": "Processes on this machine. Default: 1.",
+                "ray": "Run on the Ray cluster at this address (HOST:PORT or auto; extra ray). Without"
+                " an address: a cluster of --workers processes is started on this machine.",
+            },
         ),
     ]
     run_code: bool = option(
@@ -507,32 +504,6 @@ class TrainCommandOptions(Group):
         ),
     ]
     quiet: bool = option(False, "Print nothing but the path of the weights.")
-
-
-LOCAL = "local"
-"""The address of --ray without one."""
-
-
-class StudyCommand(Command):
-    """The command, with a --ray whose address may be left out."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Name the cluster of a bare --ray, then parse as always."""
-        return super().parse_args(ctx, _with_address(args))
-
-
-def _with_address(arguments: list[str]) -> list[str]:
-    """The arguments, with an address behind a --ray that has none.
-
-    >>> _with_address(["--ray", "study.toml"])
-    ['--ray', 'local', 'study.toml']
-    """
-    found: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        found.append(argument)
-        if argument == "--ray" and not (":" in following or following in ("auto", LOCAL)):
-            found.append(LOCAL)
-    return found
 
 
 register(
@@ -700,7 +671,6 @@ register(
     nppr study studies/small/digits_main.toml --workers 2
         in two processes; the same command continues after an interruption
     """,
-    kind=StudyCommand,
 )
 register(
     "train",

@@ -36,7 +36,7 @@ def study(options: StudyOptions) -> None:
     graph = plan(content, device=options.run.device, most=most, run_code=run_code)
     if options.plan:
         require_tables(content, graph)
-        _show_plan(graph, len(content.tables), options.workers or 1)
+        _show_plan(graph, len(content.tables), options.run.workers or 1)
         code = {entry.model: None for entry in content.classifiers if names_code(entry.model)}
         if code:
             console.print_line(
@@ -51,8 +51,8 @@ def study(options: StudyOptions) -> None:
             graph,
             cache=options.cache,
             out=options.run.out,
-            workers=options.workers,
-            ray=options.ray,
+            workers=options.run.workers,
+            ray=options.run.ray,
             run_code=run_code,
             figures=figures,
             progress=progress,
