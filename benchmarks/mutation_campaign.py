@@ -54,7 +54,7 @@ from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.errors import NpprError, mark_controls
 from nppr.formats import NETWORKS
-from nppr.gate.gate import gate  # noqa: F401  loaded before forking
+from nppr.gate.gate import decide_policy  # noqa: F401  loaded before forking
 from nppr.gate.policy import read_policy
 from nppr.models import load_classifier
 from nppr.models.weight_files import read_weights

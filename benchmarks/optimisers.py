@@ -18,8 +18,8 @@ import nppr
 from nppr.data import load_data
 from nppr.measuring.measurement import measure, probe
 from nppr.models import load_classifier, prepare_for_search
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.resolve import Resolved
-from nppr.run.session import AssessmentRun
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 

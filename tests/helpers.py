@@ -19,8 +19,8 @@ from nppr.models import ModelSpec
 from nppr.noise.distribution import Distribution
 from nppr.noise.rungs import LADDER
 from nppr.report.number import Number, StatedInterval
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.resolve import resolve
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise, law_of
 from nppr.search.search_record import (
     FAMILY,

@@ -23,13 +23,13 @@ from nppr.measuring.measurement import measure
 from nppr.models import Classifier, PreparedClassifier, frozen, load_classifier, prepare
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.resolve import Resolved
-from nppr.run.session import AssessmentRun
 from nppr.run.shards import share_out
 from nppr.settings import Measure
 from nppr.sources import JPEG, SOURCES, Brightness, Clean, Scan, Source, parse_sources, sources_in
 from nppr.sources.custom import CustomAttack, CustomNoise
-from nppr.sources.gaussian_offset import bracket
+from nppr.sources.gaussian_offset import make_offset_sources
 from nppr.sources.learned import Learned
 from nppr.sources.per_input_noise import PerInput
 from nppr.system.worker_pools import WorkerPool
@@ -63,7 +63,7 @@ def all_sources() -> list[Source]:
     noises = [learned(each, BUDGETS[0]) for each in FAMILIES]
     noises += [learned(Dependency.JOINT, budget) for budget in (BUDGETS[1], BOX)]
     own = [PerInput(noise, calls=6) for noise in noises[-3:]]
-    return [*named, *more, *custom, *noises, *own, *bracket(0.25, [0.25], calls=12)]
+    return [*named, *more, *custom, *noises, *own, *make_offset_sources(0.25, [0.25], calls=12)]
 
 
 def jump(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -225,14 +225,14 @@ def measured_in_shards(source: Source, parts: int) -> Tally[Evaluate]:
     """The tally of a source, measured by so many shards."""
     resolved = Resolved(DATA, classifier(), prepared=prepared(8), request=again)
     run = AssessmentRun.open(resolved, source.budget or BUDGETS[0], Measure(draws=17))
-    correct = run.measure(Clean(), np.ones(20, bool)).correct == 1
+    run.measure_clean(keep=False)
     if parts > 1:
         run.pool, run.parts = WorkerPool(), parts
-        share_out(run, [run.plan(source)], correct)
+        share_out(run, [run.plan(source)])
         kept = run.held[source.name].held
         assert kept is not None
         assert kept.finished.all(), "nothing is left for the process of the run"
-    return run.measure(source, correct)
+    return run.tally(source)
 
 
 @sources

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nppr.data import DataSpec
-from nppr.gate.gate import gate
+from nppr.gate.gate import decide_policy
 from nppr.gate.policy import Policy, make_policy, read_policy
 from nppr.models import ModelSpec
 from nppr.report.gate_record import GateRecord
@@ -36,7 +36,7 @@ def assert_robust(
         policy = read_policy(policy)
     elif isinstance(policy, Mapping):
         policy = make_policy(dict(policy))
-    found = gate(policy, model, data)
+    found = decide_policy(policy, model, data)
     if found.verdict is not Verdict.HOLDS:
         lines = [f"{each.requirement}: {each.status}" for each in found.decisions]
         raise AssertionError("\n".join([found.headline, *lines, *found.notes()]))

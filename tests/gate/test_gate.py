@@ -13,7 +13,7 @@ import torch
 import nppr
 from nppr.core.tally import Direction
 from nppr.errors import RunFolderError, SpecError
-from nppr.gate.gate import find_flag, gate
+from nppr.gate.gate import decide_policy, find_flag
 from nppr.gate.policy import make_policy
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.statistics.sequential import Verdict
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 
 def decided(*require: str, **keys: Any) -> GateRecord:
-    return gate(make_policy({"require": list(require), "batch_size": 64, **keys}))
+    return decide_policy(make_policy({"require": list(require), "batch_size": 64, **keys}))
 
 
 def one(words: str, **keys: Any) -> Decision:
@@ -123,7 +123,7 @@ def test_a_gate_measures_the_run_that_it_needs(tmp_path: Path) -> None:
     out = tmp_path / "run"
     require = ["NPPR independent >= 0.999", "grade >= A"]
     policy = make_policy({"require": require, "draws": 10, "fit_calls": 2048})
-    found = gate(policy, out=out)
+    found = decide_policy(policy, out=out)
     assert found.decisions[0].verdict is Verdict.VIOLATED
     assert found.decisions[1].verdict is Verdict.VIOLATED
     report = nppr.read_run(out).report
@@ -146,7 +146,7 @@ def test_a_source_that_fails_is_undecided() -> None:
         return torch.eye(10)[torch.zeros(len(x), dtype=torch.long)]
 
     policy = make_policy({"require": ["AR pgd >= 0.5", "PR uniform >= 0.5"], "batch_size": 64})
-    attack, noise = gate(policy, constant).decisions
+    attack, noise = decide_policy(policy, constant).decisions
     assert attack.verdict is Verdict.UNDECIDED
     assert attack.statement == "undecided: it could not be measured"
     assert "gradient" in attack.why
@@ -231,7 +231,7 @@ class Rounded(torch.nn.Module):
 
 def test_flags_of_the_classifier_keep_attacks_from_turning_green() -> None:
     policy = {"require": ["AR pgd >= 0.5", "PR uniform >= 0.5"], "eps": 0.1, "batch_size": 64}
-    attack, noise = gate(make_policy(policy), Rounded(), "digits").decisions
+    attack, noise = decide_policy(make_policy(policy), Rounded(), "digits").decisions
     assert attack.verdict is Verdict.UNDECIDED
     assert "zero-gradients" in attack.why
     assert noise.verdict is Verdict.HOLDS
@@ -247,6 +247,6 @@ def test_a_classifier_that_guesses_never_turns_green() -> None:
         "eps": 0.1,
         "batch_size": 64,
     }
-    found = gate(make_policy(policy), Guess(), "digits")
+    found = decide_policy(make_policy(policy), Guess(), "digits")
     assert found.verdict is Verdict.UNDECIDED
     assert all("flagged: " in each.why for each in found.decisions)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nppr.errors import InputError, SpecError
-from nppr.gate.gate import gate, resolve_policy
+from nppr.gate.gate import decide_policy, resolve_policy
 from nppr.gate.policy import (
     KEYS,
     LEFT_OUT,
@@ -22,7 +22,7 @@ from nppr.gate.policy import (
     read_policy,
 )
 from nppr.noise.rungs import Dependency
-from nppr.run.session import AssessmentRun
+from nppr.run.assessment_run import AssessmentRun
 from nppr.statistics.sequential import Verdict
 
 INPUTS = 120
@@ -253,8 +253,8 @@ def test_messages_spell_keys_as_the_documentation_does() -> None:
 
 def test_evaluate_all_tests_every_input(folder: Path) -> None:
     policy = {"require": ["accuracy >= 0.9"], "evaluate-all": True, "eps": 0.1, "batch-size": 64}
-    found = gate(make_policy(policy), made_by(folder, "make"), folder / "whole.npz")
-    alone = gate(
+    found = decide_policy(make_policy(policy), made_by(folder, "make"), folder / "whole.npz")
+    alone = decide_policy(
         make_policy(policy | {"evaluate-all": False}),
         made_by(folder, "make"),
         folder / "whole.npz",
@@ -270,7 +270,7 @@ def test_what_is_decided_follows_the_policy(folder: Path) -> None:
         policy = make_policy(
             {"require": ["PR uniform >= 0.99"], "eps": 0.1, "batch-size": 64} | keys
         )
-        found = gate(policy, made_by(folder, "make"), folder / "whole.npz").decisions[0]
+        found = decide_policy(policy, made_by(folder, "make"), folder / "whole.npz").decisions[0]
         return found.requirement, found.claim, found.draws
 
     plain = decided()

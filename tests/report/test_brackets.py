@@ -28,7 +28,7 @@ from nppr.report.page.render import render
 from nppr.report.printed_numbers import Numbers, percent
 from nppr.report.quotes import sentence_of
 from nppr.settings import Measure
-from nppr.sources.gaussian_offset import bracket
+from nppr.sources.gaussian_offset import make_offset_sources
 from report.page.made_runs import made_report
 from report.page.test_render import Page, wrong_numbers
 
@@ -43,7 +43,7 @@ def measured() -> Report:
     images = 0.5 + distances.view(-1, 1, 1, 1) * W
     data = from_arrays(images, torch.zeros(60).long(), shares=(0.0, 0.0), name="line", classes=2)
     model = Linear(W, -0.5 * float(W.sum()))
-    sources = bracket(SIGMA, [0.02, 0.01])
+    sources = make_offset_sources(SIGMA, [0.02, 0.01])
     return assess(model, data, budget=Budget.l2(0.02), sources=sources, measure=Measure(draws=400))
 
 

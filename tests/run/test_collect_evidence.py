@@ -23,9 +23,9 @@ from nppr.noise.family import Family
 from nppr.noise.mixture import Context, Given
 from nppr.noise.rungs import Dependency
 from nppr.report.evidence import Draws, Evidence, Worst
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.collect_evidence import _describe_components, collect, collect_draws
 from nppr.run.resolve import Resolved
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.settings import Measure
 from nppr.sources import PGD, AutoAttack, Brightness, Clean, Gaussian, Source, Stress, Uniform
@@ -95,7 +95,8 @@ class Case:
         found = self.tallies(everything) if tallies is None else tallies
         resolved = Resolved(self.data, classifier.original, prepared=classifier)
         run = AssessmentRun.open(resolved, self.budget, Measure(seed=self.seed))
-        return collect(run, found, self.clean(), sources, learned)
+        run.tallies, run.clean = found, self.clean()
+        return collect(run, sources, learned)
 
     def drawn(self, learned: Sequence[LearnedNoise], micro_batch: int | None = None) -> list[Draws]:
         """Draws of learned noise for the clean-correct inputs."""

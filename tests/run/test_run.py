@@ -20,7 +20,7 @@ from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
 from nppr.report import Report, read_run
 from nppr.run.assess import assess, learn
-from nppr.run.run import _measure_clean, _Measurements
+from nppr.run.assessment_run import AssessmentRun
 from nppr.search.search_settings import default_settings
 from nppr.settings import Measure, Run
 from nppr.sources import Source, Uniform, parse_sources
@@ -31,12 +31,12 @@ pytestmark = pytest.mark.slow
 BUDGET = Budget.linf(0.2)
 
 
-def measured(sources: Sequence[Source], **settings: Any) -> _Measurements:
+def measured(sources: Sequence[Source], **settings: Any) -> AssessmentRun:
     data = two_class_data(60)
-    opened = open_run(half_classifier(), data, BUDGET, Measure(draws=4, **settings), batch_size=16)
-    run, _ = _measure_clean(opened, keep=False)
+    run = open_run(half_classifier(), data, BUDGET, Measure(draws=4, **settings), batch_size=16)
+    run.measure_clean(keep=False)
     for source in sources:
-        run.add(source)
+        run.measure(source)
     return run
 
 
@@ -72,8 +72,7 @@ def test_only_merged_skips_broken_inputs_and_gives_attacks_no_row() -> None:
     unbroken = run.tallies["uniform"].unbroken
     assert 0 < unbroken.sum() < 60
     assert not [row for row in run.numbers if row.metric is Metric.AR]
-    session = run.session
-    whole = measure(attack, session.classifier, session.data.evaluate, draws=4)
+    whole = measure(attack, run.classifier, run.data.evaluate, draws=4)
     found = run.tallies["pgd:steps=2"]
     np.testing.assert_array_equal(found.unbroken, whole.unbroken & unbroken)
     assert found.calls < whole.calls
@@ -136,7 +135,7 @@ def test_failing_to_collect_does_not_cost_the_run(
 
     whole = run("whole")
     assert read_run(tmp_path / "whole").evidence is not None
-    monkeypatch.setattr("nppr.run.run.collect", fail)
+    monkeypatch.setattr("nppr.run.complete_run.collect", fail)
     assert run("without").numbers == whole.numbers
     assert "the page will show numbers only" in caplog.text
     kept = read_run(tmp_path / "without")

@@ -45,7 +45,7 @@ class TwoHere(WorkerPool):
 
 @pytest.fixture
 def two_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nppr.run.session.open_pool", lambda *_: TwoHere())
+    monkeypatch.setattr("nppr.run.assessment_run.open_pool", lambda *_: TwoHere())
 
 
 def same(one: Report, other: Report) -> bool:

@@ -25,7 +25,7 @@ from nppr.sources.gaussian_offset import (
     GRADIENT_DRAWS,
     OffsetNoise,
     OffsetSearch,
-    bracket,
+    make_offset_sources,
 )
 
 SIGMA, INPUTS = 0.02, 40
@@ -51,7 +51,7 @@ def truth(steps: float) -> FloatArray:
 @pytest.mark.parametrize("steps", [0.5, 1.0, 2.0])
 def test_both_ends_reach_the_truth_of_a_linear_classifier(steps: float) -> None:
     known, split = linear()
-    noise, search = bracket(SIGMA, [steps * SIGMA])
+    noise, search = make_offset_sources(SIGMA, [steps * SIGMA])
     below, above = (measure(each, known, split, draws=2000) for each in (noise, search))
     exact = float(truth(steps).mean())
     at_least = noise.read(below, below, 0.95, 0)
@@ -85,7 +85,7 @@ def block(inputs: int, seed: int = 0, number: int = 0, size: int = 16) -> DrawBl
 def test_the_noise_has_its_deviation_and_the_offset_as_its_mean() -> None:
     known, split = linear()
     x, y = split.batch(np.arange(INPUTS))
-    noise, search = bracket(SIGMA, [0.05])
+    noise, search = make_offset_sources(SIGMA, [0.05])
     with frozen(known) as model:
         plain, moved = (
             torch.cat([each.perturb(model, x, y, block(INPUTS, 0, k)) for k in range(60)], 1)
@@ -203,7 +203,7 @@ def test_a_copy_does_not_share_what_was_found() -> None:
 
 def test_rows_tell_the_set_and_the_ends_apart() -> None:
     known, split = linear()
-    noise, *searches = bracket(SIGMA, ["0.01", 0.02])
+    noise, *searches = make_offset_sources(SIGMA, ["0.01", 0.02])
     assert isinstance(noise, OffsetNoise)
     assert noise.radii == (0.01, 0.02)
     assert noise.name == noise.row_source == "gaussian-offset:sigma=0.02"
@@ -221,11 +221,11 @@ def test_rows_tell_the_set_and_the_ends_apart() -> None:
 @pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_bad_deviation_is_one_clear_line(sigma: float) -> None:
     with pytest.raises(SpecError, match="`sigma` must be a number > 0, got"):
-        bracket(sigma, [0.1])
+        make_offset_sources(sigma, [0.1])
 
 
 def test_bad_radii_and_calls_are_one_clear_line() -> None:
     with pytest.raises(BudgetError, match="`radius` must be a number > 0, got '-1'"):
-        bracket(0.1, ["-1"])
+        make_offset_sources(0.1, ["-1"])
     with pytest.raises(SpecError, match=f"`search-calls` must be a whole number >= {FEWEST_CALLS}"):
-        bracket(0.1, [0.1], calls=FEWEST_CALLS - 1)
+        make_offset_sources(0.1, [0.1], calls=FEWEST_CALLS - 1)

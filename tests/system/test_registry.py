@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import nppr.data
 import nppr.export.exports
@@ -19,10 +20,11 @@ from installed_package import install
 from nppr.core.budget import Budget
 from nppr.data import load_data
 from nppr.errors import PluginError, SpecError
-from nppr.export.exports import EXPORTS
+from nppr.export.exports import EXPORTS, write_exports
 from nppr.formats import DATA_FORMATS, MODEL_FORMATS, require_model
 from nppr.sources import SOURCES, Source, default_sources, parse_sources, sources_in, split_search
 from nppr.system.registry import Registry, added_points
+from report.page.made_runs import made_report
 
 BUDGET = Budget.linf(0.1)
 
@@ -47,6 +49,15 @@ def known_sources(monkeypatch: pytest.MonkeyPatch) -> Registry[type[Source]]:
     known = SOURCES.copy()
     monkeypatch.setattr("nppr.sources.base.SOURCES", known)
     return known
+
+
+def copy_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test load packages whose things no other test sees."""
+    for name, known in (("DATA_FORMATS", DATA_FORMATS), ("MODEL_FORMATS", MODEL_FORMATS)):
+        copied = known.copy()
+        for module in ("formats", "data.data_loading", "models.load_model"):
+            monkeypatch.setattr(f"nppr.{module}.{name}", copied, raising=False)
+    monkeypatch.setattr("nppr.export.exports.EXPORTS", EXPORTS.copy())
 
 
 @pytest.fixture
@@ -248,7 +259,10 @@ def test_a_package_cannot_take_a_suffix_of_ours(place: Path) -> None:
         known["theirs"]
 
 
-def test_a_model_format_is_known_by_its_suffix_or_prefix(place: Path) -> None:
+def test_a_model_format_is_known_by_its_suffix_or_prefix(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_registries(monkeypatch)
     text = (
         "import torch\nfrom nppr.models.model_formats import LoadedModel, ModelFormat\n"
         "def load(wanted):\n    return LoadedModel(torch.nn.Sequential(torch.nn.Flatten(),"
@@ -266,7 +280,55 @@ def test_a_model_format_is_known_by_its_suffix_or_prefix(place: Path) -> None:
         SpecError, match=r"model\.weird, hf:NAME, timm:NAME, torchvision:NAME or weird:NAME"
     ):
         require_model("resnet")
-    assert MODEL_FORMATS.origin_of("weird:") == "weird-models 1.0"
+
+
+def test_code_of_a_package_that_fails_later_is_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "from nppr.data import DataFormat\nfrom nppr.export.documents import Document\n"
+        "from nppr.models.model_formats import ModelFormat\n"
+        "def fail(*_):\n    raise KeyError('inside')\n"
+        "DATA = DataFormat('theirs', fail, fail, suffixes=('.fails',))\n"
+        "MODEL = ModelFormat(fail)\nDOCUMENT = Document({'.md': fail})\n"
+    )
+    points = {
+        "nppr.data": {"fails": "fails_later:DATA"},
+        "nppr.models": {"fails:": "fails_later:MODEL"},
+        "nppr.exports": {"fails": "fails_later:DOCUMENT"},
+    }
+    install(place, "fails-later", points, fails_later=text)
+    copy_registries(monkeypatch)
+    (place / "m.fails").touch()
+    failed = r"of fails-later 1\.0 failed: KeyError: 'inside' at .*fails_later\.py:5"
+    with pytest.raises(PluginError, match=f"the data format 'fails' {failed}"):
+        load_data(place / "m.fails")
+    with pytest.raises(PluginError, match=f"the model format 'fails:' {failed}"):
+        nppr.load_classifier("fails:net")
+    (place / "report.json").write_text(made_report()[0].to_json())
+    with pytest.raises(PluginError, match=f"the export 'fails' {failed}"):
+        write_exports(place, "fails")
+    assert not (place / "exports").exists()
+
+
+def test_a_data_format_that_fails_does_not_hide_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = (
+        "from nppr.data import DataFormat\n"
+        "def fail(*_):\n    raise KeyError('inside')\nDATA = DataFormat('theirs', fail, fail)\n"
+    )
+    install(
+        place, "fails-to-find", {"nppr.data": {"seeks": "fails_to_find:DATA"}}, fails_to_find=text
+    )
+    copy_registries(monkeypatch)
+    for name in ("a", "b"):
+        (place / "photos" / name).mkdir(parents=True)
+        for number in range(5):
+            pixels = np.full((4, 4), 20 * number, np.uint8)
+            Image.fromarray(pixels).save(place / "photos" / name / f"{number}.png")
+    assert load_data(place / "photos").classes == 2
+    assert "the data format 'seeks' of fails-to-find 1.0 failed: KeyError" in caplog.text
 
 
 def run_nppr(folder: Path, installed: list[Path], *words: str) -> subprocess.CompletedProcess[str]:

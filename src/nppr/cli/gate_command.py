@@ -13,17 +13,16 @@ from nppr.doctor.examine import examine_ready
 from nppr.doctor.result_checks import check_distributions
 from nppr.errors import SpecError, mark_controls
 from nppr.formats import names_code
-from nppr.gate.gate import gate as decide
-from nppr.gate.gate import make_record
-from nppr.gate.gate_tests import decide_source
+from nppr.gate.decisions import decide_source
+from nppr.gate.gate import decide_policy, make_record
 from nppr.gate.policy import ABOUT, read_policy
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import Flag
 from nppr.report.printed_numbers import percent
 from nppr.report.run_files import REPORT, read_report
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.progress import progress_bars
 from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -50,7 +49,7 @@ def gate(options: GateOptions) -> None:
 
     quiet = options.quiet or options.as_json
     with progress_bars(quiet=quiet) as progress:
-        found = decide(
+        found = decide_policy(
             policy,
             name=options.policy.stem,
             out=options.execution.out,

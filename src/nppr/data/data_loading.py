@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from nppr.data.file_trees import Files, FolderFiles, TarFiles, ZipFiles, join_na
 from nppr.data.image_sets import StoredImages, laid_out, resize_data
 from nppr.data.layout import Layout, RangeSpec
 from nppr.data.splits import Labelled, assemble, choose_splits
-from nppr.errors import DataError, SpecError, require_at_most
+from nppr.errors import DataError, PluginError, SpecError, require_at_most
 from nppr.formats import DATA_FORMATS, DEMO_DATA, prefix_of, require_data
 
 DataSpec = (
@@ -31,6 +34,11 @@ DataSpec = (
     | Dataset[Any]
     | DataLoader[Any]
 )
+
+Found = tuple[DataFormat, Callable[[], SplitReaders]]
+"""A format, and a function that opens the splits of a data set of it."""
+
+logger = logging.getLogger(__name__)
 
 TAR_SUFFIXES = (".tar.gz", ".tgz")
 SHOWN = 4
@@ -112,13 +120,15 @@ def _load_stored(
     """Load data that have a prefix, or of a file or folder."""
     require_data(spec)
     if (prefix := prefix_of(str(spec), DATA_FORMATS)) is not None:
-        name, splits = str(spec), _open_name(prefix, str(spec), input_range)
+        name, (form, opened) = str(spec), _find_name(prefix, str(spec), input_range)
     else:
         path = Path(os.path.expanduser(spec))  # `Path.expanduser` raises for unknown users
         path = path.absolute() if path.name == "" else path
-        name, splits = path.name, _open_path(path) if input_range is None else _open_arrays(path)
-    chosen = choose_splits(splits, split)
-    read = {own: splits[own]() for own in chosen}
+        name = path.name
+        form, opened = _find_path(path) if input_range is None else _find_arrays(path)
+    with DATA_FORMATS.guarded(form):
+        splits = opened()
+        read = {own: splits[own]() for own in choose_splits(splits, split)}
     layout = None
     if input_range is not None:
         read, layout = _laid_out(read, input_range)
@@ -127,21 +137,21 @@ def _load_stored(
     return data
 
 
-def _open_name(prefix: str, spec: str, input_range: RangeSpec | None) -> SplitReaders:
-    """Open data that have no path, such as a data set of a hub."""
+def _find_name(prefix: str, spec: str, input_range: RangeSpec | None) -> Found:
+    """Find data that have no path, such as a data set of a hub."""
     form: DataFormat = DATA_FORMATS[prefix]
     if form.open_name is None:
         raise DataError(f"`data` must be a file or folder of {form.title}, got {spec!r}.")
     if input_range is not None:
         raise _refused_range(spec)
-    return form.open_name(spec.removeprefix(prefix))
+    return form, partial(form.open_name, spec.removeprefix(prefix))
 
 
-def _open_arrays(path: Path) -> SplitReaders:
-    """Open a file whose arrays have any shape and a range that the user states."""
+def _find_arrays(path: Path) -> Found:
+    """Find a file whose arrays have any shape and a range that the user states."""
     for form in _formats():
         if form.open_arrays is not None and path.name.lower().endswith(form.suffixes):
-            return form.open_arrays(FolderFiles(path, ("",)))
+            return form, partial(form.open_arrays, FolderFiles(path, ("",)))
     raise _refused_range(str(path))
 
 
@@ -169,20 +179,20 @@ def _laid_out(
     return made, next(iter(layouts.values()))
 
 
-def _open_path(path: Path) -> SplitReaders:
-    """Open the data set in a folder or file, whose name or files show the format."""
+def _find_path(path: Path) -> Found:
+    """Find the data set in a folder or file, whose name or files show the format."""
     if path.is_dir():
-        return _open_tree(FolderFiles.of(path))
+        return _find_tree(FolderFiles.of(path))
     name = path.name.lower()
     if name.endswith(".zip"):
         files = ZipFiles.of(path)
-        return _open_tree(files.below(_wrapper(files.names)))
+        return _find_tree(files.below(_wrapper(files.names)))
     if name.endswith(TAR_SUFFIXES):
         members = frozenset[str]().union(*(each.members for each in _formats()))
-        return _open_tree(TarFiles.of(path, members))
+        return _find_tree(TarFiles.of(path, members))
     for each in _formats():
         if name.endswith(each.suffixes):
-            return each.open_splits(FolderFiles(path, ("",)))
+            return each, partial(each.open_splits, FolderFiles(path, ("",)))
     suffixes = [suffix for each in _formats() for suffix in each.suffixes]
     raise DataError(
         f"`data` must be a folder or a file that ends with {', '.join(suffixes)}, .zip or .tar.gz,"
@@ -190,19 +200,30 @@ def _open_path(path: Path) -> SplitReaders:
     )
 
 
-def _open_tree(files: Files) -> SplitReaders:
+def _find_tree(files: Files) -> Found:
     formats = _formats()
     layouts = [each for each in formats if not each.is_fallback]
-    found = [(each, folder) for each in layouts for folder in each.find(files)]
+    found = [(each, folder) for each in layouts for folder in _find(each, files)]
     if len(found) > 1:
         places = ", ".join(files.where(folder) for _, folder in found)
         raise DataError(f"`data` must be one data set, got several: {places}. Give one of them.")
-    found = found or [(each, root) for each in formats for root in each.find(files)]
+    others = [each for each in formats if each.is_fallback and not found]
+    found = found or [(each, root) for each in others for root in _find(each, files)]
     for each, folder in found:
-        return each.open_splits(files.below(folder))
+        return each, partial(each.open_splits, files.below(folder))
     titles = ", ".join(each.title for each in formats)
     names = join_names(files.names[:SHOWN]) or "no files that can be read"
     raise DataError(f"`data` must be one of: {titles}; got {names} in {files.path}.")
+
+
+def _find(form: DataFormat, files: Files) -> Sequence[str]:
+    """Find data sets of a format; a package that fails here finds none, with a warning."""
+    try:
+        with DATA_FORMATS.guarded(form):
+            return form.find(files)
+    except PluginError as error:
+        logger.warning("%s", error)
+        return ()
 
 
 def _formats() -> list[DataFormat]:

@@ -38,10 +38,11 @@ def write_exports(
     if lines.exists():  # a report that was edited does not agree with its inputs
         shares_of(filed.report, lines_of(read_per_input(lines), source.parent), source.parent)
     place = folder or source.parent / "exports"
-    texts = {place / (kind + suffix): make for suffix, make in document.files.items()}
+    with EXPORTS.guarded(document):
+        texts = {place / (kind + suffix): make(filed) for suffix, make in document.files.items()}
     manifest = Manifest(source.parent, "run")
     if folder is None and manifest.exists:
         manifest.add(*texts)
-    for path, make in texts.items():
-        write_whole(path, mark_controls(make(filed)))
+    for path, text in texts.items():
+        write_whole(path, mark_controls(text))
     return list(texts)

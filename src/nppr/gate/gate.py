@@ -22,8 +22,8 @@ from nppr.data import DataSpec, slices_of
 from nppr.doctor.examine import examine_ready
 from nppr.doctor.flags import SEVERITY, could_be_raised
 from nppr.errors import DistributionError, RunFolderError, SpecError, unknown
+from nppr.gate.decisions import GateTest, decide_tests, plan_test, require_decidable
 from nppr.gate.gate_questions import PairedQuestion, WorstQuestion
-from nppr.gate.gate_tests import GateTest, decide_tests, plan_test, require_decidable
 from nppr.gate.policy import ABOUT, TESTED, Kind, Policy, Requirement
 from nppr.models import ModelSpec
 from nppr.noise.admissible_set import AdmissibleSet
@@ -32,11 +32,11 @@ from nppr.report.findings import lines_of
 from nppr.report.gate_record import Decision, GateRecord
 from nppr.report.model import ReportRecord
 from nppr.report.number import CLEAN
+from nppr.run.assessment_run import AssessmentRun
+from nppr.run.complete_run import complete_run
 from nppr.run.ladder import per_input_noise
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import resolve
-from nppr.run.run import complete_run
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import load_learned
 from nppr.search.search_settings import SearchSettings
 from nppr.settings import GRADE_LETTERS, Run
@@ -49,7 +49,7 @@ PAIRED_DRAWS = 16
 
 
 @contain_exits()
-def gate(
+def decide_policy(
     policy: Policy,
     model: ModelSpec | None = None,
     data: DataSpec | None = None,

@@ -76,7 +76,8 @@ def _load_named(
     form: ModelFormat = MODEL_FORMATS[known]
     if form.has_weights and request.weights is not None:
         raise WeightsError(f"`weights` must be left out for {model!r}, which holds its own.")
-    found = form.load(request)
+    with MODEL_FORMATS.guarded(form):
+        found = form.load(request)
     if not found.states_normalisation and mean is None and std is None:
         raise ClassifierError(
             f"`mean` and `std` must be given: {model} does not state a normalisation."

@@ -13,11 +13,11 @@ from nppr.data import ClassOrder, DataSpec, RangeSpec
 from nppr.errors import BudgetError, DistributionError, SpecError
 from nppr.models import ModelSpec
 from nppr.report import Report
+from nppr.run.assessment_run import AssessmentRun
+from nppr.run.complete_run import complete_run
 from nppr.run.precision import DRAWN
 from nppr.run.progress import Plan, ShowProgress, has_viewer, progress_bars
 from nppr.run.resolve import Resolved, require_budget, resolve
-from nppr.run.run import complete_run
-from nppr.run.session import AssessmentRun
 from nppr.run.time_estimate import count_passes
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch

@@ -25,7 +25,7 @@ from nppr.models import FrozenPair, frozen
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.mixture import Given
 from nppr.report.evidence import LEVELS, Draws, Evidence, Profile, Strip, Worst
-from nppr.run.session import AssessmentRun
+from nppr.run.assessment_run import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
 from nppr.sources.learned import Learned
@@ -34,50 +34,48 @@ logger = logging.getLogger(__name__)
 
 
 def collect(
-    session: AssessmentRun,
-    tallies: Mapping[str, Tally[Evaluate]],
-    clean: Tally[Evaluate],
+    run: AssessmentRun,
     sources: Sequence[Source],
     learned: Sequence[LearnedNoise],
 ) -> Evidence:
     """Draw again what a page shows.
 
-    `tallies` are those of `sources` and of the learned noise, by name; `clean` is that of the clean
-    inputs. Repeated searches are left out, and so is a source that fails.
+    The run has tallies of `sources` and of the learned noise. Repeated searches are left out, and so is
+    a source that fails.
     """
-    correct, budget = np.flatnonzero(clean.correct == 1), session.budget
+    correct, budget = np.flatnonzero(run.clean.correct == 1), run.budget
     if not len(correct):
         return Evidence()
     quoted = [each for each in learned if each.source.fit_seed is None]
     noises = [each.source for each in quoted]
     plain = sorted(quoted, key=lambda each: each.width)
     worst = []
-    for source in _chosen([*sources, *noises], tallies, plain[0].winner if plain else None):
+    for source in _chosen([*sources, *noises], run.tallies, plain[0].winner if plain else None):
         try:
-            worst.append(_worst(session, source, tallies[source.name], correct, budget))
+            worst.append(_worst(run, source, run.tallies[source.name], correct, budget))
         except Exception:  # whatever a source does, the run's numbers are kept
             _not_shown(f"the worst inputs under {source.name}")
     if budget.transform is None:
         return Evidence(tuple(worst))
-    drawn = collect_draws(session, [each for each in noises if each.name in tallies], correct)
-    labels, indices = clean.labels[correct], clean.indices[correct]
-    some = correct[_spread(labels, indices, session.settings.seed, PROFILED)]
+    drawn = collect_draws(run, [each for each in noises if each.name in run.tallies], correct)
+    labels, indices = run.clean.labels[correct], run.clean.indices[correct]
+    some = correct[_spread(labels, indices, run.settings.seed, PROFILED)]
     return Evidence(
         tuple(worst),
         drawn,
-        (_profile(session, budget, some),),
-        (_strip(session, budget, some[:FEW_INPUTS]),),
+        (_profile(run, budget, some),),
+        (_strip(run, budget, some[:FEW_INPUTS]),),
     )
 
 
 def collect_draws(
-    session: AssessmentRun, noises: Sequence[Learned], correct: IntArray
+    run: AssessmentRun, noises: Sequence[Learned], correct: IntArray
 ) -> tuple[Draws, ...]:
     """Draw learned noise for the inputs at these positions; noise that fails is left out."""
     drawn = []
     for noise in noises:
         try:
-            drawn.append(_draws(session, noise, correct))
+            drawn.append(_draws(run, noise, correct))
         except Exception:
             _not_shown(f"the draws of {noise.name}")
     return tuple(drawn)
@@ -128,7 +126,7 @@ def _chosen(
 
 
 def _worst(
-    session: AssessmentRun,
+    run: AssessmentRun,
     source: Source,
     tally: Tally[Evaluate],
     correct: IntArray,
@@ -140,29 +138,27 @@ def _worst(
     capacity = min(DRAWS_PER_BLOCK, source.fixed_draws or DRAWS_PER_BLOCK)
     size = min(capacity, tally.draws)
     parts: list[tuple[Tensor, ...]] = []
-    with session.classifier.frozen() as models:
-        for some in [chosen] if source.inputs_at_once else _chunks(session, chosen, size):
-            x, y = _inputs(session, some)
-            delta = source.perturb(
-                models.fast, x, y, _block(session, some, 0, size, capacity)
-            ).detach()
+    with run.classifier.frozen() as models:
+        for some in [chosen] if source.inputs_at_once else _chunks(run, chosen, size):
+            x, y = _inputs(run, some)
+            delta = source.perturb(models.fast, x, y, _block(run, some, 0, size, capacity)).detach()
             if source.budget is not None:
                 source.budget.require(delta, source.name)
             moved = perturbed(
-                x.unsqueeze(1), delta, source.budget, quantise=session.classifier.quantise
+                x.unsqueeze(1), delta, source.budget, quantise=run.classifier.quantise
             )
             with torch.inference_mode():
-                batches = moved.flatten(0, 1).split(session.classifier.micro_batch)
+                batches = moved.flatten(0, 1).split(run.classifier.micro_batch)
                 logits = torch.cat([models.fast.logits(batch) for batch in batches])
-            labels = torch.from_numpy(session.data.evaluate.labels[some]).to(x.device)
-            answers = _answers(session, models, logits, y, labels)
+            labels = torch.from_numpy(run.data.evaluate.labels[some]).to(x.device)
+            answers = _answers(run, models, logits, y, labels)
             rows = torch.arange(len(x), device=x.device)
             first = (answers != labels[:, None]).int().argmax(1)  # 0 where no draw fails
             delta, shown = delta[rows, first], moved[rows, first]
             share, theta = (delta / radius).clamp(-MOST_SHARE, MOST_SHARE), x.new_zeros(len(x), 0)
             if source.budget is not None and source.budget.transform is not None:
                 share, theta = shown - x, source.budget.parameters(delta)
-            side = WORST_SIDE if session.data.is_image else SIGNAL_SIDE
+            side = WORST_SIDE if run.data.is_image else SIGNAL_SIDE
             images = (_small(image, side) for image in (x, share, shown))
             parts.append((answers[rows, first], theta, *images))
     taken_for, theta, clean, share, shown = (
@@ -170,13 +166,13 @@ def _worst(
     )
     return Worst(
         source=source.name,
-        indices=torch.from_numpy(session.data.evaluate.indices[chosen]),
-        labels=torch.from_numpy(session.data.evaluate.labels[chosen]),
+        indices=torch.from_numpy(run.data.evaluate.indices[chosen]),
+        labels=torch.from_numpy(run.data.evaluate.labels[chosen]),
         taken_for=taken_for,
         rates=torch.from_numpy(tally.rates[chosen]).float(),
-        clean=_levels(session, clean),
+        clean=_levels(run, clean),
         delta=share.half(),
-        perturbed=_levels(session, shown),
+        perturbed=_levels(run, shown),
         parameters=theta.float(),
     )
 
@@ -189,51 +185,51 @@ STRIP_POINTS = 65
 SCANNED = "parameters all over the box"
 
 
-def _profile(session: AssessmentRun, budget: Budget, chosen: IntArray) -> Profile:
+def _profile(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Profile:
     """How many of these inputs are correct in each bin of each parameter, the others uniform."""
     parameters = len(budget.transform.box) if budget.transform else 0
     correct = torch.zeros(parameters, BINS, dtype=torch.int64)
-    with session.classifier.frozen() as models:
-        for some in _chunks(session, chosen, 1):
-            x, y = _inputs(session, some)
+    with run.classifier.frozen() as models:
+        for some in _chunks(run, chosen, 1):
+            x, y = _inputs(run, some)
             for which in range(parameters):
-                block = replace(_block(session, some, which, BINS, BINS), split="profile")
+                block = replace(_block(run, some, which, BINS, BINS), split="profile")
                 u = budget.uniform(block, "profile", (parameters, 1, 1)) / budget.radius
                 inside = (u[:, :, which] + 1) / 2  # of a bin
                 bins = torch.arange(BINS, device=u.device).view(1, -1, 1, 1)
                 u[:, :, which] = 2 * (bins + inside) / BINS - 1
                 for place in range(BINS):
                     moved = perturbed(x, budget.radius * u[:, place], budget,
-                                      quantise=session.classifier.quantise)  # fmt: skip
+                                      quantise=run.classifier.quantise)  # fmt: skip
                     with torch.inference_mode():
                         logits, labels = models.fast.to_classes(models.fast.logits(moved), y)
                     correct[which, place] += int((logits.argmax(1) == labels).sum())
     return Profile(FLOOR_NOISE, correct, torch.full_like(correct, len(chosen)))
 
 
-def _strip(session: AssessmentRun, budget: Budget, chosen: IntArray) -> Strip:
+def _strip(run: AssessmentRun, budget: Budget, chosen: IntArray) -> Strip:
     """These inputs at the parameters of the largest, the median and the smallest margin."""
-    x, y = _inputs(session, chosen)
+    x, y = _inputs(run, chosen)
     parameters = len(budget.transform.box) if budget.transform else 0
     points = budget.radius * spread_points(STRIP_POINTS, parameters).to(x)
-    with session.classifier.frozen() as models:
+    with run.classifier.frozen() as models:
         moved = [
-            perturbed(x, point.view(1, -1, 1, 1), budget, quantise=session.classifier.quantise)
+            perturbed(x, point.view(1, -1, 1, 1), budget, quantise=run.classifier.quantise)
             for point in points
         ]
         with torch.inference_mode():
             logits = torch.stack([models.fast.logits(images) for images in moved], 1)
         repeated = y.repeat_interleave(len(points))
         margins = margin(*models.fast.to_classes(logits.flatten(0, 1), repeated)).view(len(x), -1)
-        labels = torch.from_numpy(session.data.evaluate.labels[chosen]).to(x.device)
-        answers = _answers(session, models, logits.flatten(0, 1), y, labels)
+        labels = torch.from_numpy(run.data.evaluate.labels[chosen]).to(x.device)
+        answers = _answers(run, models, logits.flatten(0, 1), y, labels)
     order = margins.argsort(dim=1, descending=True, stable=True)
     kept = order[:, [0, len(points) // 2, len(points) - 1]]
     rows = torch.arange(len(x), device=x.device)[:, None]
     images = torch.stack(moved, 1)[rows, kept]
     return Strip(
         SCANNED,
-        torch.from_numpy(session.data.evaluate.indices[chosen]),
+        torch.from_numpy(run.data.evaluate.indices[chosen]),
         labels.cpu(),
         answers[rows, kept].cpu(),
         _bytes(_small(images.flatten(0, 1), WORST_SIDE)).unflatten(0, kept.shape).cpu(),
@@ -242,7 +238,7 @@ def _strip(session: AssessmentRun, budget: Budget, chosen: IntArray) -> Strip:
 
 
 def _answers(
-    session: AssessmentRun, models: FrozenPair, logits: Tensor, y: Tensor, labels: Tensor
+    run: AssessmentRun, models: FrozenPair, logits: Tensor, y: Tensor, labels: Tensor
 ) -> Tensor:
     """The classes that the images of each input were taken for, `(B, S)`, from logits of B S images.
 
@@ -254,12 +250,12 @@ def _answers(
         return logits.argmax(1).view(len(y), each)
     judged, right = models.fast.to_classes(logits, y.repeat_interleave(each))
     correct = (judged.argmax(1) == right).view(len(y), each)
-    return torch.where(correct, labels[:, None], session.data.classes)
+    return torch.where(correct, labels[:, None], run.data.classes)
 
 
-def _levels(session: AssessmentRun, inputs: Tensor) -> Tensor:
+def _levels(run: AssessmentRun, inputs: Tensor) -> Tensor:
     """Inputs in [0, 1] as whole numbers: 8-bit for images, finer for what is drawn or read."""
-    if session.data.is_image:
+    if run.data.is_image:
         return _bytes(inputs)
     return inputs.mul(LEVELS).round().to(torch.int32)
 
@@ -278,26 +274,26 @@ MOST_NUMBERS = 2_750_000
 """Numbers in the draws kept of one source, 5.5 MB: larger images are kept of fewer inputs."""
 
 
-def _draws(session: AssessmentRun, source: Learned, correct: IntArray) -> Draws:
+def _draws(run: AssessmentRun, source: Learned, correct: IntArray) -> Draws:
     """Draws of one learned source for some inputs, and the mixture it has for them."""
-    split = session.data.evaluate
+    split = run.data.evaluate
     pixels = math.prod(source.distribution.shape)
     if source.budget.transform is None:
-        pixels = _small(_inputs(session, correct[:1])[0], SIDE).numel()
+        pixels = _small(_inputs(run, correct[:1])[0], SIDE).numel()
     room = max(1, MOST_NUMBERS // pixels - FEW_INPUTS * FEW_DRAWS) // MANY_DRAWS
     labels, indices = split.labels[correct], split.indices[correct]
-    chosen = correct[_spread(labels, indices, session.settings.seed, min(MANY_INPUTS, room))]
+    chosen = correct[_spread(labels, indices, run.settings.seed, min(MANY_INPUTS, room))]
     _, first = np.unique(split.labels[chosen[:FEW_INPUTS]], return_index=True)
     with (
-        session.classifier.frozen() as models,
+        run.classifier.frozen() as models,
         torch.inference_mode(),
     ):
-        many = _drawn(session, source, models, chosen, MANY_DRAWS)
-        few = _drawn(session, source, models, chosen[: len(first)], FEW_DRAWS)
+        many = _drawn(run, source, models, chosen, MANY_DRAWS)
+        few = _drawn(run, source, models, chosen[: len(first)], FEW_DRAWS)
         weights = torch.cat(
-            [_given(session, source, models, some)[0] for some in _chunks(session, chosen, 1)]
+            [_given(run, source, models, some)[0] for some in _chunks(run, chosen, 1)]
         )
-        mixture = _describe_components(*_given(session, source, models, chosen[:1]))
+        mixture = _describe_components(*_given(run, source, models, chosen[:1]))
     return Draws(
         source=source.name,
         indices=torch.from_numpy(split.indices[chosen]),
@@ -320,16 +316,16 @@ def _spread(labels: IntArray, indices: IntArray, seed: int, most: int) -> IntArr
 
 
 def _drawn(
-    session: AssessmentRun, source: Learned, models: FrozenPair, positions: IntArray, draws: int
+    run: AssessmentRun, source: Learned, models: FrozenPair, positions: IntArray, draws: int
 ) -> Tensor:
     """Perturbations as shares of the radius, small, `(n, draws, C, h, w)` float16."""
     rows = []
-    for some in _chunks(session, positions, min(draws, DRAWS_PER_BLOCK)):
-        x, y = _inputs(session, some)
+    for some in _chunks(run, positions, min(draws, DRAWS_PER_BLOCK)):
+        x, y = _inputs(run, some)
         blocks = []
         for start in range(0, draws, DRAWS_PER_BLOCK):
             size = min(DRAWS_PER_BLOCK, draws - start)
-            block = _block(session, some, start // DRAWS_PER_BLOCK, size, DRAWS_PER_BLOCK)
+            block = _block(run, some, start // DRAWS_PER_BLOCK, size, DRAWS_PER_BLOCK)
             delta = source.perturb(models.fast, x, y, block) / source.budget.radius
             blocks.append(_small(delta.flatten(0, 1), SIDE).unflatten(0, delta.shape[:2]).half())
         rows.append(torch.cat(blocks, 1).cpu())
@@ -337,10 +333,10 @@ def _drawn(
 
 
 def _given(
-    session: AssessmentRun, source: Learned, models: FrozenPair, positions: IntArray
+    run: AssessmentRun, source: Learned, models: FrozenPair, positions: IntArray
 ) -> tuple[Tensor, Given]:
     """The weights `(n, K)` before sharpening, and the mixture for these inputs."""
-    x, y = _inputs(session, positions)
+    x, y = _inputs(run, positions)
     features = None
     if source.distribution.features and source.feature_model is not None:
         with frozen(source.feature_model) as other:
@@ -351,24 +347,24 @@ def _given(
     return given.log_weights.exp().expand(len(x), -1).float(), given
 
 
-def _inputs(session: AssessmentRun, positions: IntArray) -> tuple[Tensor, Tensor]:
+def _inputs(run: AssessmentRun, positions: IntArray) -> tuple[Tensor, Tensor]:
     """Images `(B, C, H, W)` and labels `(B,)` on the device."""
-    x, y = session.data.evaluate.batch(positions)
-    return x.to(session.classifier.device), y.to(session.classifier.device)
+    x, y = run.data.evaluate.batch(positions)
+    return x.to(run.classifier.device), y.to(run.classifier.device)
 
 
 def _block(
-    session: AssessmentRun, positions: IntArray, number: int, size: int, capacity: int
+    run: AssessmentRun, positions: IntArray, number: int, size: int, capacity: int
 ) -> DrawBlock:
     """A block of the draws of these inputs, as they were measured."""
-    split, place = session.data.evaluate, session.classifier.device
+    split, place = run.data.evaluate, run.classifier.device
     indices = tuple(split.indices[positions].tolist())
-    return DrawBlock(session.settings.seed, split.kind.name, indices, number, size, place, capacity)
+    return DrawBlock(run.settings.seed, split.kind.name, indices, number, size, place, capacity)
 
 
-def _chunks(session: AssessmentRun, positions: IntArray, draws: int) -> Iterator[IntArray]:
+def _chunks(run: AssessmentRun, positions: IntArray, draws: int) -> Iterator[IntArray]:
     """The positions in portions whose draws make a micro-batch."""
-    size = max(1, session.classifier.micro_batch // draws)
+    size = max(1, run.classifier.micro_batch // draws)
     for start in range(0, len(positions), size):
         yield positions[start : start + size]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
+from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.report.model import Rung
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.planned_measurement import PlannedMeasurement
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
@@ -33,27 +33,20 @@ def per_input_noise(settings: SearchSettings, learned: Sequence[LearnedNoise]) -
     return [PerInput(source, settings.per_input_calls, scores) for source in lowest.values()]
 
 
-def describe_rungs(
-    run: AssessmentRun,
-    learned: Sequence[LearnedNoise],
-    own: Sequence[PerInput],
-    others: Sequence[Source],
-    tallies: Mapping[str, Tally[Evaluate]],
-    clean_correct: BoolArray,
-) -> list[Rung]:
+def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
     """A record of every rung that was measured; `others` are the sources that were not searched for."""
     rungs = []
-    for each in learned:
+    for each in run.learned:
         source = each.source
-        if source.name not in tallies or source.fit_seed is not None:
+        if source.name not in run.tallies or source.fit_seed is not None:
             continue
         stages = each.record.search.stages
         last = stages[-1]
         steps = last.running_pr[-max(1, len(last.running_pr) // 10) :]
         seeds = [
-            _value(tallies[other.source.name])
-            for other in learned
-            if other.source.name in tallies and other.source.admissible == source.admissible
+            _value(run.tallies[other.source.name])
+            for other in run.learned
+            if other.source.name in run.tallies and other.source.admissible == source.admissible
         ]
         quality = {  # of the search, and so not of noise that was given
             "half": min(last.restarts, default=None),
@@ -62,20 +55,20 @@ def describe_rungs(
             "fit": float(np.mean(steps)) if steps else None,
             "select_inputs": last.select_inputs,
         }
-        found = _rung(source, tallies, others, sum(stage.fit_calls for stage in stages))
+        found = _rung(source, run.tallies, others, sum(stage.fit_calls for stage in stages))
         rungs.append(
             found.model_copy(
                 update={
                     **({} if each.record.given else quality),
                     "seeds": tuple(seeds),
-                    "smaller_radius": _at_smaller_radius(run, source, clean_correct),
+                    "smaller_radius": _value_at_smaller_radius(run, source),
                 }
             )
         )
-    for noise in own:
-        if noise.name in tallies:
-            checked = _checked(run, noise, tallies[noise.name], clean_correct)
-            found = _rung(noise, tallies, others, noise.calls)
+    for noise in run.own:
+        if noise.name in run.tallies:
+            checked = _check(run, noise)
+            found = _rung(noise, run.tallies, others, noise.calls)
             rungs.append(found.model_copy(update=checked))
     return rungs
 
@@ -115,24 +108,18 @@ def _value(tally: Tally[Evaluate]) -> float:
     return float(tally.headline_rates.mean())
 
 
-def plan_checks(
-    run: AssessmentRun,
-    learned: Sequence[LearnedNoise],
-    own: Sequence[PerInput],
-    clean_correct: BoolArray,
-) -> list[PlannedMeasurement]:
-    """What is measured to describe the rungs, beside the rungs themselves."""
-    smaller = [
-        _plan_smaller_radius(run, each.source) for each in learned if each.source.fit_seed is None
-    ]
-    checks = [each for noise in own for each in _plan_checks_of(run, noise, clean_correct)]
+def plan_checks(run: AssessmentRun) -> list[PlannedMeasurement]:
+    """Plan what describes the rungs, beside the measurements of the rungs themselves."""
+    learned = [each.source for each in run.learned if each.source.fit_seed is None]
+    smaller = [_plan_smaller_radius(run, source) for source in learned]
+    checks = [each for noise in run.own for each in _plan_checks_of(run, noise)]
     return [*(each for each in smaller if each is not None), *checks]
 
 
 def _plan_smaller_radius(run: AssessmentRun, source: Learned) -> PlannedMeasurement | None:
-    """The same pattern at (1 - rho) r without the Uniform part."""
+    """Plan the same pattern at (1 - rho) r without the Uniform part."""
     if not 0 < source.floor < 1 or source.budget.transform is not None:
-        return None  # parameters are few: a smaller box is no substitute for their randomness
+        return None  # parameters are few: a smaller box is not a substitute for their randomness
     smaller = source.budget.at((1 - source.floor) * source.budget.radius)
     same = replace(source, budget=smaller, distribution=source.distribution.with_floor(0.0))
     draws = min(run.settings.draws or 1, SAME_PATTERN_DRAWS)
@@ -140,20 +127,16 @@ def _plan_smaller_radius(run: AssessmentRun, source: Learned) -> PlannedMeasurem
     return run.plan(same, f"{source.name} at a smaller radius", inputs=inputs, draws=draws)
 
 
-def _at_smaller_radius(
-    run: AssessmentRun, source: Learned, clean_correct: BoolArray
-) -> float | None:
+def _value_at_smaller_radius(run: AssessmentRun, source: Learned) -> float | None:
     planned = _plan_smaller_radius(run, source)
-    return None if planned is None else _value(_measured(run, planned, clean_correct))
+    return None if planned is None else _value(run.tally_planned(planned))
 
 
-def _plan_checks_of(
-    run: AssessmentRun, noise: PerInput, clean_correct: BoolArray
-) -> list[PlannedMeasurement]:
-    """The rung `per-input` on some inputs: with half of the calls, and with another seed."""
-    inputs = int(np.searchsorted(np.cumsum(clean_correct), CHECKED_INPUTS) + 1)
-    inputs = min(inputs, len(clean_correct))
-    if not clean_correct[:inputs].any():
+def _plan_checks_of(run: AssessmentRun, noise: PerInput) -> list[PlannedMeasurement]:
+    """Plan the rung `per-input` on some inputs: with half of the calls, and with another seed."""
+    inputs = int(np.searchsorted(np.cumsum(run.clean_correct), CHECKED_INPUTS) + 1)
+    inputs = min(inputs, len(run.clean_correct))
+    if not run.clean_correct[:inputs].any():
         return []
     draws, seed = min(run.settings.draws or 1, SAME_PATTERN_DRAWS), run.settings.seed
     left = noise.steps // (2 * PASSES_PER_CALL if noise.scores else 2)
@@ -166,25 +149,17 @@ def _plan_checks_of(
     ]
 
 
-def _checked(
-    run: AssessmentRun, noise: PerInput, tally: Tally[Evaluate], clean_correct: BoolArray
-) -> dict[str, object]:
-    """The rung again on some inputs: with half of the calls, and with another seed."""
-    planned = _plan_checks_of(run, noise, clean_correct)
+def _check(run: AssessmentRun, noise: PerInput) -> dict[str, object]:
+    """Measure the rung again on some inputs: with half of the calls, and with another seed."""
+    planned = _plan_checks_of(run, noise)
     if not planned:
         return {}
-    some = slice(planned[0].inputs)
-    full = float(tally.rates[some][clean_correct[some]].mean())
-    half, again = (_value(_measured(run, each, clean_correct)) for each in planned)
+    among = run.clean_correct[: planned[0].inputs]
+    full = float(run.tallies[noise.name].rates[: len(among)][among].mean())
+    half, again = (_value(run.tally_planned(each)) for each in planned)
     return {
         "half": half,
         "full": full,
         "restarts": (full, again),
-        "select_inputs": int(clean_correct[some].sum()),
+        "select_inputs": int(among.sum()),
     }
-
-
-def _measured(
-    run: AssessmentRun, planned: PlannedMeasurement, clean_correct: BoolArray
-) -> Tally[Evaluate]:
-    return run.measure_planned(planned, clean_correct, timed_as="ladder")

@@ -10,6 +10,9 @@ from nppr.core.random_draws import DRAWS_PER_BLOCK
 from nppr.core.tally import IntArray
 from nppr.sources import Source
 
+LADDER = "ladder"
+"""The name under which the time of all checks of rungs is reported."""
+
 
 @dataclass(frozen=True, eq=False)
 class PlannedMeasurement:
@@ -20,8 +23,13 @@ class PlannedMeasurement:
     inputs: int
     draws: int
     seed: int
-    part: bool = False
-    """It is of some of the inputs, beside the measurement of all of them."""
+    is_check: bool = False
+    """It checks a rung, beside the measurement of its source; its time is that of the ladder."""
+
+    @property
+    def timed_as(self) -> str:
+        """The entry of the report that its time is added to."""
+        return LADDER if self.is_check else self.stored
 
     def rows(self, part: int, parts: int) -> IntArray:
         """The positions of a part of the inputs; sources that need whole batches get whole batches."""

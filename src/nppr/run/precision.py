@@ -29,9 +29,9 @@ from nppr.core.tally import Evaluate, IntArray, Metric, Tally
 from nppr.errors import RunStopped
 from nppr.measuring.blocks import GrowingStore, Store
 from nppr.report.model import DataRecord, PrecisionRecord, Width
-from nppr.run.session import AssessmentRun
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.shards import share_out
-from nppr.sources import Clean, Source
+from nppr.sources import Source
 from nppr.statistics.betting import CAP, betting_sequence
 from nppr.statistics.intervals import Interval
 
@@ -243,13 +243,12 @@ class Growth:
         drawn = [each for each in sources if each.metric in DRAWN and each.fixed_draws is None]
         continues = True
         while continues:
-            everything = np.ones(len(self.run.data.evaluate), bool)
-            correct = self.run.measure(Clean(), everything).correct == 1
-            share_out(self.run, [self.run.plan(source) for source in drawn], correct)
+            self.run.measure_clean(keep=False)
+            share_out(self.run, [self.run.plan(source) for source in drawn])
             tallies = {}
             for source in drawn:
                 try:
-                    tallies[source.name] = self.run.measure(source, correct)
+                    tallies[source.name] = self.run.tally(source)
                 except RunStopped:
                     raise
                 except Exception:  # its row states why when all are measured

@@ -8,7 +8,7 @@ are finished.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,8 +30,8 @@ from nppr.rare import (
 )
 from nppr.report.model import RareRecord
 from nppr.report.number import SPLITTING, Number
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.make_numbers import numbers_of
-from nppr.run.session import AssessmentRun
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Source
 from nppr.statistics.noise_sets import Contaminated
@@ -71,29 +71,29 @@ class Followed:
 
 
 def follow_rare_failures(
-    session: AssessmentRun, sources: Sequence[Source], tallies: Mapping[str, Tally[Evaluate]]
+    run: AssessmentRun, sources: Sequence[Source]
 ) -> tuple[dict[str, Followed], list[Number]]:
     """What splitting finds for every source whose numbers it can move, and its rows."""
     found: dict[str, Followed] = {}
     rows: list[Number] = []
-    moved = [each for each in sources if each.name in tallies and each.moved_by_splitting]
-    splitter = _Splitter(session, session.settings.rare_calls or 0, len(moved))
+    moved = [each for each in sources if each.name in run.tallies and each.moved_by_splitting]
+    splitter = _Splitter(run, run.settings.rare_calls or 0, len(moved))
     for source in moved:
-        tally = tallies[source.name]
+        tally = run.tallies[source.name]
         try:
-            with session.timed(f"rare {source.name}"):
+            with run.timed(f"rare {source.name}"):
                 seen = splitter.follow(source, tally)
         except RunStopped:
             raise
         except Exception as error:  # the others' results are kept
-            rows.append(session.failed(source, error))
+            rows.append(run.failed(source, error))
             continue
         if seen is not None:
             found[source.name] = seen
-            rows += _rows(source, tally, seen, session.settings.confidence)
-    if session.folder and found:
+            rows += _rows(source, tally, seen, run.settings.confidence)
+    if run.folder and found:
         path, text = (
-            session.folder.place("rare.csv"),
+            run.folder.place("rare.csv"),
             format_rare_csv({k: v.rare for k, v in found.items()}),
         )
         write_whole(path, text)
@@ -140,7 +140,7 @@ def _rows(
 class _Splitter:
     """The calls that are left, and for how many sources."""
 
-    session: AssessmentRun
+    run: AssessmentRun
     calls: int
     sources: int
 
@@ -148,9 +148,9 @@ class _Splitter:
         """Follow inputs that are correct when clean and in all draws; None where there are none."""
         share, self.sources = self.calls // max(1, self.sources), self.sources - 1
         unbroken = np.flatnonzero(tally.clean_correct & tally.unbroken)
-        split = self.session.data.evaluate
+        split = self.run.data.evaluate
         order = stratified_order(
-            split.labels[unbroken], split.indices[unbroken], self.session.settings.seed
+            split.labels[unbroken], split.indices[unbroken], self.run.settings.seed
         )
         places = np.sort(unbroken[order[: share // RARE_CALLS_PER_INPUT]])
         if not len(places):
@@ -170,29 +170,29 @@ class _Splitter:
 
     def _group(self, source: Source, places: IntArray, each: int, before: int, total: int) -> Rare:
         """The results of some inputs, from the file where they are kept already."""
-        session, path, identity = self.session, None, ""
-        if session.folder is not None:
+        run, path, identity = self.run, None, ""
+        if run.folder is not None:
             which = hashlib.sha256(f"{source.name} {places.tolist()}".encode()).hexdigest()[:16]
-            path = session.folder.place(f"rare/{which}.safetensors")
-            identity = session.folder.identity
+            path = run.folder.place(f"rare/{which}.safetensors")
+            identity = run.folder.identity
             if (known := read_rare(path, identity)) is not None:
                 return known
 
         def report(state: Progress) -> None:
-            if session.progress is not None:
+            if run.progress is not None:
                 name = f"rare {source.name}"
-                session.progress(Progress(name, before + state.done, total, state.correct))
+                run.progress(Progress(name, before + state.done, total, state.correct))
 
         moved = source.moved_by_splitting
         assert moved is not None
         found = estimate_rare_failures(
             moved,
-            session.classifier,
-            session.data.evaluate,
+            run.classifier,
+            run.data.evaluate,
             places,
             calls=each * len(places),
-            seed=session.settings.seed,
-            confidence=session.settings.confidence,
+            seed=run.settings.seed,
+            confidence=run.settings.confidence,
             floor=RARE_FLOOR,
             progress=report,
         )

@@ -30,9 +30,9 @@ from nppr.errors import NpprError, RunFolderError, RunStopped, SpecError
 from nppr.measuring.blocks import Blocks, FileStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import PreparedClassifier, prepare
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.resolve import Resolved
-from nppr.run.session import AssessmentRun
 from nppr.system.records import write_in_folder
 from nppr.system.scheduler import Job, run_jobs
 
@@ -97,14 +97,12 @@ def shard_folder(folder: Path, part: int, parts: int) -> Path:
     return folder / f"{part + 1}-of-{parts}"
 
 
-def share_out(
-    run: AssessmentRun, planned: Sequence[PlannedMeasurement], clean_correct: BoolArray
-) -> None:
+def share_out(run: AssessmentRun, planned: Sequence[PlannedMeasurement]) -> None:
     """Measure planned sources in shards, if the run has several workers; keep all in its stores."""
     if run.pool is None or not planned:
         return
     with _shards_folder(run) as folder:
-        _Sharing(run, tuple(planned), clean_correct, folder).measure()
+        _Sharing(run, tuple(planned), folder).measure()
 
 
 @contextlib.contextmanager
@@ -124,14 +122,12 @@ class _Sharing:
         self,
         run: AssessmentRun,
         planned: tuple[PlannedMeasurement, ...],
-        clean_correct: BoolArray,
         folder: Path,
     ) -> None:
         assert run.pool is not None
         self.run, self.planned, self.folder = run, planned, folder
         self.pool, self.parts = run.pool, run.parts or run.pool.slots
         self.identity = run.folder.identity if run.folder else ""
-        self.clean_correct = clean_correct
 
     def measure(self) -> None:
         """Measure everything that is not finished; raise `RunStopped` if a shard could not end."""
@@ -180,7 +176,7 @@ class _Sharing:
             quantise=ready.quantise,
             device=str(ready.device),
             chosen=split.indices,
-            clean_correct=self.clean_correct,
+            clean_correct=run.clean_correct,
             only_merged=run.settings.only_merged,
             planned=planned,
             identity=self.identity,
@@ -358,8 +354,9 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
         except Exception:
             logger.debug("%s failed in a shard", each.stored, exc_info=True)
             continue
-        seconds[each.stored] = time.perf_counter() - start
-        if each.source.budget is not None and tally.is_exact and not each.part:
+        own_time = seconds.get(each.timed_as, 0.0) + time.perf_counter() - start
+        seconds[each.timed_as] = own_time
+        if each.source.budget is not None and tally.is_exact and not each.is_check:
             broken = broken | ~tally.unbroken
     return seconds
 

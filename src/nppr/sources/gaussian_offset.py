@@ -44,7 +44,7 @@ STEP, MOMENTUM = 0.5, 0.75
 """The first step, relative to the radius; steps fall to 0."""
 
 
-def bracket(
+def make_offset_sources(
     sigma: float, radii: Sequence[float | str], calls: int = CALLS
 ) -> list[OffsetNoise | OffsetSearch]:
     """The sources of brackets at these radii, for `nppr.assess(sources=...)` with an l2 budget."""

@@ -19,9 +19,9 @@ from nppr.errors import DataError, NpprError, RunFolderError, VanishedError, Wri
 from nppr.models import Classifier, PreparedClassifier
 from nppr.report.per_input import PER_INPUT
 from nppr.report.run_files import REPORT
+from nppr.run.assessment_run import AssessmentRun
+from nppr.run.complete_run import complete_run
 from nppr.run.resolve import Resolved
-from nppr.run.run import complete_run
-from nppr.run.session import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise, load_learned, save_learned
 from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import CleanInputs, find_clean_inputs

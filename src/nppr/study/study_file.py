@@ -10,15 +10,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     Field,
+    ModelWrapValidatorHandler,
     ValidationError,
     ValidationInfo,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
     field_validator,
     model_validator,
 )
@@ -137,22 +136,20 @@ Seed = Annotated[int, Field(strict=True, ge=0)]
 Slug = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 
 
-def _accepted_by(check: Callable[[Any], object] | None = None) -> WrapValidator:
+def _accepted_by(check: Callable[[Any], object]) -> AfterValidator:
     """Return a validator that runs a check and turns its `NpprError` into a mistake with a place."""
 
-    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    def validate(value: Any) -> Any:
         try:
-            valid = handler(value)
-            if check is not None:
-                check(valid)
+            check(value)
         except NpprError as error:
             raise ValueError(str(error)) from None
-        return valid
+        return value
 
-    return WrapValidator(validate)
+    return AfterValidator(validate)
 
 
-def _one_of(argument: str, valid: Collection[str]) -> WrapValidator:
+def _one_of(argument: str, valid: Collection[str]) -> AfterValidator:
     return _accepted_by(lambda value: require_one_of(argument, value, valid))
 
 
@@ -208,15 +205,18 @@ Floor = Annotated[float, Field(ge=0, le=1)]
 
 
 class StudyEntry(Group):
-    """A table of the file. An unknown key is reported before a missing one."""
+    """A table of the file. Mistakes get a place; an unknown key is reported before a missing one."""
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _known_keys(cls, value: Any) -> Any:
+    def _place_mistakes(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         for key in value if isinstance(value, dict) else ():
             if key not in cls.model_fields:
                 raise ValueError(str(unknown("key", key, sorted(cls.model_fields))))
-        return value
+        try:
+            return handler(value)
+        except NpprError as error:
+            raise ValueError(str(error)) from None
 
 
 class InputCounts(StudyEntry):
@@ -253,7 +253,7 @@ class ClassifierEntry(StudyEntry, NetworkSettings):
     feature_model: str | None = None
     group: str = ""
     label: str = ""
-    training: Annotated[Training | None, _accepted_by()] = None
+    training: Training | None = None
 
     @model_validator(mode="after")
     def _one_origin(self) -> ClassifierEntry:
@@ -318,7 +318,7 @@ class Grid(StudyEntry):
     seeds: list[Seed] = [0]
     fit_seeds: list[Seed] = [0]
     draws: Whole | None = None
-    fit: Annotated[FitEntry | None, _accepted_by()] = None
+    fit: FitEntry | None = None
 
     @field_validator("*")
     @classmethod
@@ -390,12 +390,12 @@ class Study(StudyEntry):
     name: Slug
     title: str = ""
     paths: dict[str, str] = {}
-    data: Annotated[list[Annotated[DataEntry, _accepted_by()]], Field(min_length=1)]
+    data: Annotated[list[DataEntry], Field(min_length=1)]
     classifiers: Annotated[list[ClassifierEntry], Field(min_length=1)]
     grids: Annotated[list[Grid], Field(min_length=1)]
     tables: list[TableEntry] = []
-    fit: Annotated[FitEntry, _accepted_by()] = FitEntry()
-    measure: Annotated[MeasureEntry, _accepted_by()] = MeasureEntry()
+    fit: FitEntry = FitEntry()
+    measure: MeasureEntry = MeasureEntry()
 
 
 def read_study(path: str | Path, paths: Mapping[str, str] | None = None) -> Study:

@@ -19,13 +19,14 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
-from nppr.errors import PluginError
+from nppr.errors import NpprError, PluginError
 from nppr.system.user_code import contain_exits
 
 T = TypeVar("T")
@@ -110,6 +111,22 @@ class Registry(Mapping[str, T]):
     def origin_of(self, name: str) -> str:
         """Return `nppr`, or the distribution and version that bring a thing."""
         return self._origins[name] if name in self._origins else self._added()[name].origin
+
+    @contextmanager
+    def guarded(self, thing: T) -> Iterator[None]:
+        """Turn a failure in the code of a package into a `PluginError` of one line."""
+        name = next(name for name, known in self._things.items() if known is thing)
+        if self._origins[name] == BUILT_IN:
+            yield
+            return
+        try:
+            with contain_exits():
+                yield
+        except NpprError:
+            raise
+        except Exception as error:  # the code of a package may fail in any way
+            where = f"the {self.kind} {name!r} of {self._origins[name]}"
+            raise PluginError(f"{where} failed: {_reason(error)}") from error
 
     def copy(self) -> Self:
         """Return a registry with the same things, to which others can be added."""

@@ -14,9 +14,9 @@ from nppr.report.evidence import Draws, Evidence
 from nppr.report.figures import FIGURES, Drawn, Subject, draw, figures_of
 from nppr.report.figures.noise_figures import NOISE_FIGURES
 from nppr.run.assess import assess
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.collect_evidence import collect_draws
 from nppr.run.resolve import resolve
-from nppr.run.session import AssessmentRun
 from nppr.search import default_settings
 from nppr.search.learned_noise import load_learned
 from nppr.settings import Measure, Run

@@ -17,7 +17,14 @@ from nppr.core.budget import Budget
 from nppr.core.tally import BoolArray, Estimate, Evaluate, Metric, Tally
 from nppr.data import Data
 from nppr.doctor.flags import NO_FIT_DATA, NO_GRADIENTS
-from nppr.errors import ClassifierError, GradientError, NoFitDataError, SpecError
+from nppr.errors import (
+    ClassifierError,
+    GradientError,
+    NoFitDataError,
+    NpprError,
+    RunStopped,
+    SpecError,
+)
 from nppr.measuring.blocks import GrowingStore, Store
 from nppr.measuring.measurement import measure, probe
 from nppr.models import (
@@ -29,8 +36,8 @@ from nppr.models import (
     with_rough_gradients,
 )
 from nppr.noise.rungs import Known
-from nppr.report.number import Number, Subject
-from nppr.run.make_numbers import numbers_of, subject_of
+from nppr.report.number import MergedSubject, Number, Subject
+from nppr.run.make_numbers import number_of, numbers_of, subject_of
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import Resolved
@@ -40,8 +47,14 @@ from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.settings import Measure, Run
-from nppr.sources import Source, references
-from nppr.statistics.estimates import SEQUENCE
+from nppr.sources import Clean, Source, references
+from nppr.sources.per_input_noise import PerInput
+from nppr.statistics.estimates import (
+    SEQUENCE,
+    estimate_adversarial,
+    estimate_probabilistic,
+    merge_attacks,
+)
 from nppr.statistics.intervals import Interval
 from nppr.system.specs import EAGER
 from nppr.system.worker_pools import WorkerPool, open_pool
@@ -86,6 +99,15 @@ class AssessmentRun:
     """Blocks of shards of a run without a folder."""
     fits: dict[tuple[str, float | None], Source] = field(default_factory=dict)
     """Sources fitted so far, by name and radius."""
+    clean: Tally[Evaluate] = field(init=False)
+    clean_correct: BoolArray = field(init=False)
+    numbers: list[Number] = field(default_factory=list)
+    tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
+    inside: list[Source] = field(default_factory=list)
+    """Measured sources that stay in the budget."""
+    learned: list[LearnedNoise] = field(default_factory=list)
+    own: list[PerInput] = field(default_factory=list)
+    """The rung `per-input` of every floor."""
 
     @classmethod
     def open(
@@ -255,18 +277,99 @@ class AssessmentRun:
         asked = settings.family.dependency
         return asked.sees_input and bool(asked.without(Known.FEATURES).knows)
 
-    def measure(
+    def measure_clean(self, *, keep: bool) -> dict[int, Tensor] | None:
+        """Measure the clean inputs; with `keep`, return their features by dataset index."""
+        everything = np.ones(len(self.data.evaluate), bool)
+        features: dict[int, Tensor] | None = {} if keep else None
+        source = Clean()
+        self.clean = self.tally_planned(self.plan(source), everything, keep=features)
+        self.clean_correct = self.clean.correct == 1
+        if features is not None and len(features) < len(everything):  # it was resumed
+            split = self.data.evaluate
+            measure(source, self.classifier, split, clean_correct=everything, keep=features)
+        self.numbers = self.read(source, self.clean)
+        return features
+
+    def measure(self, source: Source) -> None:
+        """Measure a source and read its numbers; if it fails, its number states why."""
+        settings = self.settings
+        try:
+            tally = self.tally(source, skip=self._broken(source))
+            if not (settings.only_merged and source.metric is Metric.AR):
+                self.numbers += self.read(source, tally)
+            self.tallies[source.name] = tally
+            if source.budget is not None:
+                self.inside.append(source)
+        except RunStopped:
+            raise
+        except Exception as error:  # whatever a source does, the others' results are kept
+            self.numbers.append(self.failed(source, error))
+
+    def measure_learned(self, learned: LearnedNoise) -> None:
+        """Measure learned noise; with the reference noises too, if it was compared with them here."""
+        self.measure(learned.source)
+        # On another classifier or at another radius nothing was compared on the select split.
+        if (
+            learned.was_compared(self.record.classifier.fingerprint)
+            and learned.source.name in self.tallies
+        ):
+            self._add_with_references(learned)
+
+    def _add_with_references(self, learned: LearnedNoise) -> None:
+        """NPPR of the family and the reference noises together: that of the lowest on select."""
+        settings = self.settings
+        source, measured = learned.source, learned.source.name
+        if learned.winner:
+            noise = next(each for each in references(source.budget) if each.name == learned.winner)
+            measured = noise.name
+            tally = self.tallies.get(measured) or self.tally(noise)
+        else:
+            tally = self.tallies[measured]
+        found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
+        known = self.after_stopping(found, tally)
+        for row in numbers_of(source, known, with_references=True):
+            kept = measured if measured in self.tallies else None
+            self.numbers.append(row.model_copy(update={"tally": kept}))
+
+    def merge(self) -> None:
+        """AR over all sources of the budget, if there is an attack and something to merge.
+
+        Screened counts take no part: one wrong decision would break an input.
+        """
+        settings = self.settings
+        exact = [each for each in self.inside if self.tallies[each.name].is_exact]
+        attacked = any(source.metric is Metric.AR for source in exact)
+        if not attacked or not (len(exact) > 1 or settings.only_merged):
+            return
+        tally = merge_attacks([self.tallies[source.name] for source in exact])
+        budget = self.inside[0].budget
+        subject = MergedSubject(radius=budget.radius if budget else None)
+        try:
+            self.numbers.append(
+                number_of(subject, estimate_adversarial(tally, settings.confidence))
+            )
+        except NpprError as error:  # no input is clean-correct
+            self.numbers.append(self.without_value(subject, Metric.AR, error))
+
+    def _broken(self, source: Source) -> BoolArray | None:
+        """Inputs that need not be attacked, where only merged AR is wanted."""
+        if not self.settings.only_merged or source.metric is not Metric.AR:
+            return None
+        broken = ~self.clean_correct
+        for each in self.inside:
+            if self.tallies[each.name].is_exact:
+                broken = broken | ~self.tallies[each.name].unbroken
+        return broken
+
+    def tally(
         self,
         source: Source,
-        clean_correct: BoolArray,
-        *,
-        keep: dict[int, Tensor] | None = None,
-        skip: BoolArray | None = None,
         stored: str | None = None,
+        *,
+        skip: BoolArray | None = None,
     ) -> Tally[Evaluate]:
-        """The tally of a source; its blocks are kept under its name, or under `stored`."""
-        planned = self.plan(source, stored)
-        return self.measure_planned(planned, clean_correct, keep=keep, skip=skip)
+        """Return the tally of a source; its blocks are kept under its name, or under `stored`."""
+        return self.tally_planned(self.plan(source, stored), skip=skip)
 
     def plan(
         self,
@@ -285,13 +388,13 @@ class AssessmentRun:
             len(self.data.evaluate) if inputs is None else inputs,
             source.fixed_draws or draws or settings.draws or 1,
             settings.seed if seed is None else seed,
-            part=inputs is not None,
+            is_check=inputs is not None,
         )
 
     def store_of(self, planned: PlannedMeasurement) -> Store | None:
         """Where a measurement keeps its blocks; None if they are not kept."""
         name = planned.stored
-        if self.store is not None and not planned.part:
+        if self.store is not None and not planned.is_check:
             return self.store(name)
         if self.folder is not None:
             return self.folder.store(name)
@@ -299,26 +402,27 @@ class AssessmentRun:
             return self.held.get(name)
         return self.held.setdefault(name, GrowingStore(np.arange(planned.inputs), planned.inputs))
 
-    def measure_planned(
+    def tally_planned(
         self,
         planned: PlannedMeasurement,
-        clean_correct: BoolArray,
+        clean_correct: BoolArray | None = None,
         *,
         keep: dict[int, Tensor] | None = None,
         skip: BoolArray | None = None,
-        timed_as: str | None = None,
     ) -> Tally[Evaluate]:
         """The tally of a planned measurement; what shards have measured is not measured again."""
         name, progress, split = planned.stored, self.progress, self.data.evaluate
         first = slice(planned.inputs)
-        with self.timed(timed_as or name):
+        with self.timed(planned.timed_as):
             tally = measure(
                 planned.source,
                 self.classifier,
                 replace(split, indices=split.indices[first], labels=split.labels[first]),
                 draws=planned.draws,
                 seed=planned.seed,
-                clean_correct=clean_correct[first],
+                clean_correct=(self.clean_correct if clean_correct is None else clean_correct)[
+                    first
+                ],
                 progress=(lambda at: progress(replace(at, source=name))) if progress else None,
                 store=self.store_of(planned),
                 keep=keep,
@@ -346,9 +450,9 @@ class AssessmentRun:
             progress=self.progress,
         )
 
-    def read(self, source: Source, tally: Tally[Evaluate], clean: Tally[Evaluate]) -> list[Number]:
+    def read(self, source: Source, tally: Tally[Evaluate]) -> list[Number]:
         """The numbers of a source; bounds beside PR need a size that does not depend on the results."""
-        found = source.read(tally, clean, self.settings.confidence, self.settings.seed)
+        found = source.read(tally, self.clean, self.settings.confidence, self.settings.seed)
         if self.stopped is not None and source.metric is not Metric.BOUND:
             found = [row for row in found if row.metric is not Metric.BOUND]
         return numbers_of(source, self.after_stopping(found, tally))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nppr.core.budget import Budget
-from nppr.core.tally import BoolArray, Evaluate, Metric, Tally
+from nppr.core.tally import Evaluate, Metric, Tally
 from nppr.data import Split, short_digests
 from nppr.doctor import (
     audit_flags,
@@ -37,9 +36,8 @@ from nppr.doctor.flags import (
     RARE_PARTLY,
 )
 from nppr.doctor.result_checks import FEWEST_CLEAN_CORRECT, accuracy_beside_chance, is_guessing
-from nppr.errors import ClassifierError, NpprError, RunStopped
+from nppr.errors import ClassifierError, RunStopped
 from nppr.formats import names_code
-from nppr.measuring.measurement import measure
 from nppr.models import within_memory
 from nppr.report import Report, per_input_of
 from nppr.report.evidence import Evidence
@@ -50,28 +48,20 @@ from nppr.report.model import (
     Flag,
     Timing,
 )
-from nppr.report.number import LearnedSubject, MergedSubject, Number
+from nppr.report.number import LearnedSubject, Number
+from nppr.run.assessment_run import AssessmentRun
 from nppr.run.collect_evidence import collect
 from nppr.run.joint_bounds import with_supersets
 from nppr.run.ladder import describe_rungs, per_input_noise, plan_checks
 from nppr.run.lowest_numbers import correct_lowest
-from nppr.run.make_numbers import number_of, numbers_of
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.precision import Growth
-from nppr.run.session import AssessmentRun
 from nppr.run.shards import share_out
 from nppr.run.slice_results import slice_results
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
-from nppr.sources import NPPR, Clean, Source, references, share_error
-from nppr.sources.per_input_noise import PerInput
-from nppr.statistics.estimates import (
-    allow_for_audit,
-    estimate_accuracy,
-    estimate_adversarial,
-    estimate_probabilistic,
-    merge_attacks,
-)
+from nppr.sources import NPPR, Source, references, share_error
+from nppr.statistics.estimates import allow_for_audit, estimate_accuracy
 
 if TYPE_CHECKING:
     from nppr.run.rare_failures import Followed
@@ -100,9 +90,9 @@ def complete_run(
         flags = _examine(run, search) if examine else []
         growth = Growth(run) if run.settings.precision is not None else None
         keep = _sees_features(run, learned, search)
-        measured, features = _measure_clean(run, keep=keep and growth is None)
+        features = run.measure_clean(keep=keep and growth is None)
     if examine and not anyway and not run.finished:
-        _require_better_than_guessing(run, measured.clean, flags)
+        _require_better_than_guessing(run, flags)
     ordered = share_error(sources)
     if run.settings.only_merged:
         ordered.sort(key=lambda source: source.cost)
@@ -110,59 +100,56 @@ def complete_run(
     found, failed = _run_search(run, search)
     given = [*learned, *(found if search is not None and search.given else ())]
     learned = [*learned, *found]
-    own = per_input_noise(search.settings, learned) if search is not None else []
     if growth is not None:
+        own = per_input_noise(search.settings, learned) if search is not None else []
         winners = {each.winner for each in learned}
         others = [noise for noise in references(run.budget) if noise.name in winners]
         growth.grow([*ready, *(each.source for each in learned), *own, *others])
-        measured, features = _measure_clean(run, keep=keep)
-    learned = [each if each.source.feature_model else each.with_known(features) for each in learned]
-    own = per_input_noise(search.settings, learned) if search is not None else []
-    measured.own = own
-    share_out(run, _plan(measured, ordered, ready, learned), measured.clean_correct)
+        features = run.measure_clean(keep=keep)
+    run.learned = [
+        each if each.source.feature_model else each.with_known(features) for each in learned
+    ]
+    run.own = per_input_noise(search.settings, run.learned) if search is not None else []
+    share_out(run, _plan(run, ordered, ready))
     for source in ready:
-        measured.add(source)
-    measured.numbers += failed
-    for each in learned:
-        measured.add_learned(each, run.record.classifier.fingerprint)
-    for noise in own:
-        measured.add(noise)
+        run.measure(source)
+    run.numbers += failed
+    for each in run.learned:
+        run.measure_learned(each)
+    for noise in run.own:
+        run.measure(noise)
     reused = _reused(given, run.data.evaluate)
     for name, count in reused.items():
         flags.append(flag(FITTED_ON, f"{count:,} of the evaluated inputs", name))
-    measured.numbers = [
+    run.numbers = [
         row.for_test_set()
         if row.tally in reused or (row.bound and row.bound.reference in reused)
         else row
-        for row in measured.numbers
+        for row in run.numbers
     ]
-    return _finish(measured, ordered, ready, flags, growth, show=examine)
+    return _report(run, ordered, ready, flags, growth, show=examine)
 
 
 def _plan(
-    measured: _Measurements,
-    given: Sequence[Source],
-    ready: Sequence[Source],
-    learned: Sequence[LearnedNoise],
+    run: AssessmentRun, given: Sequence[Source], ready: Sequence[Source]
 ) -> list[PlannedMeasurement]:
-    """Everything that will be measured, in its order; `given` are the sources before their fits."""
-    run = measured.session
+    """Plan all measurements, in their order; `given` are the sources before their fits."""
     if run.pool is None:
         return []
-    noises = [*(each.source for each in learned), *measured.own]
+    noises = [*(each.source for each in run.learned), *run.own]
     sources = [*ready, *noises]
     known = run.record.classifier.fingerprint
-    winners = {each.winner for each in learned if each.winner and each.was_compared(known)}
+    winners = {each.winner for each in run.learned if each.winner and each.was_compared(known)}
     winners -= {source.name for source in sources}
     sources += [noise for noise in references(run.budget) if noise.name in winners]
     planned = [run.plan(source) for source in sources]
     for text in run.settings.radii:
         other = run.budget.at(text)
         for source in (*given, *noises):
-            with contextlib.suppress(Exception):  # its row states why
+            with contextlib.suppress(Exception):  # its number states why
                 if source.budget is not None:
                     planned.append(run.plan(run.fitted(source.at(other)), _at(source, other)))
-    return planned + plan_checks(run, learned, measured.own, measured.clean_correct)
+    return planned + plan_checks(run)
 
 
 def _at(source: Source, budget: Budget) -> str:
@@ -170,20 +157,18 @@ def _at(source: Source, budget: Budget) -> str:
     return f"{source.name}@{budget.radius!r}"
 
 
-def _require_better_than_guessing(
-    run: AssessmentRun, clean: Tally[Evaluate], flags: Sequence[Flag]
-) -> None:
+def _require_better_than_guessing(run: AssessmentRun, flags: Sequence[Flag]) -> None:
     """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
     classes = run.data.classes
-    if len(clean.correct) < FEWEST_CLEAN_CORRECT or not is_guessing(clean, classes):
+    if len(run.clean.correct) < FEWEST_CLEAN_CORRECT or not is_guessing(run.clean, classes):
         return  # a few inputs show little; flags say so
-    found = accuracy_beside_chance(estimate_accuracy(clean, run.settings.confidence), classes)
+    found = accuracy_beside_chance(estimate_accuracy(run.clean, run.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]
     known = run.record.classifier
     if known.weights is None and names_code(known.name):
         causes.append("No weights were given")
     raise ClassifierError(
-        f"`model` must be better than guessing, got {found} on {len(clean.correct):,} inputs."
+        f"`model` must be better than guessing, got {found} on {len(run.clean.correct):,} inputs."
         f" {''.join(f'{cause}. ' for cause in causes)}Check --weights, --mean and --std, and the class"
         " order, or add --anyway to measure it as it is."
     )
@@ -201,20 +186,20 @@ def _examine(run: AssessmentRun, search: NoiseSearch | None) -> list[Flag]:
 
 
 def _run_search(
-    session: AssessmentRun, search: NoiseSearch | None
+    run: AssessmentRun, search: NoiseSearch | None
 ) -> tuple[list[LearnedNoise], list[Number]]:
     """What a search finds, kept in the run's folder, or the row that states why it failed."""
     if search is None:
         return [], []
     try:
-        with session.timed("fit"):
+        with run.timed("fit"):
             found = search.run()
     except RunStopped:
         raise
     except Exception as error:
-        return [], [session.without_value(LearnedSubject(), Metric.NPPR, error)]
-    if session.folder:
-        session.folder.save_learned(found)
+        return [], [run.without_value(LearnedSubject(), Metric.NPPR, error)]
+    if run.folder:
+        run.folder.save_learned(found)
     return found, []
 
 
@@ -239,106 +224,8 @@ def _sees_features(
     return sees and run.record.classifier.features is not None
 
 
-def _measure_clean(
-    session: AssessmentRun, *, keep: bool
-) -> tuple[_Measurements, dict[int, Tensor] | None]:
-    """The measurement of the clean inputs, and their features where learned noise needs them."""
-    split = session.data.evaluate
-    everything = np.ones(len(split), bool)
-    features: dict[int, Tensor] | None = {} if keep else None
-    source = Clean()
-    clean = session.measure(source, everything, keep=features)
-    if features is not None and len(features) < len(everything):  # it was resumed
-        measure(source, session.classifier, split, clean_correct=everything, keep=features)
-    rows = session.read(source, clean, clean)
-    return _Measurements(session, clean, clean.correct == 1, rows), features
-
-
-@dataclass
-class _Measurements:
-    """All tallies and rows so far; `inside` are the sources measured that stay in the budget."""
-
-    session: AssessmentRun
-    clean: Tally[Evaluate]
-    clean_correct: BoolArray
-    numbers: list[Number]
-    tallies: dict[str, Tally[Evaluate]] = field(default_factory=dict)
-    inside: list[Source] = field(default_factory=list)
-    learned: list[LearnedNoise] = field(default_factory=list)
-    own: list[PerInput] = field(default_factory=list)
-
-    def add(self, source: Source) -> None:
-        """Measure a source."""
-        settings = self.session.settings
-        try:
-            tally = self.session.measure(source, self.clean_correct, skip=self._broken(source))
-            if not (settings.only_merged and source.metric is Metric.AR):
-                self.numbers += self.session.read(source, tally, self.clean)
-            self.tallies[source.name] = tally
-            if source.budget is not None:
-                self.inside.append(source)
-        except RunStopped:
-            raise
-        except Exception as error:  # whatever a source does, the others' results are kept
-            self.numbers.append(self.session.failed(source, error))
-
-    def add_learned(self, learned: LearnedNoise, fingerprint: str) -> None:
-        """Measure learned noise, on the classifier of this fingerprint."""
-        self.learned.append(learned)
-        self.add(learned.source)
-        # On another classifier or at another radius nothing was compared on the select split.
-        if learned.was_compared(fingerprint) and learned.source.name in self.tallies:
-            self._add_with_references(learned)
-
-    def _add_with_references(self, learned: LearnedNoise) -> None:
-        """NPPR of the family and the reference noises together: that of the lowest on select."""
-        settings = self.session.settings
-        source, measured = learned.source, learned.source.name
-        if learned.winner:
-            noise = next(each for each in references(source.budget) if each.name == learned.winner)
-            measured = noise.name
-            tally = self.tallies.get(measured) or self.session.measure(noise, self.clean_correct)
-        else:
-            tally = self.tallies[measured]
-        found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
-        known = self.session.after_stopping(found, tally)
-        for row in numbers_of(source, known, with_references=True):
-            kept = measured if measured in self.tallies else None
-            self.numbers.append(row.model_copy(update={"tally": kept}))
-
-    def merge(self) -> None:
-        """AR over all sources of the budget, if there is an attack and something to merge.
-
-        Screened counts take no part: one wrong decision would break an input.
-        """
-        settings = self.session.settings
-        exact = [each for each in self.inside if self.tallies[each.name].is_exact]
-        attacked = any(source.metric is Metric.AR for source in exact)
-        if not attacked or not (len(exact) > 1 or settings.only_merged):
-            return
-        tally = merge_attacks([self.tallies[source.name] for source in exact])
-        budget = self.inside[0].budget
-        subject = MergedSubject(radius=budget.radius if budget else None)
-        try:
-            self.numbers.append(
-                number_of(subject, estimate_adversarial(tally, settings.confidence))
-            )
-        except NpprError as error:  # no input is clean-correct
-            self.numbers.append(self.session.without_value(subject, Metric.AR, error))
-
-    def _broken(self, source: Source) -> BoolArray | None:
-        """Inputs that need not be attacked, where only merged AR is wanted."""
-        if not self.session.settings.only_merged or source.metric is not Metric.AR:
-            return None
-        broken = ~self.clean_correct
-        for each in self.inside:
-            if self.tallies[each.name].is_exact:
-                broken = broken | ~self.tallies[each.name].unbroken
-        return broken
-
-
-def _finish(
-    run: _Measurements,
+def _report(
+    run: AssessmentRun,
     given: Sequence[Source],
     ready: Sequence[Source],
     flags: Sequence[Flag],
@@ -347,24 +234,24 @@ def _finish(
     show: bool,
 ) -> Report:
     """What is read off all measurements together, and the report, kept in the run's folder."""
-    session, record = run.session, run.session.record
+    record = run.record
     if growth:
         record = record.model_copy(update={"data": growth.describe(record.data)})
     noises: list[Source] = [*(each.source for each in run.learned), *run.own]
     sources = [*ready, *noises]
     run.merge()
-    run.numbers = correct_lowest(run.numbers, run.tallies, session.settings.seed, session.stopped)
+    run.numbers = correct_lowest(run.numbers, run.tallies, run.settings.seed, run.stopped)
     rare: dict[str, Followed] = {}
-    if session.settings.rare_calls is not None:
+    if run.settings.rare_calls is not None:
         from nppr.run.rare_failures import follow_rare_failures  # few runs need it
 
-        rare, rows = follow_rare_failures(session, sources, run.tallies)
+        rare, rows = follow_rare_failures(run, sources)
         run.numbers += rows
     run.numbers = with_supersets(run.numbers, sources)
     learned = [each.describe() for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
-    ladder = describe_rungs(session, run.learned, run.own, ready, run.tallies, run.clean_correct)
-    settings, classes = session.settings, session.data.classes
+    ladder = describe_rungs(run, ready)
+    settings, classes = run.settings, run.data.classes
     audits = _describe_audits(run.tallies, settings.confidence)
     flags = [
         *flags,
@@ -381,12 +268,12 @@ def _finish(
         *audit_flags(audits),
         *effort_flags(settings.effort),
     ]
-    classifier = session.classifier
+    classifier = run.classifier
     report = Report(
         schema_version=SCHEMA_VERSION,
         **dict(record),
         numbers=tuple(run.numbers),
-        other_radii=tuple(_at_other_radii(session, [*given, *noises], run.clean)),
+        other_radii=tuple(_at_other_radii(run, [*given, *noises])),
         distributions=tuple(learned),
         ladder=tuple(ladder),
         flags=tuple(flags),
@@ -395,8 +282,8 @@ def _finish(
         precision=growth.record() if growth else None,
         audits=audits,
         timing=Timing(
-            seconds=dict(session.seconds),
-            total_seconds=round(sum(session.seconds.values()), 3),
+            seconds=dict(run.seconds),
+            total_seconds=round(sum(run.seconds.values()), 3),
             images_per_second=round(classifier.eager_images_per_second, 1),
         ),
         environment=Environment(
@@ -411,17 +298,17 @@ def _finish(
             form=classifier.speedups,
             engine=classifier.engine,
             rough_gradients=None
-            if session.searching is None
-            else session.searching.fast.bfloat16_copy is not None,
+            if run.searching is None
+            else run.searching.fast.bfloat16_copy is not None,
         ),
     )
     per_input = per_input_of(run.tallies, settings.confidence)
     if show:
-        sliced = slice_results(report, session.data, run.tallies)
+        sliced = slice_results(report, run.data, run.tallies)
         report = report.model_copy(update={"slices": sliced})
     evidence = _collect_evidence(run, ready) if show else None
-    if session.folder:
-        session.folder.write(report, per_input, evidence)
+    if run.folder:
+        run.folder.write(report, per_input, evidence)
     return report.with_inputs(per_input, evidence)
 
 
@@ -438,23 +325,21 @@ def _describe_audits(
     return tuple(found)
 
 
-def _at_other_radii(
-    session: AssessmentRun, sources: Sequence[Source], clean: Tally[Evaluate]
-) -> list[Number]:
+def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Number]:
     """The results of all sources that have a budget, at the other radii of the settings.
 
     Learned noise is scaled to the radius and not fitted again; what is fitted to a radius is.
     """
     rows: list[Number] = []
-    for text in session.settings.radii:
-        other = session.budget.at(text)
+    for text in run.settings.radii:
+        other = run.budget.at(text)
         for source in sources:
             if source.budget is None:
                 continue
             try:
-                moved = session.fitted(source.at(other))
-                tally = session.measure(moved, clean.correct == 1, stored=_at(source, other))
-                found = session.read(moved, tally, clean)
+                moved = run.fitted(source.at(other))
+                tally = run.tally(moved, _at(source, other))
+                found = run.read(moved, tally)
                 rows += [
                     row.model_copy(update={"tally": None})
                     for row in found
@@ -463,7 +348,7 @@ def _at_other_radii(
             except RunStopped:
                 raise
             except Exception as error:  # the others' results are kept
-                rows.append(session.failed(source, error).with_subject(radius=other.radius))
+                rows.append(run.failed(source, error).with_subject(radius=other.radius))
     return with_supersets(rows, sources)
 
 
@@ -480,17 +365,17 @@ def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
     return found
 
 
-def _collect_evidence(run: _Measurements, sources: Sequence[Source]) -> Evidence | None:
+def _collect_evidence(run: AssessmentRun, sources: Sequence[Source]) -> Evidence | None:
     """What a page shows beside numbers; a failure here never costs the run.
 
     It is drawn by the form of the classifier that searches use, whatever the clock prefers, and with
     features of that form: so it is the same in every run and after an interruption.
     """
-    session = run.session
     try:
-        fixed = replace(session, classifier=session.fixed)
+        fixed = copy.copy(run)
+        fixed.classifier = run.fixed
         learned = [each.with_known(None) for each in run.learned]
-        return collect(fixed, run.tallies, run.clean, sources, learned)
+        return collect(fixed, sources, learned)
     except Exception:
         logger.warning("the page will show numbers only")
         logger.debug("nothing is collected", exc_info=True)

@@ -26,8 +26,8 @@ from nppr.doctor.flags import (
     flag,
 )
 from nppr.errors import SpecError
+from nppr.gate.decisions import decide_source, state_verdict
 from nppr.gate.gate_questions import Reading
-from nppr.gate.gate_tests import decide_source, state_verdict
 from nppr.gate.policy import Kind, Requirement
 from nppr.gate.sequential_draws import AT_ONCE, DrawnBlock, draw_until_decided
 from nppr.models import Classifier, PreparedClassifier, prepare
