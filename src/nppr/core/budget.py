@@ -34,7 +34,7 @@ RADIUS_TOLERANCE = 1e-5
 """Excess over the radius, relative to it, that counts as rounding, not as a breach."""
 
 PIXEL_TOLERANCE = 2.0**-23
-"""The same for each pixel: `(x + delta) - x` is `delta` up to the rounding of numbers near 1."""
+"""Tolerance of each pixel: `(x + delta) - x` is `delta` up to the rounding of numbers near 1."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Budget:
         return self.norm.name if self.transform is None else self.transform.spec
 
     def at(self, radius: float | str) -> Budget:
-        """The same with another radius."""
+        """Return the budget with another radius."""
         return replace(self, radius=parse_radius(radius))
 
     def domain(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -286,7 +286,7 @@ class Budget:
         return self.norm.size(delta)
 
     def contains(self, delta: Tensor) -> Tensor:
-        """Which perturbations lie in the ball, up to rounding; NaN never does."""
+        """Return which perturbations lie in the ball, up to rounding; NaN never does."""
         return self._holds(self.size(delta), math.prod(delta.shape[-3:]))
 
     def clip(self, delta: Tensor) -> Tensor:
@@ -341,7 +341,7 @@ class Budget:
 def perturbed(
     x: Tensor, delta: Tensor, budget: Budget | None = None, *, quantise: bool = False
 ) -> Tensor:
-    """What the classifier is given: x under a perturbation of a budget, clipped to [0, 1].
+    """Return the classifier's input: x under a perturbation of a budget, clipped to [0, 1].
 
     Without a budget the perturbation is added. With `quantise` the result is rounded to 8 bits.
     """

@@ -39,7 +39,7 @@ Values = Mapping[str, "Tensor"]
 
 REFLECT = "reflect"
 EDGES = {REFLECT: "reflection", "nearest": "border", "zeros": "zeros"}
-"""How pixels outside the image are made, by PyTorch's name for it."""
+"""Ways to fill pixels outside the image, with PyTorch's names."""
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness that the eye sees (ITU-R BT.601)."""
@@ -51,7 +51,7 @@ PATH_STEP = 0.5
 """Pixels between the points of a motion blur's path, at most."""
 
 RANGE_TOLERANCE = 1e-4
-"""How far a function of the user's may leave [0, 1]."""
+"""Largest excess over [0, 1] that is allowed of a user's function."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z%°]*)")
 
@@ -153,7 +153,7 @@ class Transform(ABC):
         return all(low <= i <= high or not self.shrinks(name) for (name, low, high), i in known)
 
     def fingerprint(self, shape: tuple[int, ...]) -> str | None:
-        """What tells functions apart, None where the text does; raises where one cannot be used."""
+        """Return a hash that tells functions apart, or None if the text does."""
         return None
 
     def text_at(self, radius: float = 1.0) -> str:

@@ -65,7 +65,7 @@ class Distribution(nn.Module):
         return self.chosen.new_ones((), dtype=torch.float32)
 
     def sees(self, y: Tensor, features: Tensor | None = None) -> Context:
-        """What the noise may see of inputs with labels `(B,)`; without classes they tell it nothing."""
+        """Return the view that the noise has of inputs with labels `(B,)`."""
         return Context(y if self.classes > 1 else torch.zeros_like(y), features)
 
     def relaxed(
@@ -151,7 +151,7 @@ class Distribution(nn.Module):
         return other
 
     def with_floor(self, floor: float) -> Distribution:
-        """The same with another floor rho."""
+        """Return the distribution with another floor rho."""
         if floor == self.family.floor:
             return self
         other = copy.deepcopy(self)
@@ -170,7 +170,7 @@ class Distribution(nn.Module):
         )
 
     def _normal(self, draws: DrawBlock, components: int) -> Tensor:
-        """Return the normal numbers of latent vectors that mix so many components."""
+        """Return the normal numbers of latent vectors that mix this many components."""
         size = self.mixture.covariance.noise_size(components)
         return self._split(draws.normal(NOISE_STREAM, (self.upsampler.positions * size,)))
 

@@ -1,4 +1,4 @@
-"""Where a search in the box of a transformation starts: the worst of many parameters on fit inputs.
+"""Starts of a search in the box of a transformation: the worst of many parameters on fit inputs.
 
 In few dimensions the value has many local minima and few places to look: a scan of the box finds the
 right one, and gradients go on from there.
