@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 
 from nppr.core.tally import Evaluate, FloatArray, IntArray, Tally
-from nppr.run.precision import Look, Round
+from nppr.run.precision import Round, RoundReview
 from nppr.statistics import Interval, normal
 
 DRAWS, MOST, CONFIDENCE = 16, 20_000, 0.95
@@ -43,7 +43,7 @@ def stop(correct: IntArray, precision: float, seed: int) -> tuple[FloatArray, In
     while True:
         sizes = [each.inputs for each in rounds]
         came_in = np.repeat(np.arange(len(rounds)), np.diff(sizes, prepend=0))
-        look = Look(tuple(rounds), came_in, precision, CONFIDENCE, seed)
+        look = RoundReview(tuple(rounds), came_in, precision, CONFIDENCE, seed)
         found = tally_of(correct[: sizes[-1]])
         need = look.judge({"a": found}, len(correct))
         if need.following is None:

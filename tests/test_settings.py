@@ -27,7 +27,7 @@ from nppr.settings import (
     ModelSettings,
     Run,
     Search,
-    build,
+    build_tree,
     settings_in,
 )
 
@@ -77,7 +77,9 @@ def test_the_docstring_of_a_group_has_all_its_settings(group: type[Group]) -> No
 
 
 def test_flags_and_keywords_make_the_same_settings() -> None:
-    typed = build(AssessOptions, {"draws": "7", "fit-calls": "4096", "floor": "0,0.5", "seed": 3})
+    typed = build_tree(
+        AssessOptions, {"draws": "7", "fit-calls": "4096", "floor": "0,0.5", "seed": 3}
+    )
     assert typed.measure == Measure(draws=7, seed=3)
     assert typed.search == Search(calls=4096, floor=(0, 0.5))
     assert typed.run == Run()
@@ -111,7 +113,7 @@ def test_numbers_are_read_from_text_and_from_lists() -> None:
         (lambda: assess(effort="quick", measure=Measure(effort="normal")), "given once"),
         (lambda: Measure(drawz=3), "Did you mean 'draws'"),  # type: ignore[call-arg]
         (lambda: Measure(draws="many"), "`draws` must be a whole number, got 'many'"),  # type: ignore[arg-type]
-        (lambda: build(AssessOptions, {"drawz": 3}), "Did you mean 'draws'"),
+        (lambda: build_tree(AssessOptions, {"drawz": 3}), "Did you mean 'draws'"),
         (lambda: Measure(effort="slow"), "`effort` must be one of"),
     ],
 )
@@ -122,10 +124,10 @@ def test_unknown_settings_name_the_right_place(make: Any, message: str) -> None:
 
 
 def test_rare_failures_have_calls_only_if_they_are_searched_for() -> None:
-    assert build(MeasureOptions, {}).measured.rare_calls is None
-    assert build(MeasureOptions, {"rare": True}).measured.rare_calls == RARE_CALLS
+    assert build_tree(MeasureOptions, {}).measured.rare_calls is None
+    assert build_tree(MeasureOptions, {"rare": True}).measured.rare_calls == RARE_CALLS
     with pytest.raises(SpecError, match="`rare-calls` must be given with --rare"):
-        build(MeasureOptions, {"rare-calls": 100_000})
+        build_tree(MeasureOptions, {"rare-calls": 100_000})
 
 
 def test_an_effort_sets_what_is_not_stated() -> None:
@@ -154,7 +156,7 @@ def test_a_preset_has_the_defaults_of_a_search() -> None:
     assert (chosen.family.covariance, chosen.floors) == ("diag", (0.5,))
     family = chosen.family
     assert (family.min_std, family.latent_dim, family.hidden_dim) == (0.2, 7, 9)
-    assert build(SpectrumOptions, {}).search.resolve(100).floors == (0, 0.25, 0.5, 0.75, 1)
+    assert build_tree(SpectrumOptions, {}).search.resolve(100).floors == (0, 0.25, 0.5, 0.75, 1)
 
 
 REFUSED = {

@@ -944,7 +944,7 @@ PLACES: dict[type[Group], str] = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class Excerpt:
     """The settings of a group that a command or a policy has.
 
     `words` and `defaults` replace the help and the defaults of the group.
@@ -1002,7 +1002,7 @@ def settings_in(tree: type[Group]) -> dict[str, Setting]:
             own = top in tree.__annotations__
             found[top] = Setting("", top, declared, kind, own)
             continue
-        shown = next((each for each in declared.metadata if isinstance(each, Shown)), Shown())
+        shown = next((each for each in declared.metadata if isinstance(each, Excerpt)), Excerpt())
         for name, info in kind.model_fields.items():
             if shown.includes(name):
                 found[f"{top}.{name}"] = Setting(
@@ -1016,7 +1016,7 @@ def settings_in(tree: type[Group]) -> dict[str, Setting]:
     return {each.flag: each for each in found.values()}
 
 
-def build(tree: type[GroupT], given: Mapping[str, Any], where: str = "") -> GroupT:
+def build_tree(tree: type[GroupT], given: Mapping[str, Any], where: str = "") -> GroupT:
     """Return the tree with values by the names of their flags; the first mistake is one line.
 
     `where` is a word for the file that the values come from.

@@ -29,7 +29,7 @@ from nppr.statistics.estimates import (
     estimate_probabilistic,
 )
 from nppr.system.records import write_whole
-from report.page.made_runs import numbers_of
+from report.page.made_runs import make_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def a_run(
     measured = {name: settings.pop(name) for name in Measure.model_fields if name in settings}
     tallies = {name: tally(each.correct, each.draws, correct) for name, each in sources.items()}
     clean = tally(correct.astype(np.int64), 1, np.ones(len(correct), np.bool_))
-    rows = numbers_of([estimate_accuracy(clean, 0.95)], "clean")
+    rows = make_numbers([estimate_accuracy(clean, 0.95)], "clean")
     for name, each in sources.items():
         rows += rows_of(name, each.metric, tallies[name])
     report = Report(
@@ -112,9 +112,9 @@ def rows_of(name: str, metric: Metric, measured: Tally[Evaluate]) -> list[Number
         found = estimate_probabilistic(measured, 0.95, metric)
     found.append(estimate_normalised(measured, 0.95, metric))
     if metric is not Metric.NPPR:
-        return numbers_of(found, name)
+        return make_numbers(found, name)
     floor = float(name.partition("floor=")[2] or 0)
-    return numbers_of(found, "nppr", floor=floor, tally=name)
+    return make_numbers(found, "nppr", floor=floor, tally=name)
 
 
 def with_rows(run: RunFiles, *rows: Number, **changes: Any) -> RunFiles:

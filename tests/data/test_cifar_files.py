@@ -161,7 +161,7 @@ def test_members_of_an_archive_are_counted_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = replace(bounded.CIFAR_ARCHIVE_LIMIT, size=2 << 20)
-    monkeypatch.setattr("nppr.data.file_trees.CIFAR_ARCHIVE", small)
+    monkeypatch.setattr("nppr.data.file_trees.CIFAR_ARCHIVE_LIMIT", small)
     members = [(f"{number}/test_batch", FILE, 1 << 20) for number in range(30)]
     path = swelling_tar(tmp_path / "a.tar.gz", members)
     message = "2/test_batch: the archive up to here takes more than 2 MiB, the limit for all"

@@ -70,7 +70,7 @@ def test_a_missing_file_and_too_many_values_are_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nppr.data.slices.COLUMNS", Limit(1000, "columns", "Drop some."))
+    monkeypatch.setattr("nppr.data.slices.COLUMNS_LIMIT", Limit(1000, "columns", "Drop some."))
     path = written(tmp_path, "site\n" + "1\n" * 500)
     with pytest.raises(DataError, match=r"it takes more than 0.977 KiB.*Drop some\."):
         with_slices(two_class_data(), path)

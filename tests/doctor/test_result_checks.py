@@ -33,7 +33,7 @@ from nppr.noise.family import Family
 from nppr.noise.rungs import Dependency
 from nppr.report.model import Flag
 from nppr.report.number import CleanSubject, LearnedSubject, NoiseSubject, Number
-from nppr.run.make_numbers import numbers_of
+from nppr.run.make_numbers import make_numbers
 from nppr.search.search_record import DistributionRecord
 from nppr.sources import AutoAttack, Guidance, Source, Uniform, parse_sources
 from nppr.sources.custom import CustomAttack
@@ -207,8 +207,8 @@ def test_parts_of_autoattack_that_need_more_classes() -> None:
 def test_few_draws() -> None:
     for draws, flags in ((9, [(FEW_DRAWS, "uniform")]), (10, [])):
         rows = estimate_probabilistic(tally(np.full(INPUTS, draws), draws), 0.95)
-        assert named(check(numbers=numbers_of(Uniform(BUDGET), rows))) == flags
-    (attack,) = numbers_of(source("pgd"), [estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95)])
+        assert named(check(numbers=make_numbers(Uniform(BUDGET), rows))) == flags
+    (attack,) = make_numbers(source("pgd"), [estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95)])
     failed = Number(
         subject=NoiseSubject(source="uniform"), metric=Metric.PR, confidence=0.95, error="no"
     )
@@ -217,7 +217,7 @@ def test_few_draws() -> None:
 
 def test_a_headline_without_a_number_is_flagged() -> None:
     """NPPR of any set, AR and PR where nothing of them was measured; not the clean accuracy alone."""
-    (attack,) = numbers_of(source("pgd"), [estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95)])
+    (attack,) = make_numbers(source("pgd"), [estimate_adversarial(tally(np.ones(INPUTS), 1), 0.95)])
     clean = attack.model_copy(update={"subject": CleanSubject(), "metric": Metric.ACCURACY})
 
     def missing(name: str, metric: Metric, **more: Any) -> Number:

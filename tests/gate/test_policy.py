@@ -15,7 +15,7 @@ from nppr.errors import SpecError
 from nppr.gate.policy import FORMS, Kind, make_policy, parse_requirement, read_policy
 from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.rungs import Dependency
-from nppr.run.resolve import stated_budget
+from nppr.run.resolve import read_budget
 from nppr.statistics.noise_sets import Contaminated
 
 BUDGET = Budget.linf(0.1)
@@ -114,7 +114,7 @@ def test_a_policy_is_read_from_a_file_and_keys_can_be_replaced(tmp_path: Path) -
     path = tmp_path / "policy.toml"
     path.write_text('require = ["PR uniform >= 0.9"]\neps = 0.2\nfit-calls = 1000\nseed = 3\n')
     policy = read_policy(path, seed=4)
-    budget = stated_budget(policy.budget)
+    budget = read_budget(policy.budget)
     assert budget is not None
     assert (budget.radius, policy.measure.seed, policy.search.calls) == (0.2, 4, 1000)
     path.write_text("require = [")

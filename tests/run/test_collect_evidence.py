@@ -24,7 +24,7 @@ from nppr.noise.mixture import Context, Given
 from nppr.noise.rungs import Dependency
 from nppr.report.evidence import Draws, Evidence, Worst
 from nppr.run.assessment_run import AssessmentRun
-from nppr.run.collect_evidence import _describe_components, collect, collect_draws
+from nppr.run.collect_evidence import _describe_components, collect_draws, collect_evidence
 from nppr.run.resolve import Resolved
 from nppr.search.learned_noise import LearnedNoise
 from nppr.settings import Measure
@@ -96,7 +96,7 @@ class Case:
         resolved = Resolved(self.data, classifier.original, prepared=classifier)
         run = AssessmentRun.open(resolved, self.budget, Measure(seed=self.seed))
         run.tallies, run.clean = found, self.clean()
-        return collect(run, sources, learned)
+        return collect_evidence(run, sources, learned)
 
     def drawn(self, learned: Sequence[LearnedNoise], micro_batch: int | None = None) -> list[Draws]:
         """Draws of learned noise for the clean-correct inputs."""

@@ -11,7 +11,7 @@ from helpers import stated
 from nppr.core.budget import Budget
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.report.number import BoundSubject, Number, StatedInterval
-from nppr.run.joint_bounds import with_supersets
+from nppr.run.joint_bounds import apply_supersets
 from nppr.sources import Bound, Source, Uniform, share_error
 from nppr.statistics.lower_bounds import lower_test_set
 from nppr.statistics.noise_sets import Contaminated
@@ -56,7 +56,7 @@ def test_the_larger_bound_is_printed_where_it_holds() -> None:
     rows = [
         row(OWN, 2, 0.9), row(OWN, 10, 0.5), row(BLIND, 2, 0.8, 0.7), row(BLIND, 10, 0.6),
     ]  # fmt: skip
-    found = with_supersets(rows, share_error([OWN, BLIND]))
+    found = apply_supersets(rows, share_error([OWN, BLIND]))
     assert [each.value for each in found] == [0.9, 0.5, 0.9, 0.6]
     assert [[each.low for each in row.intervals] for row in found] == [
         [0.9],
@@ -67,14 +67,14 @@ def test_the_larger_bound_is_printed_where_it_holds() -> None:
     assert found[2].bound is not None
     assert found[2].bound.sees_input is False
     assert stated(found[2]).method == "exact"
-    assert with_supersets(rows, [OWN, BLIND]) == rows, "each with the whole error"
+    assert apply_supersets(rows, [OWN, BLIND]) == rows, "each with the whole error"
 
 
 def test_of_sets_that_keep_a_value_the_larger_one_is_printed() -> None:
     sources = [Bound(BUDGET, least=0.6), Bound(BUDGET, least=0.6, patterns=64)]
     for sees, blind, shown in ((4.0, 2.0, 4.0), (2.0, 4.0, 4.0)):
         rows = [row(each, c, 0.6) for each, c in zip(sources, (sees, blind), strict=True)]
-        found = with_supersets(rows, share_error(sources))
+        found = apply_supersets(rows, share_error(sources))
         assert [each.bound and each.bound.density_ratio for each in found] == [sees, shown]
 
 

@@ -23,7 +23,7 @@ from nppr.report.findings import table_rows
 from nppr.report.number import Number
 from nppr.report.results_table import notes_of
 from nppr.run.assess import assess
-from nppr.run.precision import MARGIN, Look, Need, Round, whole_blocks
+from nppr.run.precision import MARGIN, Need, Round, RoundReview, fill_blocks
 from nppr.settings import Measure, Run
 from nppr.statistics import Interval, betting_sequence
 from nppr.statistics.estimates import SEQUENCE
@@ -59,12 +59,12 @@ def drawn(p: FloatArray, draws: int, seed: int = 0) -> Tally[Evaluate]:
     return tally(np.random.default_rng(seed).binomial(draws, p), draws)
 
 
-def look(*rounds: Round, precision: float = 0.01, seed: int = 0) -> Look:
+def look(*rounds: Round, precision: float = 0.01, seed: int = 0) -> RoundReview:
     """After these rounds, whose inputs came in one after the other."""
     came_in = np.repeat(
         np.arange(len(rounds)), np.diff([each.inputs for each in rounds], prepend=0)
     )
-    return Look(rounds, came_in, precision, 0.95, seed)
+    return RoundReview(rounds, came_in, precision, 0.95, seed)
 
 
 def expected_inputs(variance: float, precision: float = 0.01) -> float:
@@ -181,7 +181,7 @@ def test_the_interval_a_run_stops_with_holds_the_truth(mean: float, precision: f
 
 
 def test_draws_are_whole_blocks() -> None:
-    assert [whole_blocks(n) for n in (1, 16, 17, 100)] == [16, 16, 32, 112]
+    assert [fill_blocks(n) for n in (1, 16, 17, 100)] == [16, 16, 32, 112]
 
 
 def test_a_growing_store_keeps_every_row_in_its_place() -> None:

@@ -135,7 +135,7 @@ def test_failing_to_collect_does_not_cost_the_run(
 
     whole = run("whole")
     assert read_run(tmp_path / "whole").evidence is not None
-    monkeypatch.setattr("nppr.run.complete_run.collect", fail)
+    monkeypatch.setattr("nppr.run.complete_run.collect_evidence", fail)
     assert run("without").numbers == whole.numbers
     assert "the page will show numbers only" in caplog.text
     kept = read_run(tmp_path / "without")

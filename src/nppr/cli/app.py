@@ -15,7 +15,7 @@ from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from nppr.formats import require_data, require_model, require_weights
-from nppr.settings import Group, GroupT, Panel, Setting, build, settings_in
+from nppr.settings import Group, GroupT, Panel, Setting, build_tree, settings_in
 from nppr.system.specs import RANDOM_WEIGHTS
 from nppr.system.user_code import ProcessEnded, contain_exits
 
@@ -115,16 +115,11 @@ FLAGS: dict[str, set[str]] = {}
 """Names of the flags of every command, without dashes."""
 
 
-def register(
-    name: str,
-    tree: type[Group],
-    module: str,
-    examples: str,
-) -> None:
+def register(name: str, tree: type[Group], module: str, examples: str) -> None:
     """Make a command: the settings of a tree are its flags, the tree's docstring is its help.
 
-    The function of the command's name in `module` does the work. The module is imported after all
-    flags have been checked.
+    The function `execute_NAME` in `module` does the work. The module is imported after all flags have
+    been checked.
     """
     settings = settings_in(tree)
     FLAGS[name] = set(settings)
@@ -141,7 +136,7 @@ def register(
         options = build_checked(tree, typed)
         try:
             with contain_exits():
-                getattr(import_module(module), name)(options)
+                getattr(import_module(module), f"execute_{name}")(options)
         except (typer.Exit, typer.Abort) as error:  # ours are `ExitCode`
             raise ProcessEnded(f"it raised {type(error).__name__}") from error
         except ExitCode as ended:
@@ -159,7 +154,7 @@ def register(
 
 def build_checked(model: type[GroupT], given: Mapping[str, Any]) -> GroupT:
     """Return the tree of settings; the first wrong value or missing file is an error of one line."""
-    built = build(model, given)
+    built = build_tree(model, given)
     for name, check in SPECS.items():
         spec = given.get(name)
         if spec is not None and (check, spec) != (require_weights, RANDOM_WEIGHTS):

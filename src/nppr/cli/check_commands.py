@@ -12,7 +12,7 @@ from nppr.doctor import examine, grade
 from nppr.run.resolve import resolve
 
 
-def doctor(options: DoctorOptions) -> None:
+def execute_doctor(options: DoctorOptions) -> None:
     """Run `nppr doctor`."""
     settings = options.measure
 

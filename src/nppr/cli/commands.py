@@ -20,13 +20,13 @@ from nppr.settings import (
     Assessment,
     BudgetSettings,
     DataSettings,
+    Excerpt,
     Group,
     Measure,
     ModelSettings,
     Panel,
     Run,
     Search,
-    Shown,
     TrainOptions,
     figure_formats,
     one_of,
@@ -40,8 +40,8 @@ COMPUTED = ("device", "batch_size")
 UNLISTED = ("engine", "only_merged")
 """Settings of `Measure` that only some commands have."""
 
-WITHOUT_SLICES = Shown(without=("slices",))
-WITHOUT_FEATURE_MODEL = Shown(without=("feature_model", "feature_weights"))
+WITHOUT_SLICES = Excerpt(without=("slices",))
+WITHOUT_FEATURE_MODEL = Excerpt(without=("feature_model", "feature_weights"))
 
 QUIET_OPTION = option(False, "Print nothing but the path of the result.")
 JSON_OPTION = option(False, "Print the result as JSON instead of a table.", flag="--json")
@@ -57,7 +57,7 @@ class MeasureOptions(Group):
     model: ModelSettings
     data: DataSettings
     budget: BudgetSettings
-    measure: Annotated[Measure, Shown(without=UNLISTED)]
+    measure: Annotated[Measure, Excerpt(without=UNLISTED)]
     run: Run
     quiet: bool = QUIET_OPTION
     rare: bool = option(
@@ -91,7 +91,7 @@ class MeasureOptions(Group):
 class SourcesOptions(MeasureOptions):
     """Options of the commands that measure any sources."""
 
-    measure: Annotated[Measure, Shown(without=("only_merged",))]
+    measure: Annotated[Measure, Excerpt(without=("only_merged",))]
     sources: str | None = option(None, "{sources}")
     distribution: Path | None = DISTRIBUTION_OPTION
 
@@ -129,14 +129,14 @@ class FitOptions(Group):
     search: Search
     measure: Annotated[
         Measure,
-        Shown(
+        Excerpt(
             only=(*LIMITS, "quantise", "effort"),
             words={
                 "inputs": "At most this many inputs of the evaluate split; nothing is fitted on them."
             },
         ),
     ]
-    run: Annotated[Run, Shown(only=KEPT)]
+    run: Annotated[Run, Excerpt(only=KEPT)]
     quiet: bool = QUIET_OPTION
 
 
@@ -147,7 +147,7 @@ class SpectrumOptions(MeasureOptions):
     """
 
     search: Annotated[
-        Search, Shown(words={"floor": FLOOR_HELP}, defaults={"floor": (0, 0.25, 0.5, 0.75, 1)})
+        Search, Excerpt(words={"floor": FLOOR_HELP}, defaults={"floor": (0, 0.25, 0.5, 0.75, 1)})
     ]
 
 
@@ -192,7 +192,7 @@ class BracketOptions(MeasureOptions):
 
     budget: Annotated[
         BudgetSettings,
-        Shown(
+        Excerpt(
             without=("transform",),
             words={
                 "norm": "Norm of the offset: l2, the norm that belongs to Gaussian noise.",
@@ -203,7 +203,7 @@ class BracketOptions(MeasureOptions):
     ]
     measure: Annotated[
         Measure,
-        Shown(
+        Excerpt(
             without=(*UNLISTED, "effort"),
             words={
                 "radii": "Brackets at these R too, separated by commas: 0.05,0.1.",
@@ -254,12 +254,12 @@ class CertifyOptions(Group):
     budget: BudgetSettings
     measure: Annotated[
         Measure,
-        Shown(
+        Excerpt(
             only=(*LIMITS, "quantise", "confidence"),
             words={"confidence": "Confidence of the verdict."},
         ),
     ]
-    run: Annotated[Run, Shown(only=COMPUTED)]
+    run: Annotated[Run, Excerpt(only=COMPUTED)]
     source: str = option(
         "uniform", "One source, as in --sources of assess; nppr with --distribution."
     )
@@ -299,8 +299,8 @@ class DoctorOptions(Group):
 
     model: Annotated[ModelSettings, WITHOUT_FEATURE_MODEL]
     data: Annotated[DataSettings, WITHOUT_SLICES]
-    measure: Annotated[Measure, Shown(only=LIMITS)]
-    run: Annotated[Run, Shown(only=COMPUTED)]
+    measure: Annotated[Measure, Excerpt(only=LIMITS)]
+    run: Annotated[Run, Excerpt(only=COMPUTED)]
     fail_below: Annotated[str | None, one_of(GRADE_LETTERS)] = option(
         None, "Exit with code 1 if the grade is worse than this one: A, B, C or D."
     )
@@ -328,7 +328,7 @@ class GateOptions(Group):
     )
     execution: Annotated[
         Run,
-        Shown(
+        Excerpt(
             only=("out", "device"),
             words={
                 "out": "Folder for the run that is measured for grade, flags and learned noise."
@@ -404,7 +404,7 @@ class CompareOptions(Group):
     runs: list[Path] | None = option(None, "Run folders of nppr assess, two or more.", flag="RUN")
     measure: Annotated[
         Measure,
-        Shown(
+        Excerpt(
             only=("confidence", "seed"),
             words={
                 "confidence": "Confidence of all verdicts together.",
@@ -414,7 +414,7 @@ class CompareOptions(Group):
     ]
     run: Annotated[
         Run,
-        Shown(
+        Excerpt(
             only=("out", "overwrite"),
             words={
                 "out": "Folder of the comparison. Default: one under runs/ for these runs.",
@@ -450,7 +450,7 @@ class StudyOptions(Group):
     )
     run: Annotated[
         Run,
-        Shown(
+        Excerpt(
             only=("out", "device", "workers", "ray"),
             words={
                 "out": "Folder of the tables. Default: runs/studies/NAME.",
@@ -476,15 +476,15 @@ class TrainCommandOptions(Group):
     """
 
     network: str = option(..., "Name of a network of the zoo.", flag="MODEL")
-    training: Annotated[TrainOptions, Shown(without=("seed",))]
+    training: Annotated[TrainOptions, Excerpt(without=("seed",))]
     model: Annotated[
         ModelSettings,
-        Shown(only=("stem",)),
+        Excerpt(only=("stem",)),
     ]
     data: Annotated[DataSettings, WITHOUT_SLICES]
     measure: Annotated[
         Measure,
-        Shown(
+        Excerpt(
             only=LIMITS,
             words={
                 "inputs": "At most this many inputs of the evaluate split, which gives the accuracy.",
@@ -494,7 +494,7 @@ class TrainCommandOptions(Group):
     ]
     run: Annotated[
         Run,
-        Shown(
+        Excerpt(
             only=("out", "resume", "overwrite", "device"),
             words={
                 "out": "Weights file. Default: MODEL.safetensors.",

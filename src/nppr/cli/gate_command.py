@@ -22,7 +22,7 @@ from nppr.report.printed_numbers import percent
 from nppr.report.run_files import REPORT, read_report
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.progress import progress_bars
-from nppr.run.resolve import require_budget, require_sources, resolve, stated_budget
+from nppr.run.resolve import read_budget, require_budget, require_sources, resolve
 from nppr.search.learned_noise import load_learned
 from nppr.sources import ALL, NPPR, Source, parse_sources
 from nppr.statistics.noise_sets import NoiseSet, parse_spec
@@ -33,7 +33,7 @@ CODES = {"holds": 0, "violated": 1, "undecided": 3}
 """Exit codes of `nppr certify` and `nppr gate`, by verdict."""
 
 
-def gate(options: GateOptions) -> None:
+def execute_gate(options: GateOptions) -> None:
     """Run `nppr gate`."""
     replaced = options.model_dump(include={"model", "weights", "data", "run"})
     replaced["device"] = options.execution.device
@@ -70,9 +70,9 @@ def gate(options: GateOptions) -> None:
     raise ExitCode(CODES[found.verdict.value])
 
 
-def certify(options: CertifyOptions) -> None:
+def execute_certify(options: CertifyOptions) -> None:
     """Run `nppr certify`."""
-    settings, stated = options.measure, stated_budget(options.budget)
+    settings, stated = options.measure, read_budget(options.budget)
     _require_one_source(options.source, options.distribution)
     require_sources(options.source, stated)
     noise_set = _one_set(options.noise_set, options.density_ratio)

@@ -30,7 +30,7 @@ from nppr.report.results_table import spectrum_table, trust_lines
 from nppr.report.run_files import RunFiles, write_rendered
 from nppr.run.assess import assess_resolved, learn_resolved
 from nppr.run.progress import progress_bars
-from nppr.run.resolve import Resolved, require_sources, resolve, stated_budget
+from nppr.run.resolve import Resolved, read_budget, require_sources, resolve
 from nppr.run.run_folder import read_specs, vanished, write_specs
 from nppr.search.learned_noise import LearnedNoise, load_learned
 from nppr.settings import Measure, ModelSettings, Search, figure_formats
@@ -46,13 +46,13 @@ NOT_IN_NAME = {
 """Options that change no number, and so do not change the name of the default folder."""
 
 
-def assess(options: AssessOptions) -> None:
+def execute_assess(options: AssessOptions) -> None:
     """Run `nppr assess`."""
-    require_sources(options.sources, stated_budget(options.budget))
+    require_sources(options.sources, read_budget(options.budget))
     _show(options, *_measure(options, options.sources, options.search, options.distribution))
 
 
-def fit(options: FitOptions) -> None:
+def execute_fit(options: FitOptions) -> None:
     """Run `nppr fit`."""
     folder = options.run.out or _default_folder(options, "fit")
     _note_default_data(options)
@@ -71,19 +71,19 @@ def fit(options: FitOptions) -> None:
     console.print_line(str(folder / "distributions"))
 
 
-def evaluate(options: SourcesOptions) -> None:
+def execute_evaluate(options: SourcesOptions) -> None:
     """Run `nppr evaluate`."""
     if options.distribution is None:
         raise SpecError(
             "`distribution` must be given: the folder written by nppr fit."
             " Example: --distribution runs/fit"
         )
-    require_sources(options.sources, stated_budget(options.budget))
+    require_sources(options.sources, read_budget(options.budget))
     options = _with_fitted_specs(options, options.distribution)
     _show(options, *_measure(options, options.sources or "", None, options.distribution))
 
 
-def spectrum(options: SpectrumOptions) -> None:
+def execute_spectrum(options: SpectrumOptions) -> None:
     """Run `nppr spectrum`."""
     report, path = _measure(options, "nppr,uniform", options.search)
     _show(
@@ -93,7 +93,7 @@ def spectrum(options: SpectrumOptions) -> None:
     )  # fmt: skip
 
 
-def bound(options: BoundOptions) -> None:
+def execute_bound(options: BoundOptions) -> None:
     """Run `nppr bound`."""
     ratio, confidence = options.density_ratio, options.measure.confidence
     least = options.at_least
@@ -117,7 +117,7 @@ def bound(options: BoundOptions) -> None:
     )
     shared = [f"{spec}:patterns={options.patterns}"] if options.patterns else []
     sources = ",".join([spec, *shared])
-    require_sources(sources, stated_budget(options.budget))
+    require_sources(sources, read_budget(options.budget))
 
     def around(learned: LearnedNoise) -> list[Source]:
         """Return the bounds around learned noise."""
@@ -134,7 +134,7 @@ def bound(options: BoundOptions) -> None:
     _show(options, report, path, table, bounds_note(report, sizes=least is not None))
 
 
-def bracket(options: BracketOptions) -> None:
+def execute_bracket(options: BracketOptions) -> None:
     """Run `nppr bracket`."""
     written = {parse_radius(text) for text in (options.budget.eps or "", *options.measure.radii)}
     calls = CALLS if options.search_calls is None else options.search_calls

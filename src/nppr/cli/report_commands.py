@@ -8,15 +8,14 @@ from nppr.cli import console
 from nppr.cli.app import name_folder
 from nppr.cli.commands import CompareOptions, ExportOptions, ReportOptions, SchemaOptions
 from nppr.compare import FORMATS as COMPARE_FORMATS
-from nppr.compare import compare as compare_runs
-from nppr.compare import console_tables, summary, write_comparison
+from nppr.compare import compare, console_tables, summary, write_comparison
 from nppr.export.exports import write_exports
 from nppr.report import FORMATS, read_run, schema_text, table_of, write_rendered
 from nppr.settings import figure_formats, require_one_of
 from nppr.system.records import write_whole
 
 
-def report(options: ReportOptions) -> None:
+def execute_report(options: ReportOptions) -> None:
     """Run `nppr report`."""
     form, out = options.form, options.out
     kinds = figure_formats(options.figures)
@@ -40,7 +39,7 @@ def report(options: ReportOptions) -> None:
             console.note(f"{len(paths) - page} figures in {files.path / 'figures'}")
 
 
-def schema(options: SchemaOptions) -> None:
+def execute_schema(options: SchemaOptions) -> None:
     """Print the schema, or write it to a file."""
     text = schema_text()
     if options.out is not None:
@@ -48,13 +47,13 @@ def schema(options: SchemaOptions) -> None:
     sys.stdout.write(text if options.out is None else f"{options.out}\n")
 
 
-def export(options: ExportOptions) -> None:
+def execute_export(options: ExportOptions) -> None:
     """Run `nppr export`."""
     for path in write_exports(options.run, options.to, options.out, options.gate):
         console.print_line(str(path))
 
 
-def compare(options: CompareOptions) -> None:
+def execute_compare(options: CompareOptions) -> None:
     """Run `nppr compare`."""
     formats = tuple(dict.fromkeys(name.strip() for name in options.formats.split(",")))
     for name in formats:
@@ -64,7 +63,7 @@ def compare(options: CompareOptions) -> None:
         **options.measure.model_dump(include={"confidence", "seed"}),
         "allow_different_data": options.allow_different_data,
     }
-    comparison = compare_runs(runs, **choices)
+    comparison = compare(runs, **choices)
     settings = ([str(each.resolve()) for each in runs], choices)
     folder = options.run.out or name_folder("compare", comparison.entries[0].data, settings)
     written = write_comparison(folder, comparison, formats, overwrite=options.run.overwrite)

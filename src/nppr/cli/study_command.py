@@ -23,7 +23,7 @@ from nppr.study.table_layout import require_tables
 from nppr.system.scheduler import JobProgress
 
 
-def study(options: StudyOptions) -> None:
+def execute_study(options: StudyOptions) -> None:
     """Run `nppr study`."""
     chosen = dict(_path_setting(text) for text in options.paths or ())
     figures = figure_formats(options.figures)

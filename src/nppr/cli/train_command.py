@@ -8,11 +8,11 @@ from pathlib import Path
 from nppr.cli import console
 from nppr.cli.commands import TrainCommandOptions
 from nppr.run.progress import training_bar
-from nppr.run.resolve import resolve_data, train_settings
+from nppr.run.resolve import choose_train_settings, resolve_data
 from nppr.train import Outputs, image_shape, require_known, train_network
 
 
-def train(options: TrainCommandOptions) -> None:
+def execute_train(options: TrainCommandOptions) -> None:
     """Run `nppr train`."""
     model, run, quiet = options.network, options.run, options.quiet
     require_known(model)
@@ -21,7 +21,7 @@ def train(options: TrainCommandOptions) -> None:
     for each in () if quiet else images.notes:
         console.note(each)
     training = options.training.with_(seed=options.measure.seed)
-    chosen = train_settings(model, image_shape(images), training, stem=options.model.stem)
+    chosen = choose_train_settings(model, image_shape(images), training, stem=options.model.stem)
     begun = path.exists() or Outputs(path).checkpoint.exists()
     if run.resume and not quiet and not begun:
         console.note(

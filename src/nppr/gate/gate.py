@@ -34,7 +34,7 @@ from nppr.report.model import ReportRecord
 from nppr.report.number import CLEAN
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.complete_run import complete_run
-from nppr.run.ladder import per_input_noise
+from nppr.run.ladder import make_per_input_noise
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import resolve
 from nppr.search.learned_noise import load_learned
@@ -161,7 +161,7 @@ def _find_known(
         found = load_learned(folder, setup.budget, setup.feature_model)
     except DistributionError:
         found = []
-    own = per_input_noise(found[0].record.search.settings, found) if found else []
+    own = make_per_input_noise(found[0].record.search.settings, found) if found else []
     sources: list[Source] = [*(each.source for each in found), *own]
     return _Known(
         report,

@@ -23,18 +23,18 @@ from nppr.core.tally import Claim, Direction, Metric
 from nppr.errors import SpecError, unknown
 from nppr.noise.admissible_set import AdmissibleSet
 from nppr.noise.family import FLOOR_NOISE
-from nppr.run.resolve import stated_budget
+from nppr.run.resolve import read_budget
 from nppr.settings import (
     GRADE_LETTERS,
     BudgetSettings,
     DataSettings,
+    Excerpt,
     Group,
     Measure,
     ModelSettings,
     Run,
     Search,
-    Shown,
-    build,
+    build_tree,
     option,
     require_one_of,
     settings_in,
@@ -133,9 +133,9 @@ class Policy(Group):
     model: ModelSettings
     data: DataSettings
     budget: BudgetSettings
-    search: Annotated[Search, Shown(without=("dependency", "structure", "floor"))]
-    measure: Annotated[Measure, Shown(only=MEASURED)]
-    execution: Annotated[Run, Shown(only=("device", "batch_size"))]
+    search: Annotated[Search, Excerpt(without=("dependency", "structure", "floor"))]
+    measure: Annotated[Measure, Excerpt(only=MEASURED)]
+    execution: Annotated[Run, Excerpt(only=("device", "batch_size"))]
 
     @model_validator(mode="after")
     def _require_policy(self) -> Self:
@@ -166,7 +166,7 @@ class Policy(Group):
                 "`require` must list at least one requirement, got none."
                 " Example: require = ['PR uniform >= 0.95']"
             )
-        budget = stated_budget(self.budget) or Budget.linf(0.1)
+        budget = read_budget(self.budget) or Budget.linf(0.1)
         found = [parse_requirement(text, budget) for text in self.require]
         first: dict[Requirement, Requirement] = {}
         for each in found:
@@ -194,7 +194,7 @@ def read_policy(path: str | Path, **changed: Any) -> Policy:
 
 def make_policy(keys: Mapping[str, Any]) -> Policy:
     """Return the policy with these keys; the first mistake is an error of one line."""
-    return build(Policy, _spelled(keys), " of the policy")
+    return build_tree(Policy, _spelled(keys), " of the policy")
 
 
 def _spelled(keys: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def parse_requirement(text: str, budget: Budget) -> Requirement:
 
     >>> found = parse_requirement("NPPR label floor 0.5 >= 80 %", Budget.linf(0.1))
     >>> found.admissible.name_noise(), found.at_least
-    ('label', 0.5, 0.8)
+    ('nppr:label:floor=0.5', 0.8)
     """
     words = " ".join(text.split())
     first = words.partition(" ")[0]

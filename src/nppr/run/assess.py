@@ -257,7 +257,7 @@ def choose_sources(
     *,
     replace_search: bool = True,
 ) -> tuple[bool, list[Source]]:
-    """Whether a search for NPPR is asked for, and the other sources.
+    """Return whether a search for NPPR is asked for, and the other sources.
 
     Learned noise that is given replaces the search, unless the search is to compare itself with it.
     """
@@ -290,7 +290,7 @@ def choose_sources(
 
 
 def _require_rivals(given: Sequence[LearnedNoise]) -> None:
-    """Raise `DistributionError` where a search by scores can use none of the given noise."""
+    """Raise `DistributionError` if a search by scores can use none of the given noise."""
     if all(each.source.distribution.family.dependency.sees_input for each in given):
         found = ", ".join(each.source.name for each in given)
         raise DistributionError(
@@ -324,6 +324,9 @@ def _plan(
         sources=tuple(names),
         micro_batch=classifier.micro_batch,
         form=(*classifier.speedups, *([] if classifier.engine == EAGER else [classifier.engine])),
-        seconds=elapsed + work.seconds(classifier, finder.classifier if finder else None),
+        seconds=elapsed
+        + work.seconds(
+            classifier, finder.classifier if finder else None, setup.pool.slots if setup.pool else 1
+        ),
         warning=warning,
     )

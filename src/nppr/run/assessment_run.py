@@ -37,7 +37,7 @@ from nppr.models import (
 )
 from nppr.noise.rungs import Known
 from nppr.report.number import MergedSubject, Number, Subject
-from nppr.run.make_numbers import number_of, numbers_of, subject_of
+from nppr.run.make_numbers import make_number, make_numbers, make_subject
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.progress import ShowProgress
 from nppr.run.resolve import Resolved
@@ -69,9 +69,9 @@ SKIPPED = {GradientError: NO_GRADIENTS, NoFitDataError: NO_FIT_DATA}
 class AssessmentRun:
     """A classifier, data and a run folder, ready for work; measures sources on the same inputs.
 
-    A run with a wanted precision grows `data` and `settings.draws` on the way, keeps blocks by a
-    `store` of its own, and has intervals that hold whenever it is `stopped`. As a context it releases
-    the folder in the end.
+    A run with a wanted precision increases `data` and `settings.draws`, keeps its blocks in its
+    `store`, and has intervals that hold whenever it is `stopped`. Use it as a context to release its
+    folder.
     """
 
     settings: Measure
@@ -212,7 +212,7 @@ class AssessmentRun:
 
     @cached_property
     def fixed(self) -> PreparedClassifier:
-        """The classifier as a search runs it, with exact answers, whatever the clock prefers."""
+        """The classifier as a search runs it, with exact answers; it does not depend on the clock."""
         if self.searching is None:
             return prepare_for_search(self.classifier, probe(self.data.evaluate), exact=True)
         if self.searching.screening is not None:
@@ -224,7 +224,7 @@ class AssessmentRun:
         settings: SearchSettings,
         given: Sequence[LearnedNoise] = (),
     ) -> NoiseSearch:
-        """The search for the worst noise of this classifier, beside noise that is given.
+        """Make the search for the worst noise of this classifier, beside noise that is given.
 
         It rounds the same way in every run: form and micro-batch are not the fastest by the clock.
         Noise that cannot see features, because the model shows none, may see the label only.
@@ -316,7 +316,7 @@ class AssessmentRun:
             self._add_with_references(learned)
 
     def _add_with_references(self, learned: LearnedNoise) -> None:
-        """NPPR of the family and the reference noises together: that of the lowest on select."""
+        """Add NPPR of the family and the reference noises together: the lowest on the select split."""
         settings = self.settings
         source, measured = learned.source, learned.source.name
         if learned.winner:
@@ -327,12 +327,12 @@ class AssessmentRun:
             tally = self.tallies[measured]
         found = estimate_probabilistic(tally, settings.confidence, Metric.NPPR, settings.seed)
         known = self.after_stopping(found, tally)
-        for row in numbers_of(source, known, with_references=True):
+        for row in make_numbers(source, known, with_references=True):
             kept = measured if measured in self.tallies else None
             self.numbers.append(row.model_copy(update={"tally": kept}))
 
     def merge(self) -> None:
-        """AR over all sources of the budget, if there is an attack and something to merge.
+        """Add AR over all sources of the budget, if there is an attack and something to merge.
 
         Screened counts take no part: one wrong decision would break an input.
         """
@@ -346,13 +346,13 @@ class AssessmentRun:
         subject = MergedSubject(radius=budget.radius if budget else None)
         try:
             self.numbers.append(
-                number_of(subject, estimate_adversarial(tally, settings.confidence))
+                make_number(subject, estimate_adversarial(tally, settings.confidence))
             )
         except NpprError as error:  # no input is clean-correct
             self.numbers.append(self.without_value(subject, Metric.AR, error))
 
     def _broken(self, source: Source) -> BoolArray | None:
-        """Inputs that need not be attacked, where only merged AR is wanted."""
+        """Return the inputs that need not be attacked, if only merged AR is wanted."""
         if not self.settings.only_merged or source.metric is not Metric.AR:
             return None
         broken = ~self.clean_correct
@@ -380,7 +380,7 @@ class AssessmentRun:
         draws: int | None = None,
         seed: int | None = None,
     ) -> PlannedMeasurement:
-        """A measurement of a source on all inputs, or on some of the first ones."""
+        """Plan a measurement of a source on all inputs, or on the first ones."""
         settings = self.settings
         return PlannedMeasurement(
             source,
@@ -392,7 +392,7 @@ class AssessmentRun:
         )
 
     def store_of(self, planned: PlannedMeasurement) -> Store | None:
-        """Where a measurement keeps its blocks; None if they are not kept."""
+        """Return the store of the blocks of a measurement; None if they are not kept."""
         name = planned.stored
         if self.store is not None and not planned.is_check:
             return self.store(name)
@@ -410,7 +410,7 @@ class AssessmentRun:
         keep: dict[int, Tensor] | None = None,
         skip: BoolArray | None = None,
     ) -> Tally[Evaluate]:
-        """The tally of a planned measurement; what shards have measured is not measured again."""
+        """Return the tally of a planned measurement; blocks of shards are not measured again."""
         name, progress, split = planned.stored, self.progress, self.data.evaluate
         first = slice(planned.inputs)
         with self.timed(planned.timed_as):
@@ -433,7 +433,7 @@ class AssessmentRun:
         return tally
 
     def fitted(self, source: Source) -> Source:
-        """The source, fitted on the fit split if it must be and there is one."""
+        """Return the source, fitted on the fit split if it must be and there is one."""
         if not source.needs_fit_split or not len(self.data.fit):
             return source
         key = source.name, source.budget.radius if source.budget else None
@@ -451,16 +451,16 @@ class AssessmentRun:
         )
 
     def read(self, source: Source, tally: Tally[Evaluate]) -> list[Number]:
-        """The numbers of a source; bounds beside PR need a size that does not depend on the results."""
+        """Return the numbers of a source; bounds need a size that does not depend on the results."""
         found = source.read(tally, self.clean, self.settings.confidence, self.settings.seed)
         if self.stopped is not None and source.metric is not Metric.BOUND:
             found = [row for row in found if row.metric is not Metric.BOUND]
-        return numbers_of(source, self.after_stopping(found, tally))
+        return make_numbers(source, self.after_stopping(found, tally))
 
     def after_stopping(
         self, estimates: Sequence[Estimate], tally: Tally[Evaluate]
     ) -> list[Estimate]:
-        """Of a run that stopped by its widths: first of all the interval that it stopped by."""
+        """Add, in front, the interval by whose width the run stopped, if it stopped by its widths."""
         first = estimates[0]
         if self.stopped is None or first.metric not in (Metric.PR, Metric.NPPR):
             return list(estimates)
@@ -469,7 +469,7 @@ class AssessmentRun:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Adds the time a block takes to what a source took in this session."""
+        """Add the time of a block to the time of a source."""
         start = time.perf_counter()
         try:
             yield
@@ -479,7 +479,7 @@ class AssessmentRun:
 
     def failed(self, source: Source, error: Exception) -> Number:
         """Return the number of a source that could not be measured."""
-        return self.without_value(subject_of(source, source.metric), source.metric, error)
+        return self.without_value(make_subject(source, source.metric), source.metric, error)
 
     def without_value(self, subject: Subject, metric: Metric, error: Exception) -> Number:
         """Return the number of a subject that could not be measured."""
@@ -496,7 +496,7 @@ class AssessmentRun:
 def _prepare_as_before(
     prepared: Callable[..., PreparedClassifier], division: Division, engine: str
 ) -> PreparedClassifier:
-    """The classifier in the form, micro-batch and engine of the division, else the fastest form.
+    """Prepare the classifier as the division states, else the fastest variant.
 
     An engine of the division that does not run here is replaced by the exact one.
     """

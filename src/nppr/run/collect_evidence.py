@@ -1,6 +1,6 @@
-"""What a page shows beside numbers, drawn again at the end of a run: worst inputs, learned noise.
+"""Draw again, at the end of a run, what its page shows beside numbers: worst inputs, learned noise.
 
-Draws are those of the measurement: keyed by seed, dataset index and block, whatever the micro-batch.
+The draws are the ones that were measured, because they are keyed by seed, dataset index and block.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nppr.sources.learned import Learned
 logger = logging.getLogger(__name__)
 
 
-def collect(
+def collect_evidence(
     run: AssessmentRun,
     sources: Sequence[Source],
     learned: Sequence[LearnedNoise],

@@ -50,14 +50,14 @@ from nppr.report.model import (
 )
 from nppr.report.number import LearnedSubject, Number
 from nppr.run.assessment_run import AssessmentRun
-from nppr.run.collect_evidence import collect
-from nppr.run.joint_bounds import with_supersets
-from nppr.run.ladder import describe_rungs, per_input_noise, plan_checks
+from nppr.run.collect_evidence import collect_evidence
+from nppr.run.joint_bounds import apply_supersets
+from nppr.run.ladder import describe_rungs, make_per_input_noise, plan_checks
 from nppr.run.lowest_numbers import correct_lowest
 from nppr.run.planned_measurement import PlannedMeasurement
 from nppr.run.precision import Growth
 from nppr.run.shards import share_out
-from nppr.run.slice_results import slice_results
+from nppr.run.slice_results import measure_slices
 from nppr.search.learned_noise import LearnedNoise
 from nppr.search.search import NoiseSearch
 from nppr.sources import NPPR, Source, references, share_error
@@ -101,7 +101,7 @@ def complete_run(
     given = [*learned, *(found if search is not None and search.given else ())]
     learned = [*learned, *found]
     if growth is not None:
-        own = per_input_noise(search.settings, learned) if search is not None else []
+        own = make_per_input_noise(search.settings, learned) if search is not None else []
         winners = {each.winner for each in learned}
         others = [noise for noise in references(run.budget) if noise.name in winners]
         growth.grow([*ready, *(each.source for each in learned), *own, *others])
@@ -109,7 +109,7 @@ def complete_run(
     run.learned = [
         each if each.source.feature_model else each.with_known(features) for each in learned
     ]
-    run.own = per_input_noise(search.settings, run.learned) if search is not None else []
+    run.own = make_per_input_noise(search.settings, run.learned) if search is not None else []
     share_out(run, _plan(run, ordered, ready))
     for source in ready:
         run.measure(source)
@@ -161,7 +161,7 @@ def _require_better_than_guessing(run: AssessmentRun, flags: Sequence[Flag]) -> 
     """Raise `ClassifierError` for a classifier whose robustness would mean nothing."""
     classes = run.data.classes
     if len(run.clean.correct) < FEWEST_CLEAN_CORRECT or not is_guessing(run.clean, classes):
-        return  # a few inputs show little; flags say so
+        return  # a few inputs show little; a flag is raised
     found = accuracy_beside_chance(estimate_accuracy(run.clean, run.settings.confidence), classes)
     causes = [each.message.partition(": ")[0] for each in flags if each.id == NORMALISATION]
     known = run.record.classifier
@@ -175,7 +175,7 @@ def _require_better_than_guessing(run: AssessmentRun, flags: Sequence[Flag]) -> 
 
 
 def _examine(run: AssessmentRun, search: NoiseSearch | None) -> list[Flag]:
-    """What is known of data and classifier before anything is measured."""
+    """Examine data and classifier before anything is measured."""
     reference, seed = run.classifier.original, run.settings.seed
     flags = [*overlap_flags(run.data), *check_model(reference, run.data, seed=seed)]
     if search is not None and search.settings.recipe.scores:
@@ -188,7 +188,7 @@ def _examine(run: AssessmentRun, search: NoiseSearch | None) -> list[Flag]:
 def _run_search(
     run: AssessmentRun, search: NoiseSearch | None
 ) -> tuple[list[LearnedNoise], list[Number]]:
-    """What a search finds, kept in the run's folder, or the row that states why it failed."""
+    """Run a search and keep what it finds in the run's folder; or return why it failed."""
     if search is None:
         return [], []
     try:
@@ -204,7 +204,7 @@ def _run_search(
 
 
 def _reused(learned: Sequence[LearnedNoise], split: Split[Evaluate]) -> dict[str, int]:
-    """How many of the evaluated inputs learned noise was fitted or selected on, by its name."""
+    """Count the evaluated inputs on which learned noise was fitted or selected, by its name."""
     if not learned:
         return {}
     evaluated = short_digests(split)
@@ -215,7 +215,7 @@ def _reused(learned: Sequence[LearnedNoise], split: Split[Evaluate]) -> dict[str
 def _sees_features(
     run: AssessmentRun, learned: Sequence[LearnedNoise], search: NoiseSearch | None
 ) -> bool:
-    """Whether learned noise will see features of this classifier, which has some."""
+    """Return whether learned noise will see features of this classifier."""
     sees = any(
         each.source.distribution.features and not each.source.feature_model for each in learned
     )
@@ -233,7 +233,7 @@ def _report(
     *,
     show: bool,
 ) -> Report:
-    """What is read off all measurements together, and the report, kept in the run's folder."""
+    """Read what all measurements show together, and write the report to the run's folder."""
     record = run.record
     if growth:
         record = record.model_copy(update={"data": growth.describe(record.data)})
@@ -247,7 +247,7 @@ def _report(
 
         rare, rows = follow_rare_failures(run, sources)
         run.numbers += rows
-    run.numbers = with_supersets(run.numbers, sources)
+    run.numbers = apply_supersets(run.numbers, sources)
     learned = [each.describe() for each in run.learned]
     measured = [source for source in sources if source.name in run.tallies]
     ladder = describe_rungs(run, ready)
@@ -304,7 +304,7 @@ def _report(
     )
     per_input = per_input_of(run.tallies, settings.confidence)
     if show:
-        sliced = slice_results(report, run.data, run.tallies)
+        sliced = measure_slices(report, run.data, run.tallies)
         report = report.model_copy(update={"slices": sliced})
     evidence = _collect_evidence(run, ready) if show else None
     if run.folder:
@@ -315,7 +315,7 @@ def _report(
 def _describe_audits(
     tallies: Mapping[str, Tally[Evaluate]], confidence: float
 ) -> tuple[AuditRecord, ...]:
-    """What the audit of every screened source found, and by how much it widens intervals."""
+    """Describe the audit of every screened source, and by how much it widens intervals."""
     found = []
     for name, tally in tallies.items():
         if tally.audit is not None:
@@ -326,9 +326,9 @@ def _describe_audits(
 
 
 def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Number]:
-    """The results of all sources that have a budget, at the other radii of the settings.
+    """Measure all sources that have a budget at the other radii of the settings.
 
-    Learned noise is scaled to the radius and not fitted again; what is fitted to a radius is.
+    Learned noise is scaled to the radius. Sources that are fitted to a radius are fitted again.
     """
     rows: list[Number] = []
     for text in run.settings.radii:
@@ -349,11 +349,11 @@ def _at_other_radii(run: AssessmentRun, sources: Sequence[Source]) -> list[Numbe
                 raise
             except Exception as error:  # the others' results are kept
                 rows.append(run.failed(source, error).with_subject(radius=other.radius))
-    return with_supersets(rows, sources)
+    return apply_supersets(rows, sources)
 
 
 def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
-    """What was asked for and could not be had: a precision, all inputs followed."""
+    """Return flags for unmet requests: precision not reached, rare failures not all followed."""
     found = []
     if growth is not None and (shortfall := growth.shortfall()):
         found.append(flag(PRECISION, shortfall))
@@ -366,16 +366,16 @@ def _unfinished(growth: Growth | None, rare: dict[str, Followed]) -> list[Flag]:
 
 
 def _collect_evidence(run: AssessmentRun, sources: Sequence[Source]) -> Evidence | None:
-    """What a page shows beside numbers; a failure here never costs the run.
+    """Draw what a page shows beside numbers; a failure here never costs the run.
 
-    It is drawn by the form of the classifier that searches use, whatever the clock prefers, and with
-    features of that form: so it is the same in every run and after an interruption.
+    The variant of the classifier that searches use draws it, with its features. So it is the same in
+    every run and after an interruption.
     """
     try:
         fixed = copy.copy(run)
         fixed.classifier = run.fixed
         learned = [each.with_known(None) for each in run.learned]
-        return collect(fixed, sources, learned)
+        return collect_evidence(fixed, sources, learned)
     except Exception:
         logger.warning("the page will show numbers only")
         logger.debug("nothing is collected", exc_info=True)

@@ -10,7 +10,7 @@ from nppr.sources import Source
 from nppr.statistics.noise_sets import RATIO
 
 
-def with_supersets(numbers: Sequence[Number], sources: Iterable[Source]) -> list[Number]:
+def apply_supersets(numbers: Sequence[Number], sources: Iterable[Source]) -> list[Number]:
     """The numbers, where less is never shown of a set than of the set that contains it.
 
     Noise that does not see the input lies in the set of noise that may see it. The two bounds of a

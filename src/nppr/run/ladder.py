@@ -24,8 +24,10 @@ CHECKED_INPUTS = 100
 SAME_PATTERN_DRAWS = 16
 
 
-def per_input_noise(settings: SearchSettings, learned: Sequence[LearnedNoise]) -> list[PerInput]:
-    """The rung `per-input` of every floor, which starts at the lowest learned rung of that floor."""
+def make_per_input_noise(
+    settings: SearchSettings, learned: Sequence[LearnedNoise]
+) -> list[PerInput]:
+    """Make the rung `per-input` of every floor; it starts at the lowest learned rung there."""
     if not settings.per_input_calls:
         return []
     lowest = {each.source.floor: each.source for each in learned if each.source.fit_seed is None}
@@ -34,7 +36,7 @@ def per_input_noise(settings: SearchSettings, learned: Sequence[LearnedNoise]) -
 
 
 def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
-    """A record of every rung that was measured; `others` are the sources that were not searched for."""
+    """Describe every rung that was measured; `others` are the sources that were not searched for."""
     rungs = []
     for each in run.learned:
         source = each.source
@@ -76,7 +78,7 @@ def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
 def _rung(
     source: Source, tallies: Mapping[str, Tally[Evaluate]], others: Sequence[Source], calls: int
 ) -> Rung:
-    """Which rung it is, its value, and the strongest other source that its set contains.
+    """Describe a rung: its value, and the strongest other source that its set contains.
 
     Attacks on single inputs are the rung below `per-input`, not inside it, except in a box, whose laws
     come close to single parameters.

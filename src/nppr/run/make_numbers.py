@@ -22,7 +22,7 @@ from nppr.sources import Source
 from nppr.statistics.estimates import APPROXIMATE
 
 
-def numbers_of(
+def make_numbers(
     source: Source, estimates: Iterable[Estimate], *, tally: str | None = None, **facts: object
 ) -> list[Number]:
     """Return what was read off a tally of a source, one number for the intervals of each value.
@@ -30,8 +30,8 @@ def numbers_of(
     `facts` are further fields of the subject.
     """
     return join_intervals(
-        number_of(
-            subject_of(source, each.metric, each).model_copy(update=facts),
+        make_number(
+            make_subject(source, each.metric, each).model_copy(update=facts),
             each,
             source.name if tally is None else tally,
         )
@@ -39,7 +39,7 @@ def numbers_of(
     )
 
 
-def number_of(subject: Subject, estimate: Estimate, tally: str | None = None) -> Number:
+def make_number(subject: Subject, estimate: Estimate, tally: str | None = None) -> Number:
     """Return an estimate as a number of a subject, with one interval."""
     own = tuple(flag for flag in estimate.flags if flag == APPROXIMATE)
     return Number(
@@ -66,7 +66,7 @@ def number_of(subject: Subject, estimate: Estimate, tally: str | None = None) ->
     )
 
 
-def subject_of(source: Source, metric: Metric, estimate: Estimate | None = None) -> Subject:
+def make_subject(source: Source, metric: Metric, estimate: Estimate | None = None) -> Subject:
     """Return what a number of a source is about; a source that failed has no estimate."""
     name, radius = source.row_source, source.budget.radius if source.budget else None
     if estimate is not None and estimate.noise_set is not None:

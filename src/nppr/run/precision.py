@@ -1,4 +1,4 @@
-"""Runs that measure until their intervals are narrow enough: how many inputs and draws that takes.
+"""Measure until all intervals are narrow enough: decide how many inputs and draws that takes.
 
 **When to stop.** A run stops by its intervals, so these must hold at any time it might stop. While
 inputs are added, with the same draws each, `betting_sequence` holds at all rounds together. More draws
@@ -57,7 +57,7 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Need:
-    """What a round showed: widths, inputs needed with the same draws, the next round or None."""
+    """Result of a round: widths, inputs needed with the same draws, and the next round or None."""
 
     widths: dict[str, Width]
     inputs: int
@@ -65,17 +65,17 @@ class Need:
     reached: bool = False
 
 
-def whole_blocks(draws: int) -> int:
+def fill_blocks(draws: int) -> int:
     """As many draws, rounded up to whole blocks.
 
-    >>> whole_blocks(20)
+    >>> fill_blocks(20)
     32
     """
     return -(-draws // DRAWS_PER_BLOCK) * DRAWS_PER_BLOCK
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class RoundReview:
     """A look at all tallies after the last of the `rounds`; `came_in` `(N,)` is each input's round."""
 
     rounds: Sequence[Round]
@@ -90,9 +90,9 @@ class Look:
         return 1 + round(math.log2(self.rounds[-1].draws / self.rounds[0].draws))
 
     def interval(self, tally: Tally[Evaluate], candidates: int = 1) -> Interval:
-        """The interval of PR over the clean-correct inputs that holds whenever the run stops.
+        """Return the interval of PR over clean-correct inputs that holds whenever the run stops.
 
-        It has the share of the error that one of so many `candidates` has.
+        If there are several `candidates`, each has an equal part of the error.
         """
         x, came_in = tally.headline_rates, self.came_in[tally.clean_correct]
         growing = self.stage == 1
@@ -101,7 +101,7 @@ class Look:
         return betting_sequence(parts, confidence, self.precision, self.seed)
 
     def judge(self, tallies: Mapping[str, Tally[Evaluate]], limit: int) -> Need:
-        """The widths after this round, and what to measure next of `limit` inputs."""
+        """Return the widths after this round, and what to measure next of `limit` inputs."""
         at = self.rounds[-1]
         widths = {name: self._width(tally) for name, tally in tallies.items()}
         shares = {name: tally.clean_correct.mean() for name, tally in tallies.items()}
@@ -127,7 +127,7 @@ class Look:
         return (1 - self.confidence) / (stage * (stage + 1))
 
     def _inputs(self, variance: float, stage: int = 1) -> float:
-        """About how many numbers of this variance the wanted half-width takes.
+        """Return about how many numbers of this variance the wanted half-width takes.
 
         With the bet b of `betting_sequence`, the log of the capital against a mean that is too low by d
         grows by about `b d - b^2 (1 + b) v / 2` per number: to third order, for rare failures.
@@ -146,7 +146,7 @@ class Look:
 
 
 class Growth:
-    """The rounds of a run. Blocks of a round are those of the next one too.
+    """The rounds of a run; each continues the blocks of the one before.
 
     With a folder, rounds are noted there before they are measured, so that a resumed run takes the same
     rounds.
@@ -161,7 +161,7 @@ class Growth:
         folder = run.folder
         noted = folder.noted(ROUNDS) if folder else None
         self._starts_anew = noted is None  # blocks of rounds that nobody knows are of no use
-        draws = whole_blocks(run.settings.draws or 1)
+        draws = fill_blocks(run.settings.draws or 1)
         first = Round(min(len(self.whole), FIRST_INPUTS), draws)
         self.rounds = [Round(*each) for each in noted] if noted else [first]
         run.store = self.store
@@ -177,13 +177,13 @@ class Growth:
         split = subsets[-1]
         came_in = np.sum([~np.isin(split.indices, each.indices) for each in subsets], axis=0)
         confidence = run.settings.confidence
-        self.look = Look(tuple(self.rounds), came_in, self.precision, confidence, seed)
+        self.look = RoundReview(tuple(self.rounds), came_in, self.precision, confidence, seed)
         run.stopped = self.look.interval
         run.data = replace(run.data, evaluate=split)
         run.settings = run.settings.with_(draws=at.draws)
 
     def store(self, name: str) -> Store:
-        """Where a source keeps its blocks: among those of all inputs there are."""
+        """Return the store of a source: its blocks are kept among the blocks of all inputs."""
         folder, chosen = self.run.folder, self.run.data.evaluate.indices
         order = np.argsort(self.whole.indices)
         rows = order[np.searchsorted(self.whole.indices, chosen, sorter=order)]
@@ -195,7 +195,7 @@ class Growth:
         return store
 
     def continues(self, tallies: Mapping[str, Tally[Evaluate]]) -> bool:
-        """Judge the tallies of this round; whether there is another one."""
+        """Judge the tallies of this round, and return whether there is another one."""
         if not tallies or not all(len(tally.headline_rates) for tally in tallies.values()):
             return False
         self.need = self.look.judge(tallies, len(self.whole))
@@ -206,13 +206,13 @@ class Growth:
         return True
 
     def describe(self, data: DataRecord) -> DataRecord:
-        """The data of the report, with the inputs that were measured."""
+        """Return the data of the report, with the inputs that were measured."""
         split = self.run.data.evaluate
         sizes = data.inputs.model_copy(update={"evaluate": len(split)})
         return data.model_copy(update={"inputs": sizes, "fingerprint": split.fingerprint()})
 
     def record(self) -> PrecisionRecord:
-        """The entry in the report."""
+        """Return the entry in the report."""
         need = self.need
         return PrecisionRecord(
             asked=self.precision,
@@ -224,7 +224,7 @@ class Growth:
         )
 
     def shortfall(self) -> str | None:
-        """Why the precision was not reached and what it would cost; None where it was reached."""
+        """Return why the precision was not reached and what it would cost; None if it was reached."""
         if self.need is None:
             return "no source could be measured on clean-correct inputs"
         if self.need.reached:

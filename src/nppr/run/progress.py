@@ -1,4 +1,4 @@
-"""How far a command or a call of the library is: bars on a terminal, lines in a pipe or a log.
+"""Show the progress of a command or a call: bars on a terminal, lines in a pipe or a log.
 
 Everything goes to standard error, so that standard output can be piped.
 """
@@ -41,7 +41,7 @@ Show = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is about to run."""
+    """Plan of a run, shown before it begins."""
 
     inputs: int
     fit_inputs: int
@@ -50,15 +50,15 @@ class Plan:
     micro_batch: int
     form: tuple[str, ...]
     seconds: float
-    """Of the whole run, with what it took to prepare it."""
+    """Estimated seconds of the whole run, including preparation."""
     warning: str | None = None
     finished: Path | None = None
-    """The folder of this run where it was finished before: it is read instead of computed."""
+    """The folder of this run if it was finished before: it is read instead of computed."""
     notes: tuple[str, ...] = ()
 
 
 def has_viewer() -> bool:
-    """Whether somebody watches: standard error is a terminal, or this is a notebook."""
+    """Return whether somebody watches: standard error is a terminal, or this is a notebook."""
     return err.is_terminal or err.is_jupyter
 
 

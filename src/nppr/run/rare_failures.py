@@ -31,7 +31,7 @@ from nppr.rare import (
 from nppr.report.model import RareRecord
 from nppr.report.number import SPLITTING, Number
 from nppr.run.assessment_run import AssessmentRun
-from nppr.run.make_numbers import numbers_of
+from nppr.run.make_numbers import make_numbers
 from nppr.settings import RARE_CALLS_PER_INPUT, RARE_FLOOR
 from nppr.sources import Source
 from nppr.statistics.noise_sets import Contaminated
@@ -132,7 +132,7 @@ def _rows(
             calls=tally.calls + _spent(seen.rare),
             **({**noise.facts, "sees_input": True} if bound else {}),
         )
-        rows += numbers_of(source, [estimate])
+        rows += make_numbers(source, [estimate])
     return rows
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
-    """What a run is about: data, limited to the inputs asked for, and the classifier on them.
+    """Data, limited to the inputs asked for, and the classifier that is assessed on them.
 
     `budget` is None if none was stated. `prepared` is the classifier ready to run, if it is already.
     """
@@ -80,8 +80,8 @@ def resolve(
 ) -> Resolved:
     """Load data and classifier: by name or path, or objects of Python.
 
-    The groups `network` and `reading` state how: weights, normalisation, split, size, slices. What they
-    name as model and data is not read; `model` and `data` are loaded.
+    The groups `network` and `reading` state how: weights, normalisation, split, size, slices. `model`
+    and `data` replace the names that these groups hold.
     """
     classes = network.classes if network else None
     loaded = resolve_data(
@@ -91,7 +91,7 @@ def resolve(
     if reading is not None:
         loaded = with_slices(loaded, reading.slices)
     classifier, features = resolve_models(model, loaded, network, feature_model=feature_model)
-    stated = stated_budget(budget) if isinstance(budget, BudgetSettings) else budget
+    stated = read_budget(budget) if isinstance(budget, BudgetSettings) else budget
     again = partial(
         resolve, model, data, limits, network=network, reading=reading, task=task,
         input_range=input_range, class_order=class_order,
@@ -177,7 +177,7 @@ def _in_its_classes(data: Data, classifier: Classifier) -> Data:
     return fit_classes(data, outputs.shape[1]) if outputs.ndim == 2 else data
 
 
-def stated_budget(options: BudgetSettings) -> Budget | None:
+def read_budget(options: BudgetSettings) -> Budget | None:
     """Return the budget, or None if it was not stated."""
     if options.transform is not None:
         return Budget.box(options.transform)
@@ -210,7 +210,7 @@ def require_sources(text: str | None, budget: Budget | None = None) -> None:
         parse_sources(others, budget or Budget.linf(0.1))
 
 
-def train_settings(
+def choose_train_settings(
     model: str,
     shape: tuple[int, ...],
     options: TrainOptions,

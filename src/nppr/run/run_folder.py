@@ -164,7 +164,7 @@ class RunFolder:
 
     @staticmethod
     def division(path: str | Path) -> Division:
-        """How the run in a folder was divided."""
+        """Return how the run in a folder was computed."""
         try:
             held = (_held(Path(path)) or {}).get("division")
         except _DamagedRun:  # `open` decides what becomes of the run
@@ -183,7 +183,7 @@ class RunFolder:
 
     @staticmethod
     def is_finished(path: str | Path) -> bool:
-        """Whether a folder holds a run with its report."""
+        """Return whether a folder holds a run with its report."""
         return (Path(path) / "report.json").exists() and (Path(path) / RUN).exists()
 
     @property
@@ -193,11 +193,11 @@ class RunFolder:
 
     @property
     def report_path(self) -> Path:
-        """Where the report is."""
+        """The path of the report."""
         return self.path / "report.json"
 
     def place(self, name: str) -> Path:
-        """The path of a file that is about to be written, which the manifest lists from now on."""
+        """Return the path of a file that is about to be written; the manifest lists it from now on."""
         path = self.path / name
         self.list_files(path)
         return path
@@ -208,16 +208,16 @@ class RunFolder:
         self.manifest.add(*paths)
 
     def note(self, name: str, value: object) -> None:
-        """Keep something of a run under way, for a resume."""
+        """Note a value of an unfinished run, for a resume."""
         self._require_present()
         self._write_run({**(_held(self.path) or {}), name: value})
 
     def noted(self, name: str) -> Any:
-        """What was noted, or None."""
+        """Return a value that was noted, or None."""
         return (_held(self.path) or {}).get(name)
 
     def store(self, source: str) -> FileStore:
-        """Where a source keeps its finished blocks."""
+        """Return the store of the finished blocks of a source."""
         slug = re.sub(r"[^a-z0-9.=-]+", "_", source.lower())[:60]
         if (self.path / "blocks").is_symlink():
             raise RunFolderError(
@@ -288,7 +288,7 @@ class RunFolder:
             ) from error
 
     def _is_recognised(self) -> bool:
-        """Whether a folder with a damaged run.json is a run's: its other files say so.
+        """Return whether a folder with a damaged run.json belongs to a run, by its other files.
 
         A folder with nothing but blank files of a run, which has hardly begun, can be taken too.
         """

@@ -2,8 +2,8 @@
 
 Counts are keyed by input, so they do not depend on the division. The run measures the clean inputs
 and fits everything that is fitted. Then `share_out` sends each process all planned measurements for its
-part of the inputs. Each process keeps its finished blocks in a folder of its own,
-`shards/PART-of-PARTS` in the run folder. In the end they are merged with the blocks of the run, which
+part of the inputs. Each process keeps its finished blocks in a folder, `shards/PART-of-PARTS` in the
+run folder. In the end they are merged with the blocks of the run, which
 continues as if it had measured them itself. `--resume` measures what a shard did not finish.
 """
 
@@ -53,7 +53,7 @@ class ShardWork:
 
     resolve: Callable[[], Resolved]
     fingerprints: tuple[str, str]
-    """Of the classifier and of the evaluated inputs."""
+    """Fingerprints of the classifier and of the evaluated inputs."""
     micro_batch: int
     speedups: tuple[str, ...]
     engine: str
@@ -75,7 +75,7 @@ class ShardWork:
 
 @dataclass
 class PartStore:
-    """Blocks of the inputs at `rows`, kept in a file of their own; others are never kept."""
+    """Blocks of the inputs at `rows`, kept in a file; blocks of other inputs are not kept."""
 
     rows: IntArray
     file: FileStore
@@ -93,7 +93,7 @@ class PartStore:
 
 
 def shard_folder(folder: Path, part: int, parts: int) -> Path:
-    """The folder of a part, numbered from 1."""
+    """Return the folder of a part; parts are numbered from 1."""
     return folder / f"{part + 1}-of-{parts}"
 
 
@@ -107,7 +107,7 @@ def share_out(run: AssessmentRun, planned: Sequence[PlannedMeasurement]) -> None
 
 @contextlib.contextmanager
 def _shards_folder(run: AssessmentRun) -> Iterator[Path]:
-    """The folder of all shards: in the run folder, or a temporary one."""
+    """Yield the folder of all shards: in the run folder, or a temporary one."""
     if run.folder is not None:
         yield run.folder.path.resolve() / SHARDS
         return
@@ -163,7 +163,7 @@ class _Sharing:
             )
 
     def _pack(self, planned: tuple[PlannedMeasurement, ...]) -> bytes:
-        """What all shards are sent."""
+        """Return what all shards are sent."""
         run = self.run
         assert run.request is not None
         ready, split = run.classifier, run.data.evaluate
@@ -257,14 +257,14 @@ class _Sharing:
 def shard_file(
     planned: PlannedMeasurement, folder: Path, identity: str, part: int, parts: int
 ) -> FileStore:
-    """Where a shard keeps the blocks of a measurement."""
+    """Return the store of the blocks of a measurement in a shard."""
     slug = re.sub(r"[^a-z0-9.=-]+", "_", planned.stored.lower())[:60]
     path = shard_folder(folder, part, parts) / f"{slug}.safetensors"
     return FileStore(path, planned.identity(identity, part, parts))
 
 
 def _merge_into(store: Store, held: Blocks, rows: IntArray, inputs: int) -> None:
-    """Add the blocks of some inputs to those of all, of each input the furthest.
+    """Add the blocks of some inputs to a store; of each input, keep the most advanced.
 
     If the model contradicted the screening of one part, the counts of all parts are made exactly.
     """
@@ -362,7 +362,7 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
 
 
 def _open(work: ShardWork) -> tuple[Data, PreparedClassifier]:
-    """Load the data and the classifier, which must be those of the run."""
+    """Load the data and the classifier, and check that they are the same as in the run."""
     key = hash((work.identity, work.fingerprints, work.chosen.tobytes(), work.micro_batch))
     if key in _opened:
         return _opened[key]

@@ -20,7 +20,7 @@ EVERY_DRAW = (Metric.AR, Metric.CORRUPTION)
 RATES = (Metric.PR, Metric.NPPR, *EVERY_DRAW)
 
 
-def slice_results(
+def measure_slices(
     report: ReportRecord, data: Data, tallies: Mapping[str, Tally[Evaluate]]
 ) -> tuple[SliceResult, ...]:
     """A row for every slice with a clean-correct input, by column, the worst first.

@@ -1,4 +1,4 @@
-"""How many passes through the classifier a run takes, and so how long it will be."""
+"""Estimate the passes through the classifier that a run takes, and its time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMINED, ATTACKED, SHOWN = 32, 16, 12
 """Inputs that are examined before a run, attacked for that, and drawn again for the page."""
 
 STEP_SECONDS = 0.008
-"""Of a step of a search beside its passes: making noise, and the gradients in its parameters."""
+"""Seconds of a step of a search beside its passes: making noise, and gradients in its parameters."""
 
 ONCE, EACH = 0.4, 0.1
 """Seconds of what a run does once, and for every source: statistics, flags, files."""
@@ -40,22 +40,24 @@ class Work:
     """Forward passes of a run; a backward pass counts as two."""
 
     plain: float
-    """Without gradients: what is measured."""
+    """Passes of measurements without gradients."""
     guided: float
-    """Of sources that take gradients."""
+    """Passes of sources that take gradients."""
     fits: float
     judged: float
-    """Without gradients: what a search measures to choose."""
+    """Passes without gradients by which a search chooses."""
     steps: int
     sources: int
 
-    def seconds(self, classifier: PreparedClassifier, search: PreparedClassifier | None) -> float:
-        """How long it takes in these forms."""
+    def seconds(
+        self, classifier: PreparedClassifier, search: PreparedClassifier | None, workers: int = 1
+    ) -> float:
+        """Return the seconds with these variants of the classifier; workers share the measuring."""
         search = search or classifier
         rough = 1.0 if search.fast.bfloat16_copy is None else ROUGH
         each = (
-            self.plain / classifier.images_per_second
-            + self.guided / classifier.eager_images_per_second
+            self.plain / classifier.images_per_second / workers
+            + self.guided / classifier.eager_images_per_second / workers
             + self.judged / search.images_per_second
             + rough * self.fits / search.eager_images_per_second
         )
@@ -66,7 +68,7 @@ class Work:
 def count_passes(
     data: Data, settings: Measure, sources: Sequence[Source], search: SearchSettings | None
 ) -> Work:
-    """The passes of a run; with a wanted precision, those of its first round."""
+    """Count the passes of a run; with a wanted precision, the passes of its first round."""
     inputs, draws = len(data.evaluate), settings.draws or FEWEST_DRAWS
     radii = 1 + len(settings.radii)
     plain, guided = float(inputs + (settings.rare_calls or 0)), _examined(inputs)
@@ -98,12 +100,12 @@ def count_passes(
 
 
 def _examined(inputs: int) -> float:
-    """Passes of examining the model: answers, gradients, and 20 steps of an attack."""
+    """Count the passes of examining the model: answers, gradients, and 20 steps of an attack."""
     return 8.0 * min(inputs, EXAMINED) + 61.0 * min(inputs, ATTACKED)
 
 
 def _judged(data: Data, search: SearchSettings, stages: Sequence[Stage]) -> float:
-    """Forward passes by which the candidates of all stages are judged on the select split."""
+    """Count the forward passes by which all candidates are judged on the select split."""
     if not search.walks:
         return 0.0
     inputs = max(1, min(len(data.select), SELECT_INPUTS))

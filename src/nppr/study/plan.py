@@ -12,7 +12,7 @@ from nppr.errors import NpprError, SpecError
 from nppr.formats import names_code
 from nppr.models import usable_device
 from nppr.noise.rungs import Dependency
-from nppr.run.resolve import train_settings
+from nppr.run.resolve import choose_train_settings
 from nppr.settings import Measure
 from nppr.sources import NPPR, parse_sources
 from nppr.study.chains import Chain, Member, add_walked, find_parents
@@ -179,7 +179,7 @@ class _Planner:
         shape = image_shape(load_source(data)) if data.is_here else data.shape
         threads = self.study.measure.threads
         try:
-            settings = train_settings(
+            settings = choose_train_settings(
                 entry.model, shape, entry.training, stem=entry.stem, threads=threads
             )
         except NpprError as error:

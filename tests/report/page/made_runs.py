@@ -39,7 +39,7 @@ from nppr.report.number import (
 )
 from nppr.report.per_input import PerInput, per_input_of
 from nppr.report.report import Report
-from nppr.run.make_numbers import number_of
+from nppr.run.make_numbers import make_number
 from nppr.search import SearchSettings
 from nppr.search.search_record import (
     BudgetRecord,
@@ -100,12 +100,12 @@ def tally_of(mean: float, inputs: int, classes: int, draws: int, seed: int) -> T
     )
 
 
-def numbers_of(
+def make_numbers(
     estimates: Sequence[Estimate], source: str, *, tally: str | None = "", **facts: Any
 ) -> list[Number]:
     """Estimates as numbers of one source; `facts` are further fields of their subject."""
     tally = source if tally == "" else tally
-    made = [number_of(made_subject(source, each, **facts), each, tally) for each in estimates]
+    made = [make_number(made_subject(source, each, **facts), each, tally) for each in estimates]
     return join_intervals(made)
 
 
@@ -146,23 +146,23 @@ def made_report(
     """A report and its inputs; `only` is all, noise, attack, bound, clean or failed."""
     clean = tally_of(1.0, inputs, classes, 1, seed=0)
     clean = replace(clean, correct=clean.clean_correct.astype(np.int64))
-    rows = numbers_of([estimate_accuracy(clean, 0.95)], "clean", radius=None)
+    rows = make_numbers([estimate_accuracy(clean, 0.95)], "clean", radius=None)
     tallies: dict[str, Tally[Evaluate]] = {}
     if only in ("all", "noise", "failed"):
         for seed, (name, mean) in enumerate(NOISE.items(), start=1):
             tallies[name] = tally_of(mean, inputs, classes, 20, seed)
-            rows += numbers_of(_read(tallies[name], Metric.PR), name)
+            rows += make_numbers(_read(tallies[name], Metric.PR), name)
     if only in ("all", "attack"):
         tallies["pgd"] = tally_of(0.05, inputs, classes, 1, seed=3)
         ar = estimate_adversarial(tallies["pgd"], 0.95)
-        rows += numbers_of([ar, estimate_normalised(tallies["pgd"], 0.95, Metric.AR)], "pgd")
-        rows += numbers_of([ar], "merged", tally=None)
+        rows += make_numbers([ar, estimate_normalised(tallies["pgd"], 0.95, Metric.AR)], "pgd")
+        rows += make_numbers([ar], "merged", tally=None)
     if only in ("all", "bound"):
         tallies[BOUND] = tally_of(0.97, inputs, classes, 20, seed=4)
         bounds = estimate_bounds_jointly(
             PerInputDraws(tallies[BOUND]), parse_sets("ratio", ratios="1+10"), 0.95
         )
-        rows += numbers_of(bounds, BOUND, reference="laplace")
+        rows += make_numbers(bounds, BOUND, reference="laplace")
     if only == "all":
         rows += _learned_rows(tallies, inputs, classes)
     if only == "failed":
@@ -185,9 +185,9 @@ def _learned_rows(tallies: dict[str, Tally[Evaluate]], inputs: int, classes: int
         name = name_of(floor)
         tallies[name] = tally_of(mean, inputs, classes, 20, seed)
         facts: dict[str, Any] = {"floor": floor, "rung": Dependency.JOINT, "tally": name}
-        rows += numbers_of(_read(tallies[name], Metric.NPPR), "nppr", **facts)
+        rows += make_numbers(_read(tallies[name], Metric.NPPR), "nppr", **facts)
         union = estimate_probabilistic(tallies[name], 0.95, Metric.NPPR)
-        rows += numbers_of(union, "nppr", with_references=True, **facts)
+        rows += make_numbers(union, "nppr", with_references=True, **facts)
     return rows
 
 
