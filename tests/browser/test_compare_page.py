@@ -9,7 +9,7 @@ import pytest
 
 from compare.runs import a_run, pr
 from nppr.compare import compare
-from nppr.compare.compare_views import page_of
+from nppr.compare.compare_views import render_comparison
 from report.page.made_runs import MARKUP
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_the_page_of_a_comparison(browser: Browser) -> None:
         a_run(name, clean, classifier=name, sources={"uniform": pr(p * share, 0)})
         for name, share in ((MARKUP, 0.5), ("other", 0.9))
     ]
-    text = page_of(compare(runs))
+    text = render_comparison(compare(runs))
     for width in (360, 1400):
         opened = browser.open(text, width)
         page = opened.page

@@ -17,7 +17,7 @@ from nppr.compare.compare_answer import EFFORT
 from nppr.compare.compare_settings import Group, differing_settings, names_of
 from nppr.compare.compare_views import (
     differences_table,
-    page_of,
+    render_comparison,
     to_latex,
     to_md,
     values_table,
@@ -216,7 +216,7 @@ def test_every_rendering_states_it_once_and_ranks_nothing() -> None:
     found = compare([searched("a"), searched("b", settings=weaker)])
     sentence = found.notes[0]
     assert sentence.startswith("Not compared: AR merged, NPPR nppr (lowest of the set), NPPR nppr.")
-    for text in (summary(found), to_md(found), page_of(found)):
+    for text in (summary(found), to_md(found), render_comparison(found)):
         assert text.count(sentence.partition(".")[0]) == 1
         assert text.index(found.answer[:20]) < text.index(sentence.partition(".")[0])
         assert "B is more robust under the worst noise" not in text

@@ -21,8 +21,8 @@ from nppr.compare.compare_views import (
     console_tables,
     differences_table,
     long_table,
-    page_of,
     paper_table,
+    render_comparison,
     summary,
     to_latex,
     to_md,
@@ -222,7 +222,7 @@ def test_markdown_has_whole_rows(comparison: Comparison) -> None:
 
 
 def test_the_page_escapes_names_and_says_every_figure(comparison: Comparison) -> None:
-    text = page_of(comparison)
+    text = render_comparison(comparison)
     page = Page(text)
     assert page.tags.count("script") == 1
     assert EVIL in page.text
@@ -242,7 +242,7 @@ def test_the_page_escapes_names_and_says_every_figure(comparison: Comparison) ->
 def test_the_answer_comes_first_and_hashes_last(comparison: Comparison) -> None:
     first = comparison.answer[:30]
     assert comparison.answer.startswith("B is more robust under the noise uniform: ")
-    for text in (to_md(comparison), page_of(comparison).partition("<main")[2]):
+    for text in (to_md(comparison), render_comparison(comparison).partition("<main")[2]):
         places = [
             text.index(each) for each in (first, "Verdicts on", "49.4", "hash of the weights")
         ]
@@ -251,11 +251,11 @@ def test_the_answer_comes_first_and_hashes_last(comparison: Comparison) -> None:
     titles = [str(table.title)[:9] for table in console_tables(comparison)]
     assert titles == ["Values in", "Differenc", "Settings "]
     assert list(json.loads(comparison.to_json()))[2:4] == ["answer", "notes"]
-    assert page_of(comparison).count("hash of the weights") == 1
+    assert render_comparison(comparison).count("hash of the weights") == 1
     same = comparison.model_copy(
         update={"entries": tuple(e.model_copy(update={"differs": {}}) for e in comparison.entries)}
     )
-    assert "Settings that differ" not in to_md(same) + to_latex(same) + page_of(same)
+    assert "Settings that differ" not in to_md(same) + to_latex(same) + render_comparison(same)
     assert len(console_tables(same)) == 2
 
 
@@ -289,9 +289,9 @@ def test_an_upper_bound_is_never_shown_without_its_upper_end(comparison: Compari
         most = percent(standing.high, "at-most")
         cell = f"≤ {most} ({observed} observed)"
         assert cell in to_md(comparison)
-        assert cell in Page(page_of(comparison)).text
+        assert cell in Page(render_comparison(comparison)).text
         words = f"at most {most} % ({observed} % observed)"
-        assert any(words in said for said in Page(page_of(comparison)).said)
+        assert any(words in said for said in Page(render_comparison(comparison)).said)
     rows = list(csv.DictReader(io.StringIO(long_table(comparison).to_csv())))
     assert {
         row["direction"] for row in rows if row["kind"] == "value" and row["source"] == "pgd"
@@ -319,7 +319,7 @@ def test_failures_and_markup_in_them_are_shown() -> None:
     runs = [a_run(name, ones, {}, classifier=name) for name in "ab"]
     broken = failed("pgd", Metric.AR, "<b>why</b>")
     found = compare([with_rows(runs[0], broken), runs[1]])
-    page = Page(page_of(found))
+    page = Page(render_comparison(found))
     assert "<b>why</b>" in page.text
     assert "b" not in page.tags
     assert "failed" in to_md(found)

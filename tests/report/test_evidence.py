@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from nppr.errors import RunFolderError
-from nppr.report.evidence import EVIDENCE, Draws, Evidence, Worst, read_evidence, write_evidence
+from nppr.report.evidence import (
+    EVIDENCE,
+    Evidence,
+    NoiseDraws,
+    Worst,
+    read_evidence,
+    write_evidence,
+)
 from nppr.system.records import write_record
 
 WORST = Worst(
@@ -21,7 +28,7 @@ WORST = Worst(
     delta=torch.rand(2, 1, 4, 4).half(),
     perturbed=torch.ones(2, 1, 4, 4, dtype=torch.uint8),
 )
-DRAWS = Draws(
+DRAWS = NoiseDraws(
     source="nppr:floor=0.5",
     indices=torch.tensor([3, 1]),
     labels=torch.tensor([0, 1]),

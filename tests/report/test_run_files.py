@@ -15,7 +15,7 @@ import torch
 from nppr.core.tally import Metric
 from nppr.errors import RunFolderError
 from nppr.report import model, read_report, read_run, schema_text
-from nppr.report.evidence import Draws, Evidence, write_evidence
+from nppr.report.evidence import Evidence, NoiseDraws, write_evidence
 from nppr.report.model import PrecisionRecord, Width
 from nppr.search import search_record
 from report.page.made_runs import RARE, made_evidence, made_report, write_run
@@ -194,11 +194,11 @@ def test_inputs_of_other_numbers_are_noticed(
     assert fault in with_cells(folder, 4, **values)
 
 
-def made_draws() -> Draws:
+def made_draws() -> NoiseDraws:
     """Draws of two inputs."""
     images, number = torch.zeros(2, 3, 1, 4, 4).half(), torch.arange(2)
     mixture = torch.ones(3, 4), torch.ones(3, 4), torch.ones(3, 2, 2), torch.ones(3, 2)
-    return Draws("nppr", number, number, images, images, torch.ones(2, 3), *mixture)
+    return NoiseDraws("nppr", number, number, images, images, torch.ones(2, 3), *mixture)
 
 
 def test_damaged_pictures_are_named(folder: Path) -> None:
@@ -218,7 +218,7 @@ def test_damaged_pictures_are_named(folder: Path) -> None:
         (replace(draws, covariances=torch.ones(3, 2, 4)), "in 'covariances' of 'nppr'"),
     ]
     for record, fault in wrong:
-        both = Evidence((), (record,)) if isinstance(record, Draws) else Evidence((record,))
+        both = Evidence((), (record,)) if isinstance(record, NoiseDraws) else Evidence((record,))
         write_evidence(folder, both)
         assert fault in refused(folder)
     write_evidence(folder, Evidence((), (draws,)))
@@ -259,7 +259,8 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
 
 
 def test_the_published_schema_is_that_of_the_records() -> None:
-    assert SCHEMA.read_text(encoding="utf-8") == schema_text()
+    same = SCHEMA.read_text(encoding="utf-8") == schema_text()
+    assert same, "write it again: nppr schema --out docs/report.schema.json"
 
 
 def test_a_report_is_valid_by_the_published_schema(folder: Path) -> None:

@@ -22,7 +22,7 @@ from nppr.noise.distribution import Distribution
 from nppr.noise.family import Family
 from nppr.noise.mixture import Context, Given
 from nppr.noise.rungs import Dependency
-from nppr.report.evidence import Draws, Evidence, Worst
+from nppr.report.evidence import Evidence, NoiseDraws, Worst
 from nppr.run.assessment_run import AssessmentRun
 from nppr.run.collect_evidence import _describe_components, collect_draws, collect_evidence
 from nppr.run.resolve import Resolved
@@ -98,7 +98,9 @@ class Case:
         run.tallies, run.clean = found, self.clean()
         return collect_evidence(run, sources, learned)
 
-    def drawn(self, learned: Sequence[LearnedNoise], micro_batch: int | None = None) -> list[Draws]:
+    def drawn(
+        self, learned: Sequence[LearnedNoise], micro_batch: int | None = None
+    ) -> list[NoiseDraws]:
         """Draws of learned noise for the clean-correct inputs."""
         classifier = self.classifier
         if micro_batch:
@@ -140,10 +142,12 @@ def case() -> Case:
     return made()
 
 
-def same(one: Sequence[Worst | Draws], other: Sequence[Worst | Draws], within: float = 0.0) -> None:
+def same(
+    one: Sequence[Worst | NoiseDraws], other: Sequence[Worst | NoiseDraws], within: float = 0.0
+) -> None:
     assert one
     for before, after in zip(one, other, strict=True):
-        assert isinstance(before, Worst | Draws)
+        assert isinstance(before, Worst | NoiseDraws)
         for field in fields(before):
             first, second = getattr(before, field.name), getattr(after, field.name)
             if field.name == "source":

@@ -20,7 +20,7 @@ from helpers import half_classifier, two_class_data
 from nppr.core.budget import Budget
 from nppr.core.tally import Progress
 from nppr.errors import RunFolderError, RunStopped, SpecError
-from nppr.measuring.blocks import Blocks, FileStore
+from nppr.measuring.blocks import Blocks, FileStore, GrowingStore
 from nppr.report import Report
 from nppr.run import shards
 from nppr.run.planned_measurement import PlannedMeasurement
@@ -97,6 +97,24 @@ def test_parts_cover_all_inputs_in_whole_batches() -> None:
 
 class _Batched(Uniform):
     inputs_at_once = 16
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_contradiction_in_one_shard_discards_screened_counts_of_the_others(first: int) -> None:
+    exact, screened = Blocks.discarded(3), Blocks.none(3)
+    screened.audit = np.tile(np.array([4, 1, 0, 0]), (3, 1))
+    for each in (exact, screened):
+        each.finished[:], each.correct[:] = 1, 5
+    parts = [(exact, np.arange(3)), (screened, np.arange(3, 6))]
+    store = GrowingStore(np.arange(6), 6)
+    for held, rows in (parts[first], parts[1 - first]):
+        shards._merge_into(store, held, rows, 6)
+    merged = store.load(6)
+    assert merged is not None
+    assert merged.finished.tolist() == [1, 1, 1, 0, 0, 0]
+    assert merged.correct.tolist() == [5, 5, 5, 0, 0, 0]
+    assert merged.must_be_exact
+    assert not merged.is_contradicted
 
 
 @pytest.mark.usefixtures("two_here")

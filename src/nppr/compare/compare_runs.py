@@ -204,7 +204,7 @@ def _shares_of(group: Group) -> dict[Key, Share]:
 def _keys(groups: Sequence[Group]) -> list[Key]:
     """The rows of all entries, by metric and then lowest first.
 
-    Of NPPR the first one is that of the widest learned set, which the page of a run quotes too.
+    The first NPPR is that of the widest learned set, which the page of a run quotes too.
     Learned noise with the reference noises is left out where no reference noise was worse anywhere.
     """
     lowest: dict[Key, float] = {}
@@ -408,7 +408,7 @@ def _entries(groups: Sequence[Group]) -> tuple[Entry, ...]:
 
 
 def _notes(groups: Sequence[Group], results: Sequence[Compared], *, paired: bool) -> Iterator[str]:
-    """What a reader must know before trusting the ranks."""
+    """Yield what a reader must know before trusting the ranks."""
     for at, group in enumerate(groups):
         worst = max((run.report.grade for run in group), key=lambda grade: grade.letter)
         if worst.letter > "B":

@@ -163,7 +163,7 @@ def _learned(report: ReportRecord, row: Number) -> DistributionRecord | None:
 
 
 def _noise_search(group: Group, row: Number) -> Settings:
-    """The search for one learned noise, the same but for the seed in all runs of an entry."""
+    """Return the settings of the search for one learned noise, with the seeds of all runs."""
     learned = [made for run in group if (made := _learned(run.report, row)) is not None]
     if not learned:
         return {}
@@ -193,7 +193,7 @@ def _noise_search(group: Group, row: Number) -> Settings:
 
 
 def _attack_options(report: ReportRecord, *names: str) -> Settings:
-    """The options of attacks: most are in the name, those of a custom attack need not be."""
+    """Return the options of attacks; a custom attack may have options that are not in its name."""
     chosen = [each for each in report.settings.sources if each.name in names]
     found = _flat({each.name: each.options for each in chosen})
     found["quantise"] = str(report.settings.measure.quantise)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.table import Table as RichTable
@@ -30,6 +30,10 @@ WHAT = {
     Metric.PR: "Correct draws under {source}",
     Metric.CORRUPTION: "Correct inputs under the corruption {source}",
 }
+_OF_SEARCHES = (
+    "of AR and NPPR what may be claimed of the worst noise, and what was observed under the noise"
+    " found"
+)
 METHODS = {SIGN_TEST: "sign test", BETTING: "betting"}
 
 
@@ -55,18 +59,18 @@ def value_text(
     return claim_text(standing.direction, shown, low, high, cell=cell) + mark
 
 
-def signed(value: float) -> str:
-    """A difference in percentage points, with its sign.
+def print_points(value: float) -> str:
+    """Print a difference in percentage points, with its sign.
 
-    >>> signed(-0.0123), signed(0.00001)
+    >>> print_points(-0.0123), print_points(0.00001)
     ('-1.2', '0.0')
     """
     text = f"{100 * value:+.1f}"
     return "0.0" if text in ("+0.0", "-0.0") else text
 
 
-def rule(comparison: Comparison) -> str:
-    """How ranks are given."""
+def explain_ranks(comparison: Comparison) -> str:
+    """State how ranks are given."""
     level = f"{100 * comparison.confidence:g} %"
     return (
         "Rank = 1 + the number of runs that are separated and better; runs that are not separated share"
@@ -107,12 +111,11 @@ def settings_table(comparison: Comparison) -> Table:
 
 
 def values_table(comparison: Comparison, *, short: bool = False) -> Table:
-    """One row per metric and source, one column per entry; bold where nothing is separated and better.
+    """Return a row per metric and source and a column per entry; bold: nothing is separated and better.
 
     Nothing is bold in a row in which no two entries separate. `short` heads are letters.
     """
-    columns = [Column("metric", "metric"), Column("source", "source")]
-    columns += [
+    heads = [
         Column(entry.name, letter(at) if short else titled(comparison, at), number=True)
         for at, entry in enumerate(comparison.entries)
     ]
@@ -124,80 +127,129 @@ def values_table(comparison: Comparison, *, short: bool = False) -> Table:
         )
         for result in comparison.results
     ]
-    spread = any(s.std is not None for result in comparison.results for s in result.standings)
+    seeds = any(each.std is not None for row in comparison.results for each in row.standings)
     caption = (
-        f"Values in % ({100 * comparison.confidence:g} % interval over inputs; of AR and NPPR what"
+        f"Values in % ({100 * comparison.confidence:g} % interval over inputs; {_OF_SEARCHES})"
+        f"{', ± standard deviation over seeds' if seeds else ''}. Bold: rank 1 where ranks differ."
     )
-    caption += " may be claimed of the worst noise, and what was observed under the noise found)"
-    if spread:
-        caption += ", ± standard deviation over seeds"
-    caption += ". Bold: rank 1 where ranks differ."
-    return Table(caption, tuple(columns), tuple(rows))
+    columns = (Column("metric", "metric"), Column("source", "source"), *heads)
+    return Table(caption, columns, tuple(rows))
 
 
 def paper_table(comparison: Comparison, *, normalised: bool = False) -> Table:
-    """One row per entry, one column per metric and source: mean ± standard deviation over seeds."""
+    """Return a row per entry and a column per metric and source, as papers print them."""
     shown = [
         result
         for result in comparison.results
         if not normalised or any(s.normalised is not None for s in result.standings)
     ]
     names = [f"{result.metric.value} {result.source}" for result in shown]
-    heads = [Column("data", "data"), Column("run", "model")]
-    columns = [*heads, *(Column(name, name, number=True) for name in names)]
     rows = [
         (
             Cell(entry.data, entry.data),
             Cell(entry.name, titled(comparison, at)),
-            *(_paper_cell(r, r.standings[at], normalised=normalised) for r in shown),
+            *(_value_cell(r, r.standings[at], paper=True, normalised=normalised) for r in shown),
         )
         for at, entry in enumerate(comparison.entries)
     ]
-    what = "accuracy under the source over all inputs / clean accuracy" if normalised else "values"
-    caption = f"{what[0].upper()}{what[1:]}, in %"
+    what = "Accuracy under the source over all inputs / clean accuracy" if normalised else "Values"
     seeds = max(len(entry.runs) for entry in comparison.entries)
-    caption += f", mean ± standard deviation over up to {seeds} seeds" if seeds > 1 else ""
-    budgets = ", ".join(dict.fromkeys(entry.budget for entry in comparison.entries))
-    level = f"{100 * comparison.confidence:g} %"
-    caption += (
-        f"; budget {budgets}; {level} intervals over inputs. AR and NPPR are upper bounds: what may"
+    caption = (
+        f"{what}, in %{f', mean ± standard deviation over up to {seeds} seeds' if seeds > 1 else ''};"
+        f" budget {_listed(entry.budget for entry in comparison.entries)};"
+        f" {100 * comparison.confidence:g} % intervals over inputs. AR and NPPR are upper bounds:"
+        f" {_OF_SEARCHES.removeprefix('of AR and NPPR ')}."
     )
-    caption += " be claimed of the worst noise, and what was observed under the noise found."
-    return Table(caption, tuple(columns), tuple(rows))
+    columns = (
+        Column("data", "data"),
+        Column("run", "model"),
+        *(Column(name, name, number=True) for name in names),
+    )
+    return Table(caption, columns, tuple(rows))
+
+
+DIFFERENCE_COLUMNS: tuple[tuple[Column, Callable[[Compared, Difference], Cell]], ...] = (
+    (Column("metric", "metric"), lambda result, _: Cell.of(result.metric.value)),
+    (Column("source", "source"), lambda result, _: Cell.of(result.source)),
+    (
+        Column("pair", "pair"),
+        lambda _, found: Cell.of(f"{letter(found.first)} - {letter(found.second)}"),
+    ),
+    (Column("verdict", "verdict"), lambda _, found: _verdict_cell(found)),
+    (
+        Column("difference", "points", number=True),
+        lambda _, found: Cell(found.value, print_points(found.value)),
+    ),
+    (
+        Column("guaranteed", "guaranteed", number=True, interval=True, terminal=None),
+        lambda _, found: _range_cell(found.guaranteed_low, found.guaranteed_high),
+    ),
+    (
+        Column("better", "inputs better", number=True),
+        lambda _, found: Cell(
+            (found.first_better, found.second_better),
+            f"{found.first_better:,} : {found.second_better:,}",
+        ),
+    ),
+    (
+        Column("p", "p", number=True, terminal=None),
+        lambda _, found: Cell(found.p_value, p_text(found.p_value, "")),
+    ),
+    (
+        Column("adjusted", "p corrected", number=True),
+        lambda _, found: Cell(found.adjusted_p_value, p_text(found.adjusted_p_value, "")),
+    ),
+    (
+        Column("method", "decided by", terminal=None),
+        lambda _, found: Cell(found.method, METHODS[found.method]),
+    ),
+    (
+        Column("inputs", "common inputs", number=True, terminal=None, page=False),
+        lambda _, found: Cell.of(found.inputs),
+    ),
+    (
+        Column("approximate", "approximate", number=True, interval=True, terminal=None),
+        lambda _, found: _range_cell(found.approximate_low, found.approximate_high),
+    ),
+)
+"""The columns of the table of differences, each with its cell."""
 
 
 def differences_table(comparison: Comparison) -> Table:
-    """One row per pair of entries and metric, in percentage points; two entries need no pair column."""
+    """Return a row per pair of entries and metric, in percentage points; two entries are one pair."""
     several = len(comparison.entries) > 2
-    level = f"{100 * comparison.confidence:g} %"
-    columns = (
-        Column("metric", "metric"),
-        Column("source", "source"),
-        *([Column("pair", "pair")] if several else []),
-        Column("verdict", "verdict"),
-        Column("difference", "points", number=True),
-        Column("guaranteed", "guaranteed", number=True, interval=True, terminal=None),
-        Column("better", "inputs better", number=True),
-        Column("p", "p", number=True, terminal=None),
-        Column("adjusted", "p corrected", number=True),
-        Column("method", "decided by", terminal=None),
-        Column("inputs", "common inputs", number=True, terminal=None, page=False),
-        Column("approximate", "approximate", number=True, interval=True, terminal=None),
-    )
-    rows = [
-        _difference_row(result, difference, paired=several)
-        for result in comparison.results
-        for difference in result.differences
-    ]
+    shown = [each for each in DIFFERENCE_COLUMNS if several or each[0].name != "pair"]
     names = ", ".join(titled(comparison, at) for at in range(len(comparison.entries)))
     caption = (
-        f"Differences in percentage points (first - second, {level} intervals) of {names}, on the"
-        " inputs that both classify correctly without noise (accuracy: on all inputs). A verdict needs"
-        f" a corrected p of at most {1 - comparison.confidence:.2g}: Holm's method for all differences"
-        " in robustness, and separately in accuracy. The guaranteed interval is for one difference"
-        " alone; it can be wider than an exact test needs."
+        f"Differences in percentage points (first - second, {100 * comparison.confidence:g} %"
+        f" intervals) of {names}, on the inputs that both classify correctly without noise (accuracy:"
+        f" on all inputs). A verdict needs a corrected p of at most {1 - comparison.confidence:.2g}:"
+        " Holm's method for all differences in robustness, and separately in accuracy. The guaranteed"
+        " interval is for one difference alone; it can be wider than an exact test needs."
     )
-    return Table(caption, columns, tuple(rows))
+    rows = [
+        tuple(cell(result, found) for _, cell in shown)
+        for result in comparison.results
+        for found in result.differences
+    ]
+    return Table(caption, tuple(column for column, _ in shown), tuple(rows))
+
+
+def runs_table(comparison: Comparison) -> Table:
+    """Return a row per run: the entry it belongs to, its folder, its seed and its grade."""
+    rows = [
+        (
+            Cell.of(titled(comparison, at)),
+            Cell.of(run.folder),
+            Cell.of(run.seed),
+            Cell.of(run.grade),
+        )
+        for at, entry in enumerate(comparison.entries)
+        for run in entry.runs
+    ]
+    return Table(
+        "Runs", tuple(Column(n, n) for n in ("name", "folder", "seed", "grade")), tuple(rows)
+    )
 
 
 def long_table(comparison: Comparison) -> Table:
@@ -221,44 +273,26 @@ def long_table(comparison: Comparison) -> Table:
     return Table("Values and differences, as fractions", columns, cells)
 
 
-def _value_cell(result: Compared, standing: Standing) -> Cell:
-    if standing.value is None:
-        missing = "not measured" in (standing.error or "")
-        return Cell(None, "not measured" if missing else "failed")
-    return Cell(standing.value, value_text(standing), strong=_leads(result, standing))
-
-
-def _paper_cell(result: Compared, standing: Standing, *, normalised: bool) -> Cell:
+def _value_cell(
+    result: Compared, standing: Standing, *, paper: bool = False, normalised: bool = False
+) -> Cell:
     value = standing.normalised if normalised else standing.value
     if value is None:
-        return Cell(None, "-")
-    text = value_text(standing, digits=2, normalised=normalised)
+        missing = "not measured" in (standing.error or "")
+        return Cell(None, "-" if paper else "not measured" if missing else "failed")
+    text = value_text(standing, digits=2 if paper else 1, normalised=normalised)
     return Cell(value, text, strong=not normalised and _leads(result, standing))
 
 
-def _difference_row(result: Compared, found: Difference, *, paired: bool) -> tuple[Cell, ...]:
+def _verdict_cell(found: Difference) -> Cell:
     verdict = f"{letter(found.better)} better" if found.separated else "not shown"
-    counts = (found.first_better, found.second_better)
-    return (
-        Cell.of(result.metric.value),
-        Cell.of(result.source),
-        *([Cell.of(f"{letter(found.first)} - {letter(found.second)}")] if paired else []),
-        Cell(found.separated, verdict, strong=found.separated),
-        Cell(found.value, signed(found.value)),
-        _range_cell(found.guaranteed_low, found.guaranteed_high),
-        Cell(counts, f"{counts[0]:,} : {counts[1]:,}"),
-        Cell(found.p_value, p_text(found.p_value, "")),
-        Cell(found.adjusted_p_value, p_text(found.adjusted_p_value, "")),
-        Cell(found.method, METHODS[found.method]),
-        Cell.of(found.inputs),
-        _range_cell(found.approximate_low, found.approximate_high),
-    )
+    return Cell(found.separated, verdict, strong=found.separated)
 
 
 def _range_cell(low: float, high: float) -> Cell:
     """An interval of a difference, rounded outwards."""
     ends = math.floor(1000 * low + 1e-9) / 1000, math.ceil(1000 * high - 1e-9) / 1000
-    return Cell((low, high), f"{signed(ends[0])} to {signed(ends[1])}")
+    return Cell((low, high), f"{print_points(ends[0])} to {print_points(ends[1])}")
 
 
 def _leads(result: Compared, standing: Standing) -> bool:
@@ -268,11 +302,9 @@ def _leads(result: Compared, standing: Standing) -> bool:
 
 def console_tables(comparison: Comparison) -> list[RichTable]:
     """The values, the differences if there are any, and then the settings that differ."""
-    settings = settings_table(comparison)
-    tables = [values_table(comparison)]
-    if any(result.differences for result in comparison.results):
-        tables.append(differences_table(comparison))
-    return [table.to_rich() for table in [*tables, *([settings] if settings.rows else [])]]
+    made = (values_table, differences_table, settings_table)
+    tables = [make(comparison) for make in made]
+    return [table.to_rich() for table in tables if table.rows]
 
 
 def summary(comparison: Comparison) -> str:
@@ -316,9 +348,10 @@ def to_md(comparison: Comparison) -> str:
         values.to_md().rstrip(),
         md_text(values.caption),
     ]
-    if any(result.differences for result in comparison.results):
-        table = differences_table(comparison)
-        parts += [table.to_md().rstrip(), md_text(table.caption), md_text(rule(comparison))]
+    differences = differences_table(comparison)
+    if differences.rows:
+        parts += [differences.to_md().rstrip(), md_text(differences.caption)]
+        parts += [md_text(explain_ranks(comparison))]
     settings = settings_table(comparison)
     if settings.rows:
         parts += [md_text(settings.caption), settings.to_md().rstrip()]
@@ -331,10 +364,8 @@ def to_latex(comparison: Comparison) -> str:
     normalised = paper_table(comparison, normalised=True)
     if len(normalised.columns) > 1:
         tables.append(normalised)
-    if any(result.differences for result in comparison.results):
-        tables.append(differences_table(comparison))
-    settings = settings_table(comparison)
-    tables += [settings] if settings.rows else []
+    others = (differences_table(comparison), settings_table(comparison))
+    tables += [table for table in others if table.rows]
     head = "% Needs \\usepackage{booktabs} and UTF-8.\n"
     return head + "\n".join(table.to_latex() for table in tables)
 
@@ -349,34 +380,42 @@ def _same(path: Path, comparison: Comparison) -> bool:
 COLOURS = {Metric.AR: "c-ar", Metric.NPPR: "c-nppr", Metric.PR: "c-pr"}
 
 
-def page_of(comparison: Comparison) -> str:
-    """The text of `compare.html`; every name is escaped."""
+def render_comparison(comparison: Comparison) -> str:
+    """Return the text of `compare.html`; every name is escaped."""
     entries = comparison.entries
     title = f"Comparison of {len(entries)} classifiers or settings"
     if len(entries) == 1:
         title = f"{entries[0].name}, {len(entries[0].runs)} seeds"
-    compared = any(result.differences for result in comparison.results)
+    tables = {
+        "values": values_table(comparison, short=True),
+        "differences": differences_table(comparison),
+        "runs": runs_table(comparison),
+        "settings": settings_table(comparison),
+    }
     body = rendered(
         "compare.html.j2",
         package="nppr.compare",
         comparison=comparison,
         title=title,
-        settings=settings_table(comparison),
-        values=values_table(comparison, short=True),
-        differences=differences_table(comparison) if compared else None,
+        tables=tables,
         letter=letter,
         colours=COLOURS,
         counted=lambda result: _with_source(WHAT, result),
         value_text=value_text,
         rank_text=_rank_text,
         spoken=lambda result, standing: _spoken(comparison, result, standing),
-        rule=rule(comparison),
-        data=", ".join(dict.fromkeys(entry.data for entry in entries)),
-        budgets=", ".join(dict.fromkeys(entry.budget for entry in entries)),
+        rule=explain_ranks(comparison),
+        data=_listed(entry.data for entry in entries),
+        budgets=_listed(entry.budget for entry in entries),
         titles=[titled(comparison, at) for at in range(len(entries))],
         level=f"{100 * comparison.confidence:g} %",
     )
     return page_shell(title, body)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The names, each once."""
+    return ", ".join(dict.fromkeys(names))
 
 
 def _spoken(comparison: Comparison, result: Compared, standing: Standing) -> str:
@@ -394,7 +433,7 @@ def _rank_text(result: Compared, standing: Standing) -> str:
 
 FORMATS: Mapping[str, tuple[str, Callable[[Comparison], str]]] = {
     "json": (JSON, Comparison.to_json),
-    "html": ("compare.html", page_of),
+    "html": ("compare.html", render_comparison),
     "md": ("compare.md", to_md),
     "csv": ("compare.csv", lambda comparison: long_table(comparison).to_csv()),
     "latex": ("compare.tex", to_latex),

@@ -34,7 +34,7 @@ class Entry(Record):
 
 
 class Standing(Record):
-    """The number of one entry; `std` is over seeds, `error` states why there is no number."""
+    """The number of one entry; `std` is over seeds, `error` states why the number is missing."""
 
     entry: int
     value: float | None = None

@@ -27,7 +27,7 @@ Pair = tuple[Share, Share]
 """The same number of two runs."""
 
 
-class Verdict(NamedTuple):
+class PairVerdict(NamedTuple):
     """Whether two runs differ in a number; p-values are two-sided."""
 
     method: str
@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
     separated: bool
 
 
-def decide(pairs: Sequence[Pair], confidence: float, seed: int = 0) -> list[Verdict]:
+def decide(pairs: Sequence[Pair], confidence: float, seed: int = 0) -> list[PairVerdict]:
     """Decide for each pair whether the means over its common inputs differ, and in which direction.
 
     Guaranteed: with probability at least `confidence` *no* separated pair has equal means or the
@@ -49,7 +49,7 @@ def decide(pairs: Sequence[Pair], confidence: float, seed: int = 0) -> list[Verd
     pvalues = np.array([_pvalues(a, b, error, seed) for a, b in pairs])
     adjusted = holm_pvalues(pvalues.ravel()).reshape(pvalues.shape).min(1)
     return [
-        Verdict(
+        PairVerdict(
             method=SIGN_TEST if _outcomes(a, b) else BETTING,
             p_value=min(1.0, 2 * float(both.min())),
             adjusted_p_value=float(corrected),
@@ -60,7 +60,7 @@ def decide(pairs: Sequence[Pair], confidence: float, seed: int = 0) -> list[Verd
 
 
 def difference_of(
-    entries: tuple[int, int], pair: Pair, verdict: Verdict, confidence: float, seed: int
+    entries: tuple[int, int], pair: Pair, verdict: PairVerdict, confidence: float, seed: int
 ) -> Difference:
     """The record of a difference: its size, its two intervals and its verdict."""
     a, b = common_numbers(*pair)

@@ -1,4 +1,4 @@
-"""What the measurements reveal about themselves.
+"""Flags that follow from the measurements.
 
 Attacks: does anything break inputs that the attack by gradients left unbroken? Nesting: is the worst
 noise found at least as bad as noise that was admitted anyway? Two tallies of the same inputs are
@@ -143,7 +143,7 @@ def _check_parts(sources: Sequence[Source], classes: int) -> Iterator[Flag]:
 
 
 def check_distributions(distributions: Sequence[DistributionRecord]) -> Iterator[Flag]:
-    """What a learned distribution looks like; this takes nothing from its number."""
+    """Yield flags on the shape of learned noise; they do not limit its number."""
     for each in distributions:
         found, components = each.diagnostics, each.family.components
         own = each.search.settings.per_class  # a component per class is used alone by design

@@ -149,7 +149,7 @@ def claims_of(filed: FiledReport) -> list[NumberClaim]:
     """Return the numbers of the table and of all slices, in their order."""
     numbers, found = Numbers(filed.report), []
     for row in table_rows(filed.report):
-        # What a bound claims for the population comes first: the table shows this test set.
+        # For a bound, the population comes first; the table shows this test set.
         both = (row.population, row.own) if row.is_lower_bound else (row.shown,)
         found += [_claim_number(filed, numbers, row, used) for used in both if used is not None]
     return [*found, *(_claim_slice(filed, at) for at in range(len(filed.report.slices)))]

@@ -16,7 +16,7 @@ from nppr.core.tally import Direction
 from nppr.export.claims import FiledGate, FiledReport, NumberClaim, claims_of, missing_of
 from nppr.export.documents import EXPORTS, Document
 from nppr.report.model import ReportRecord
-from nppr.report.results_table import subject_of
+from nppr.report.results_table import describe_subject
 from nppr.statistics.sequential import Verdict
 
 _GOALS = {
@@ -68,7 +68,7 @@ def safety_case(filed: FiledReport) -> dict[str, Any]:
     name, grade = report.classifier.name, f"grade {report.grade.letter}: {report.grade.reason}"
     doubts = [each for each in claims if not each.is_evidence]
     context = [
-        _make_node("C1", "context", f"{subject_of(report)}; measured on {filed.date} (UTC)"),
+        _make_node("C1", "context", f"{describe_subject(report)}; measured on {filed.date} (UTC)"),
         _make_node("C2", "context", grade),
         *(_make_leaf(report, f"F{at}", each) for at, each in enumerate(doubts, 1)),
         *(

@@ -14,7 +14,7 @@ from nppr.export.documents import EXPORTS, Document
 from nppr.report.findings import worst_slices
 from nppr.report.model import ReportRecord
 from nppr.report.printed_numbers import percent
-from nppr.report.results_table import subject_of
+from nppr.report.results_table import describe_subject
 from nppr.report.tables import Cell, Column, Table, md_text
 
 _STATISTICAL = "ISO/IEC TR 24029-1, statistical methods"
@@ -70,7 +70,7 @@ def _list_subject(filed: FiledReport) -> list[str]:
     report = filed.report
     classifier, worst = report.classifier, worst_slices(report)
     return [
-        subject_of(report),
+        describe_subject(report),
         f"measured on {filed.date} (UTC)",
         f"weights file SHA-256: {classifier.weights_sha256 or 'none'}",
         f"classifier fingerprint: {classifier.fingerprint}",

@@ -226,7 +226,7 @@ def require_decidable(source: Source) -> None:
 
 def require_noise_of_set(source: Source, noise: NoiseSet, at_least: float) -> None:
     """Raise `SpecError` unless a set of noise can lie around the source and reach the value."""
-    if source.fixed_draws is not None or source.metric not in (Metric.PR, Metric.NPPR):
+    if source.fixed_draws is not None or not source.metric.is_drawn:
         raise SpecError(
             f"`source` must be noise if a set of noise around it is given, got {source.name!r}."
         )

@@ -296,7 +296,7 @@ def _compare(
         rates, counts = clean.astype(np.float64), np.ones(len(split), bool)
     else:
         rates, counts = (table["correct"] / table["draws"])[at], clean
-    if asked.metric in (Metric.AR, Metric.CORRUPTION):
+    if asked.metric is not None and asked.metric.is_outcome:
         rates = (rates == 1).astype(np.float64)
     return PairedQuestion(test, rates, counts, draws)
 

@@ -91,7 +91,7 @@ class Requirement:
         """What its number is: a search bounds the worst noise from above, a set from below."""
         if self.noise_set is not None:
             return Direction.LOWER_BOUND
-        searched = self.metric in (Metric.NPPR, Metric.AR)
+        searched = self.metric is not None and self.metric.is_searched
         return Direction.UPPER_BOUND if searched else Direction.ESTIMATE
 
     @property

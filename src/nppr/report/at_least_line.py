@@ -1,4 +1,4 @@
-"""The line that states what holds at least: the bound, the noise it covers, and how little that may be.
+"""The line that states the lower bound, the noise that it covers, and how little that may be.
 
 A density ratio of 10 is little in many dimensions: it is 10^(1/D) per coordinate. So the line also
 states the smallest box (or l2 ball) whose uniform noise is covered.
@@ -86,7 +86,7 @@ def coverage(report: ReportRecord, bound: BoundSubject) -> str:
 
 
 def _volume(c: float, parameters: int) -> str:
-    """What a density ratio means for the parameters of a transformation."""
+    """State what a density ratio means for the parameters of a transformation."""
     part = f"{100 / c:.3g} %"
     if parameters == 1:
         return f"The set covers uniform parameters in any {part} of the range, not in less."
@@ -100,7 +100,7 @@ def _volume(c: float, parameters: int) -> str:
 
 
 def _near_1(x: float) -> str:
-    """A number with the digits that tell it from 1.
+    """Print a number with the digits that distinguish it from 1.
 
     >>> _near_1(0.99925), _near_1(1.0366)
     ('0.99925', '1.037')

@@ -26,7 +26,7 @@ _WIDE = ("estimate", "shared_estimate")
 
 
 def bounds_table(report: ReportRecord) -> Table:
-    """The lower bounds for each set; its JSON is that of `nppr bound`."""
+    """Return the lower bounds for each set; its JSON is that of `nppr bound`."""
     found: dict[str, dict[str, Cell]] = {}
     for row, bound, interval in _bound_rows(report):
         assert bound.bounded is not None
@@ -59,7 +59,7 @@ def bounds_table(report: ReportRecord) -> Table:
 
 
 def sizes_table(report: ReportRecord) -> Table:
-    """The largest set for which a given value still is shown, by what the noise sees and by claim."""
+    """Return the largest set for which a value is still shown, by what the noise sees and by claim."""
     columns = (
         Column("sees_input", f"the {report.budget.nouns.noise}"),
         Column("claim", "holds for"),
@@ -79,7 +79,7 @@ def sizes_table(report: ReportRecord) -> Table:
 
 
 def bounds_note(report: ReportRecord, *, sizes: bool = False) -> str:
-    """What the numbers of a table mean: of the bounds, or of the `sizes` for which a value holds."""
+    """Explain the numbers of the table of bounds, or of the table of `sizes`."""
     rows = _bound_rows(report)
     if not rows:
         return ""

@@ -1,4 +1,4 @@
-"""What a page shows beside numbers: the worst inputs, draws of the learned noise, parameters.
+"""Pictures beside the numbers of a page: the worst inputs, draws of learned laws, parameters.
 
 `evidence.safetensors` in the run folder holds it: tensors by name, everything else in its
 record. `SHAPES` are those of its tensors: `n` inputs, `m` draws, `K` components, images `C H W`,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EVIDENCE = "evidence.safetensors"
 _FORMAT = 2
 LEVELS = 65_535
-"""What 1 is in the clean and perturbed inputs of data that are no images."""
+"""The whole number that stands for 1 in inputs of data that are not images."""
 
 _WHOLE = ("indices", "labels", "taken_for", "clean", "perturbed", "correct", "tried", "images")
 """Tensors of whole numbers; all others hold real ones."""
@@ -34,9 +34,10 @@ class Worst:
     """The inputs that did worst under a source, the worst first; images are small enough to show.
 
     `indices` in the data set, `labels` and `taken_for`, the answer to the image shown, are int64;
-    `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, of data that are
-    no images int32 from 0 to 65,535; `delta` is float16 relative to the radius. Under a transformation
-    `delta` is the difference of both images, and `parameters` float32 are those of the image shown.
+    `rates` float32 are fractions of correct draws; `clean` and `perturbed` are uint8, or int32 from 0
+    to 65,535 if the data are not images; `delta` is float16 relative to the radius. Under a
+    transformation `delta` is the difference of both images, and `parameters` float32 are those of the
+    image shown.
     """
 
     SHAPES: ClassVar[Mapping[str, str]] = {
@@ -56,7 +57,7 @@ class Worst:
 
 
 @dataclass(frozen=True, eq=False)
-class Draws:
+class NoiseDraws:
     """Draws of one learned source, relative to the radius, averaged down to at most 32 pixels per side.
 
     `many` float16 are a few draws of many inputs, whose `indices` and `labels` are int64; `few` float16
@@ -121,12 +122,12 @@ class Evidence:
     """Everything of a run that is shown and is not a number of the report."""
 
     worst: tuple[Worst, ...] = ()
-    draws: tuple[Draws, ...] = ()
+    draws: tuple[NoiseDraws, ...] = ()
     profiles: tuple[Profile, ...] = ()
     strips: tuple[Strip, ...] = ()
 
 
-_Entry = TypeVar("_Entry", Worst, Draws, Profile, Strip)
+_Entry = TypeVar("_Entry", Worst, NoiseDraws, Profile, Strip)
 
 
 def write_evidence(folder: Path, evidence: Evidence) -> None:
@@ -144,7 +145,7 @@ def write_evidence(folder: Path, evidence: Evidence) -> None:
 
 
 def read_evidence(folder: str | Path) -> Evidence | None:
-    """What a run folder holds to be shown, or None where it holds nothing."""
+    """Return the pictures of a run folder, or None if it holds none."""
     path = Path(folder) / EVIDENCE
     if not path.exists():
         return None
@@ -155,7 +156,7 @@ def read_evidence(folder: str | Path) -> Evidence | None:
         names = record["names"]
         return Evidence(
             _entries(Worst, "worst", names, tensors),
-            _entries(Draws, "draws", names, tensors),
+            _entries(NoiseDraws, "draws", names, tensors),
             _entries(Profile, "profiles", names, tensors),
             _entries(Strip, "strips", names, tensors),
         )
@@ -187,7 +188,7 @@ def _entries(
     return tuple(found)
 
 
-def _faults(record: Worst | Draws | Profile | Strip) -> Iterator[str]:
+def _faults(record: Worst | NoiseDraws | Profile | Strip) -> Iterator[str]:
     """Tensors that are of another kind or shape than declared, or not finite.
 
     A letter is the same size in all shapes of a record, but for tensors that may be left out.

@@ -1,4 +1,4 @@
-"""What the numbers of a report state together: the number to quote, the bounds, the rows of a table.
+"""What follows from several numbers of a report: the one to quote, the bounds, the rows of a table.
 
 Also the means over inputs behind the numbers, from the lines of `per_input.csv`.
 """
@@ -63,7 +63,7 @@ def table_rows(report: ReportRecord) -> list[Number]:
 
     def place(row: Number) -> tuple[float, ...]:
         value = 2.0 if row.value is None else row.value
-        learned = (row.learned.floor, row.learned.depth) if row.learned else (0.0, 0)
+        learned = row.learned.place if row.learned else (0.0, 0, 0)
         return (ORDER.index(row.metric), *learned, value)
 
     return sorted(
@@ -74,8 +74,8 @@ def table_rows(report: ReportRecord) -> list[Number]:
 def bounds_of(report: ReportRecord) -> list[Number]:
     """Return what holds for all noise of stated sets: one number per set, those asked for first.
 
-    Every fixed noise is read as bounds too. Of these only the bounds around Uniform noise are
-    returned, or around the first noise if Uniform noise was not measured.
+    Every fixed noise is read as bounds too. Only the bounds around Uniform noise are returned, or those
+    around the first noise if Uniform noise was not measured.
     """
     rows = [row for row in headlines(report, (Metric.BOUND,)).values() if row.value is not None]
     read = [row for row in rows if row.bound and not row.bound.asked]
@@ -140,7 +140,7 @@ def missing_search(report: ReportRecord) -> Number | None:
 
 
 def find_lower(report: ReportRecord, row: Number) -> list[Number]:
-    """Return NPPR and PR of sets inside this one that came out lower on the evaluate split."""
+    """Return NPPR and PR of sets inside this one that are lower on the evaluate split."""
     own = row.learned or LearnedSubject()
 
     def inside(other: Number) -> bool:
@@ -167,7 +167,7 @@ def measured_source(report: ReportRecord, per_input: PerInput, row: Number) -> s
 
 
 def lines_of(per_input: PerInput | None, path: Path) -> dict[str, PerInput]:
-    """The lines of every source, all of the same inputs in the same order."""
+    """Return the lines of every source; all have the same inputs in the same order."""
     if per_input is None:
         return {}
     lines = {name: _sorted(per_input.of(name)) for name in per_input.sources}
@@ -187,7 +187,7 @@ def lines_of(per_input: PerInput | None, path: Path) -> dict[str, PerInput]:
 
 
 def shares_of(report: ReportRecord, lines: dict[str, PerInput], path: Path) -> dict[Key, Share]:
-    """The mean over inputs behind every headline whose lines are there; both must agree."""
+    """Return the mean over inputs behind every number whose lines are there; both must agree."""
     found = {}
     for key, row in headlines(report).items():
         share = _share(report, lines, row)

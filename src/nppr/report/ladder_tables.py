@@ -7,7 +7,7 @@ only fall on the way down.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nppr.core.tally import Metric
 from nppr.report.at_least_line import at_least_line, stated_bound
@@ -40,16 +40,16 @@ class Step:
 
 
 def steps_of(report: ReportRecord) -> list[Step]:
-    """From PR at the top down to AR; empty without learned noise."""
+    """Return the rows of the ladder, from PR down to AR; empty without learned noise."""
     rows = table_rows(report)
     learned = [
-        (row.learned.rung, row.learned.floor, row)
+        (row.learned.admissible, row)
         for row in rows
-        if row.learned and row.learned.rung and not row.is_repeated
+        if row.learned and row.learned.admissible and not row.is_repeated
     ]
     if not learned:
         return []
-    floors = sorted({floor for _, floor, _ in learned})
+    floors = sorted({admissible.floor for admissible, _ in learned})
     known = (row for row in rows if row.is_fixed)
     ends = {Metric.PR: next(known, None), Metric.AR: find_attacked(report)}
     nouns = report.budget.nouns
@@ -59,16 +59,18 @@ def steps_of(report: ReportRecord) -> list[Step]:
         for metric, row in ends.items()
     )
     steps = []
-    for rung in sorted({rung for rung, _, _ in learned}, key=lambda each: each.depth):
+    sets = {replace(admissible, floor=0.0) for admissible, _ in learned}
+    for each in sorted(sets, key=lambda each: each.place):
+        same = [pair for pair in learned if replace(pair[0], floor=0.0) == each]
         # If the lowest source of the set is a reference noise, it comes before the learned noise.
-        own = sorted((each for each in learned if each[0] is rung), key=lambda e: by_width(e[2]))
-        numbers = {floor: row for _, floor, row in reversed(own)}
-        steps.append(Step(rung.value, rung.threat_of(nouns), numbers))
+        widest = sorted(same, key=lambda pair: by_width(pair[1]))
+        numbers = {admissible.floor: row for admissible, row in reversed(widest)}
+        steps.append(Step(each.label, each.rung.threat_of(nouns), numbers))
     return [*top, *steps, *bottom]
 
 
 def ladder_table(report: ReportRecord) -> Table:
-    """What the noise knows by how random it must be."""
+    """Return the ladder: a row per rung, a column per floor."""
     steps, numbers, quoted = steps_of(report), Numbers(report), headline_of(report)
     floors = sorted({floor for step in steps for floor in step.numbers})
     law = report.budget.nouns.noise
@@ -104,7 +106,7 @@ def ladder_table(report: ReportRecord) -> Table:
 
 
 def threat_table(report: ReportRecord) -> Table:
-    """The sentences on the rungs, for terminals that have no room beside the numbers, and the bound."""
+    """Return the sentences on the rungs and on the bound, for terminals without room beside numbers."""
     columns = (Column("rung", ""), Column("threat", ""))
     rows = [(Cell.of(step.name), Cell.of(step.threat)) for step in steps_of(report)]
     if (bound := stated_bound(report)) is not None:
@@ -114,12 +116,12 @@ def threat_table(report: ReportRecord) -> Table:
 
 
 def _spread(rung: Rung) -> Cell:
-    """Of one search nothing is known."""
+    """Print the spread; one search shows nothing of it."""
     return Cell.of("-") if rung.spread is None else Cell(rung.spread, f"{100 * rung.spread:.1f}")
 
 
 def search_table(report: ReportRecord) -> Table:
-    """How well each worst noise was searched for; values in %, spread in percentage points."""
+    """Return how well each worst noise was searched for; values in %, spread in percentage points."""
     numbers = Numbers(report)
 
     def number(at: int, form: str, name: str) -> Cell:
@@ -186,11 +188,11 @@ SEARCH_WORDS = {
     "1-rho": "observed with the same pattern at (1 - rho) r, no Uniform noise",
     "rival": "the lowest other source of the same set: {nouns.rivals}",
 }
-"""What the columns of the table of searches mean."""
+"""The meaning of the columns of the table of searches."""
 
 
 def search_words(report: ReportRecord) -> dict[str, str]:
-    """What the columns of the table of searches mean, in the words of the budget."""
+    """Explain the columns of the table of searches in the words of the budget."""
     shown = {column.name for column in search_table(report).columns}
     return {
         name: words.format(nouns=report.budget.nouns)

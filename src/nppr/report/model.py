@@ -46,11 +46,11 @@ class DataRecord(Record):
     inputs: SplitSizes
     fingerprint: str
     notes: tuple[str, ...] = ()
-    """What was converted as the data were loaded."""
+    """Conversions that were made as the data were loaded."""
     layout: LayoutRecord | None = None
     """None for images in [0, 1]."""
     task: str | None = None
-    """What a correct answer is, in words; None for the label."""
+    """A correct answer in words; None for the label."""
     task_fingerprint: str | None = None
     """A hash of what the task judges to be correct among fixed outputs."""
     task_kind: str | None = None
@@ -58,7 +58,7 @@ class DataRecord(Record):
 
     @property
     def kind(self) -> str:
-        """What an input is: an image, a signal, a table or any other tensor."""
+        """Kind of an input: an image, a signal, a table or any other tensor."""
         rank = 3 if self.layout is None else len(self.layout.shape)
         return {0: "table", 1: "table", 2: "signal", 3: "image"}.get(rank, "tensor")
 
@@ -168,7 +168,7 @@ class Width(Record):
     """How far a source's interval reaches from its value, and the two variances behind it."""
 
     half_width: float
-    """Of the narrowest interval around the value that contains its `betting-sequence` interval."""
+    """Half width of the narrowest interval around the value that contains its `betting-sequence`."""
     between: float
     within: float
 
@@ -282,7 +282,7 @@ class ReportRecord(Record):
     distributions: tuple[DistributionRecord, ...] = ()
     ladder: tuple[Rung, ...] = ()
     slices: tuple[SliceResult, ...] = ()
-    """Of the number that the run is quoted for: by class, and by each column beside the data."""
+    """The number that the run is quoted for, by class and by each column beside the data."""
     flags: tuple[Flag, ...] = ()
     grade: Grade
     rare: tuple[RareRecord, ...] = ()

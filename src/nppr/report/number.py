@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nppr.core.tally import Claim, Direction, Metric
-from nppr.noise.admissible_set import AdmissibleSet
+from nppr.noise.admissible_set import NPPR, AdmissibleSet
 from nppr.noise.rungs import Dependency
-from nppr.noise.structures import ANY, STRUCTURES
+from nppr.noise.structures import ANY
 from nppr.search.search_record import Record
 from nppr.statistics.estimates import APPROXIMATE, SEQUENCE
 from nppr.statistics.noise_sets import NoiseSet, make_set
@@ -43,7 +43,7 @@ class StatedInterval(Record):
     claim: Claim
     flags: tuple[str, ...] = ()
     lowest_of: int | None = None
-    """Set if the interval accounts for choosing the lowest of so many sources."""
+    """Number of sources, if the interval accounts for choosing the lowest of several."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -62,7 +62,7 @@ class StatedInterval(Record):
 
 
 class _Subject(Record):
-    """What a number is about; `source` is written as on a command line, such as `uniform:scale=0.5`."""
+    """The subject of a number; `source` is written as on a command line: `uniform:scale=0.5`."""
 
     source: str
     radius: float | None = None
@@ -102,11 +102,11 @@ class LearnedSubject(_Subject):
     """
 
     kind: Literal["learned"] = "learned"
-    source: str = "nppr"
+    source: str = NPPR
     rung: Dependency | None = None
-    """What the noise may depend on; None if the search failed before that was known."""
+    """The rung of the ladder; None if the search failed before it was known."""
     structure: str = ANY
-    """What the noise is made of."""
+    """The material of the noise."""
     floor: float = 0.0
     """Least randomness rho."""
     fit_seed: int | None = None
@@ -116,40 +116,44 @@ class LearnedSubject(_Subject):
 
     @property
     def admissible(self) -> AdmissibleSet | None:
-        """The set that was searched; None if the search failed before that was known."""
-        return None if self.rung is None else AdmissibleSet(self.rung, self.structure, self.floor)
+        """The admissible set; None if the search failed before it was known."""
+        if self.rung is None:
+            return None
+        return AdmissibleSet(self.rung, self.structure, self.floor)
 
     @property
     def noise(self) -> str:
-        return self.admissible.name_noise(self.fit_seed) if self.admissible else self.source
+        if self.admissible is not None:
+            return self.admissible.name_noise(self.fit_seed)
+        return self.source + (f":floor={self.floor:g}" if self.floor else "")
 
     @property
     def name(self) -> str:
         return self.noise + (" (lowest of the set)" if self.with_references else "")
 
     @property
-    def depth(self) -> int:
-        """The place of the rung on the ladder, counted from the top."""
-        return self.rung.depth if self.rung else 0
+    def place(self) -> tuple[float, int, int]:
+        """The place in tables: by floor, then by structure, then down the ladder."""
+        return self.admissible.place if self.admissible else (self.floor, 0, 0)
 
     @property
     def width(self) -> tuple[float, ...]:
         """Sort key: the widest admissible set comes first.
 
-        The widest set has the smallest floor, then the largest structure, then the lowest rung, and
-        includes the reference noises.
-        `per-input`, which is searched for on the evaluated inputs, and repeated searches come last.
+        The widest set has the smallest floor, then the least restricted structure, then the lowest
+        rung, and includes the reference noises. `per-input`, which is searched for on the evaluated
+        inputs, and repeated searches come last.
         """
         last = self.fit_seed is not None, self.rung is not None and not self.rung.is_fitted
-        structure = len(STRUCTURES[self.structure].path)
-        return (*last, self.floor, -structure, -self.depth, not self.with_references)
+        floor, structure, depth = self.place
+        return (*last, floor, -structure, -depth, not self.with_references)
 
     def contains(self, other: LearnedSubject) -> bool:
         """Whether noise of the other set is also noise of this set."""
         if other.floor < self.floor:
             return False
-        own, inner = self.admissible, other.admissible
-        return own is None or inner is None or own.contains(inner)
+        mine, its = self.admissible, other.admissible
+        return mine is None or its is None or mine.contains(its)
 
 
 class AttackSubject(_Subject):
@@ -343,7 +347,7 @@ class Number(Record):
 
     @property
     def shown_flags(self) -> tuple[str, ...]:
-        """The flags of the number and of its own interval."""
+        """The flags of the number and of the interval that a table prints."""
         return (*self.flags, *(self.own.flags if self.own else ()))
 
     def with_subject(self, **facts: object) -> Number:
@@ -363,7 +367,7 @@ class Number(Record):
 def join_intervals(numbers: Iterable[Number]) -> list[Number]:
     """The numbers, where those that differ in their intervals alone are one with all intervals.
 
-    Splitting gives a value of its own, so its number stays apart. A bound for the population belongs
+    Splitting gives another value, so its number stays apart. A bound for the population belongs
     to that for the test set.
     """
     found: dict[object, Number] = {}

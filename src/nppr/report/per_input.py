@@ -77,7 +77,7 @@ class PerInput:
         write_whole(path, content.getvalue().to_pybytes())
 
     def faults(self, classes: int, inputs: int) -> Iterator[str]:
-        """What is wrong with these lines as those of so many classes and inputs."""
+        """Yield the faults of these lines, given the number of classes and inputs."""
         limits: dict[str, tuple[float, Any]] = {
             "label": (0, classes - 1),
             "clean_correct": (0, 1),

@@ -40,7 +40,7 @@ def _percent(value: float) -> str:
 
 
 def _outwards(value: float, digits: int, *, up: bool) -> Decimal:
-    """An end of an interval with so many significant digits."""
+    """Round an end of an interval to a number of significant digits."""
     exact = Decimal(repr(value))
     unit = Decimal(1).scaleb(exact.adjusted() - digits + 1)
     return exact.quantize(unit, ROUND_CEILING if up else ROUND_FLOOR)
@@ -106,10 +106,10 @@ def claim_text(
     cell: bool = False,
     kind: type[str] = str,
 ) -> str:
-    """What may be claimed of a number, the one form of terminal, page, files and comparisons.
+    """Print what may be claimed of a number: the one form of terminal, page, files and comparisons.
 
-    Of a search for bad noise that is the upper end of its interval: it bounds the worst noise too,
-    where the number itself was observed under the noise found. Numbers come as they are printed; a
+    A search for bad noise may claim the upper end of its interval: it bounds the worst noise too, while
+    the number itself was observed under the noise found. Numbers come as they are printed; a
     `cell` of a table has neither unit nor `level`, which its heading states. `kind` is Markup on pages.
 
     >>> claim_text(Direction.UPPER_BOUND, 49.6, 42.8, 56.4, level=95)

@@ -98,9 +98,9 @@ def noise_of(report: ReportRecord, row: Number) -> str:
         return f"{nouns.noises} {noise_words(report, row.bound)}"
     if isinstance(row.subject, MergedSubject):
         return f"the attacks and {nouns.noises} that were tried, together"
-    if row.learned is None or row.learned.rung is None:
+    if row.learned is None or row.learned.admissible is None:
         return row.name
-    rung = row.learned.rung
+    words = row.learned.admissible.describe(nouns)
     scaled = row.radius != report.budget.radius
     where = f", found {nouns.found_at} {report.budget.text} and scaled" if scaled else ""
-    return f"{row.name}, {rung.describe(nouns)}, rho {row.learned.floor:g}{where}"
+    return f"{row.name}, {words}, rho {row.learned.floor:g}{where}"

@@ -247,7 +247,7 @@ def table_of(
     }
     correct = [row.inputs for row in report.numbers if row.metric.is_of_clean_correct]
     return Table(
-        f"{subject_of(report)}; {report.data.inputs.evaluate:,} inputs of the evaluate split,"
+        f"{describe_subject(report)}; {report.data.inputs.evaluate:,} inputs of the evaluate split,"
         f" {max(correct, default=0):,} of them clean-correct",
         tuple(replace(each, heading=each.heading.format(**heads)) for each, _ in RESULT_COLUMNS),
         tuple(tuple(cell(numbers, row) for _, cell in RESULT_COLUMNS) for row in rows),
@@ -256,7 +256,7 @@ def table_of(
     )
 
 
-def subject_of(report: ReportRecord) -> str:
+def describe_subject(report: ReportRecord) -> str:
     """What was assessed, in a line."""
     task = f", correct if {report.data.task}" if report.data.task else ""
     return (
@@ -269,7 +269,7 @@ def summary_of(report: ReportRecord) -> str:
     """The run, the number it is quoted for and its grade, in a line."""
     row, sizes = headline_of(report), report.data.inputs
     parts = [
-        subject_of(report),
+        describe_subject(report),
         f"{sizes.evaluate:,} inputs evaluated ({sizes.fit:,} to fit, {sizes.select:,} to select)",
         f"grade {report.grade.letter}",
     ]

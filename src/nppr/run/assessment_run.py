@@ -462,7 +462,7 @@ class AssessmentRun:
     ) -> list[Estimate]:
         """Add, in front, the interval by whose width the run stopped, if it stopped by its widths."""
         first = estimates[0]
-        if self.stopped is None or first.metric not in (Metric.PR, Metric.NPPR):
+        if self.stopped is None or not first.metric.is_drawn:
             return list(estimates)
         ends = vars(self.stopped(tally, 1))
         return [replace(first, method=SEQUENCE, flags=(), **ends), *estimates]

@@ -24,7 +24,7 @@ from nppr.data import stratified_order
 from nppr.models import FrozenPair, frozen
 from nppr.noise.family import FLOOR_NOISE
 from nppr.noise.mixture import Given
-from nppr.report.evidence import LEVELS, Draws, Evidence, Profile, Strip, Worst
+from nppr.report.evidence import LEVELS, Evidence, NoiseDraws, Profile, Strip, Worst
 from nppr.run.assessment_run import AssessmentRun
 from nppr.search.learned_noise import LearnedNoise
 from nppr.sources import Source
@@ -70,7 +70,7 @@ def collect_evidence(
 
 def collect_draws(
     run: AssessmentRun, noises: Sequence[Learned], correct: IntArray
-) -> tuple[Draws, ...]:
+) -> tuple[NoiseDraws, ...]:
     """Draw learned noise for the inputs at these positions; noise that fails is left out."""
     drawn = []
     for noise in noises:
@@ -274,7 +274,7 @@ MOST_NUMBERS = 2_750_000
 """Numbers in the draws kept of one source, 5.5 MB: larger images are kept of fewer inputs."""
 
 
-def _draws(run: AssessmentRun, source: Learned, correct: IntArray) -> Draws:
+def _draws(run: AssessmentRun, source: Learned, correct: IntArray) -> NoiseDraws:
     """Draws of one learned source for some inputs, and the mixture it has for them."""
     split = run.data.evaluate
     pixels = math.prod(source.distribution.shape)
@@ -294,7 +294,7 @@ def _draws(run: AssessmentRun, source: Learned, correct: IntArray) -> Draws:
             [_given(run, source, models, some)[0] for some in _chunks(run, chosen, 1)]
         )
         mixture = _describe_components(*_given(run, source, models, chosen[:1]))
-    return Draws(
+    return NoiseDraws(
         source=source.name,
         indices=torch.from_numpy(split.indices[chosen]),
         labels=torch.from_numpy(split.labels[chosen]),

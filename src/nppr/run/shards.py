@@ -363,7 +363,8 @@ def measure_shard(packed: bytes, part: int, parts: int) -> dict[str, float]:
 
 def _open(work: ShardWork) -> tuple[Data, PreparedClassifier]:
     """Load the data and the classifier, and check that they are the same as in the run."""
-    key = hash((work.identity, work.fingerprints, work.chosen.tobytes(), work.micro_batch))
+    variant = work.micro_batch, work.speedups, work.engine, work.quantise, work.device
+    key = hash((work.identity, work.fingerprints, work.chosen.tobytes(), variant))
     if key in _opened:
         return _opened[key]
     resolved = work.resolve()

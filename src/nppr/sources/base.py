@@ -239,7 +239,7 @@ class Source(ABC):
     @property
     def may_be_screened(self) -> bool:
         """Whether only the mean over many draws is read, which a few wrong decisions hardly move."""
-        counted = self.metric in (Metric.PR, Metric.NPPR) and self.fixed_draws is None
+        counted = self.metric.is_drawn and self.fixed_draws is None
         return counted and self.cost <= 1 and not (self.observes or self.keeps_outcomes)
 
     @property
@@ -264,7 +264,7 @@ class Source(ABC):
         else:
             headline = estimates.estimate_probabilistic(tally, confidence, self.metric, seed)
         rows = [*headline, estimates.estimate_normalised(tally, confidence, self.metric, seed)]
-        if self.metric in (Metric.PR, Metric.NPPR):
+        if self.metric.is_drawn:
             rows += estimates.estimate_prob_acc(tally, confidence, self.metric)
         return rows
 

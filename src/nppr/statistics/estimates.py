@@ -312,7 +312,7 @@ def _binomial(
 
 
 def _direction(metric: Metric) -> Direction:
-    searched = metric in (Metric.AR, Metric.NPPR)
+    searched = metric.is_searched
     return Direction.UPPER_BOUND if searched else Direction.ESTIMATE
 
 

@@ -10,7 +10,7 @@ import pytest
 from nppr.core.budget import Budget
 from nppr.noise import Dependency, Family
 from nppr.report import PerInput, Report, read_run
-from nppr.report.evidence import Draws, Evidence
+from nppr.report.evidence import Evidence, NoiseDraws
 from nppr.report.figures import FIGURES, Drawn, Subject, draw, figures_of
 from nppr.report.figures.noise_figures import NOISE_FIGURES
 from nppr.run.assess import assess
@@ -64,7 +64,7 @@ class Finished:
         return replace(self, evidence=Evidence((), changed))
 
     @property
-    def draws(self) -> Draws:
+    def draws(self) -> NoiseDraws:
         return self.evidence.draws[0]
 
 

@@ -12,7 +12,7 @@ from nppr.core.tally import Metric
 from nppr.noise import Dependency
 from nppr.report import printed_numbers
 from nppr.report.figures import Subject, draw, figures_of
-from nppr.report.figures.figure_style import INK, looks_of, name_headlines, percent
+from nppr.report.figures.figure_style import INK, looks_of, name_headlines, print_percent
 from nppr.report.figures.noise_figures import NOISE_FIGURES
 
 pytestmark = pytest.mark.slow
@@ -84,12 +84,12 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
         assert row.value is not None
         low, high = stated(row).ends
         ends = printed_numbers.percent(low, "at-least"), printed_numbers.percent(high, "at-most")
-        shown = f"{percent(row.value)} ({ends[0]}-{ends[1]} %)"
+        shown = f"{print_percent(row.value)} ({ends[0]}-{ends[1]} %)"
         assert f"{source}: {shown} at 2/255, {shown} at 8/255" in drawn["radii"].alt
         if row.learned and row.learned.rung is Dependency.JOINT:
             assert f"NPPR {shown}" in drawn["floors"].alt
         if row.learned:
-            rung = f"{row.learned.rung} at rho {row.learned.floor:g}: {percent(row.value)} ("
+            rung = f"{row.learned.rung} at rho {row.learned.floor:g}: {print_percent(row.value)} ("
             assert rung in drawn["ladder"].alt
     for entry in run.report.distributions:
         spread = entry.diagnostics.realised_std
@@ -97,10 +97,10 @@ def test_text_alternatives_hold_the_numbers(run: Any) -> None:
             assert f"realised standard deviation {spread:.2f}" in drawn["floors"].alt
         for stage in entry.search.stages:
             assert f"loss {stage.loss[0]:.2f} to {stage.loss[-1]:.2f}" in drawn["history"].alt
-    assert percent(float(run.draws.weights.mean(0).max())) in drawn["weights"].alt
+    assert print_percent(float(run.draws.weights.mean(0).max())) in drawn["weights"].alt
     rates = run.per_input.of("uniform")
     whole = (rates["rate"][rates["clean_correct"] == 1] == 1).mean()
-    assert f"{percent(whole)} in all" in drawn["rates"].alt
+    assert f"{print_percent(whole)} in all" in drawn["rates"].alt
     for each in drawn.values():
         assert re.search(r"\d", each.alt)
         assert each.caption.endswith(".")

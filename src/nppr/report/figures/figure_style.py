@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 from nppr.core.tally import FloatArray, Metric
 from nppr.report import printed_numbers
-from nppr.report.evidence import Draws, Evidence
+from nppr.report.evidence import Evidence, NoiseDraws
 from nppr.report.findings import by_width
 from nppr.report.model import ReportRecord
 from nppr.report.number import Number, StatedInterval
@@ -59,8 +59,8 @@ STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 @dataclass(frozen=True)
-class Look:
-    """What a source looks like in every figure."""
+class RowLook:
+    """The look of a source in every figure."""
 
     colour: str
     marker: str
@@ -76,15 +76,15 @@ HUES = {
 """As on the page: NPPR purple, PR blue, AR orange to brown."""
 
 
-def looks_of(report: ReportRecord) -> dict[str, Look]:
+def looks_of(report: ReportRecord) -> dict[str, RowLook]:
     """A look for every row of the report: a hue of its metric, its own marker, line and hatch."""
-    found: dict[str, Look] = {}
+    found: dict[str, RowLook] = {}
     count: Counter[Metric] = Counter()
     for row in report.numbers:
         if row.metric in HUES and row.name not in found:
             number, hues = count[row.metric], HUES[row.metric]
             count[row.metric] += 1
-            found[row.name] = Look(
+            found[row.name] = RowLook(
                 hues[number % len(hues)],
                 MARKERS[number % len(MARKERS)],
                 LINES[number % len(LINES)],
@@ -138,7 +138,7 @@ def named(text: str) -> str:
 
 
 def thinned(count: int, most: int) -> list[int]:
-    """At most so many of 0..count-1, evenly spaced from the first on.
+    """Return at most `most` of 0..count-1, evenly spaced from the first on.
 
     >>> thinned(10, 4)
     [0, 3, 6, 9]
@@ -155,8 +155,8 @@ class Subject:
     evidence: Evidence | None
 
     @property
-    def draws(self) -> tuple[Draws, ...]:
-        """The draws of learned sources that can be shown, those of the widest set first."""
+    def draws(self) -> tuple[NoiseDraws, ...]:
+        """The draws of learned sources that can be shown; the widest set comes first."""
         found = self.evidence.draws if self.evidence else ()
         rows = sorted(name_headlines(self.report.numbers).values(), key=by_width)
         place = {row.name: at for at, row in enumerate(rows)}
@@ -169,13 +169,13 @@ class Subject:
         return [each for each in self.report.distributions if each.fit_seed is None]
 
     @cached_property
-    def looks(self) -> dict[str, Look]:
+    def looks(self) -> dict[str, RowLook]:
         """What rows look like in every figure."""
         return looks_of(self.report)
 
-    def look(self, name: str) -> Look:
+    def look(self, name: str) -> RowLook:
         """The look of a row."""
-        return self.looks.get(name, Look(GREY, "o", "-", ""))
+        return self.looks.get(name, RowLook(GREY, "o", "-", ""))
 
     def class_name(self, label: int) -> str:
         """The name of a class, shortened for a figure."""
@@ -192,10 +192,10 @@ def name_headlines(numbers: Iterable[Number]) -> dict[str, Number]:
     return found
 
 
-def percent(value: float) -> str:
+def print_percent(value: float) -> str:
     """A share as text.
 
-    >>> percent(0.1234)
+    >>> print_percent(0.1234)
     '12.3 %'
     """
     return f"{printed_numbers.percent(value)} %"
@@ -206,7 +206,7 @@ def interval(row: Number, used: StatedInterval | None = None) -> str:
     assert row.value is not None
     low, high = ends_of(row, used)
     ends = printed_numbers.percent(low, "at-least"), printed_numbers.percent(high, "at-most")
-    return f"{percent(row.value)} ({ends[0]}-{ends[1]} %)"
+    return f"{print_percent(row.value)} ({ends[0]}-{ends[1]} %)"
 
 
 def ends_of(row: Number, used: StatedInterval | None = None) -> tuple[float, float]:
@@ -233,7 +233,7 @@ class Drawn:
 
     @property
     def svg_file(self) -> str:
-        """SVG for a file of its own: black on white."""
+        """SVG for a separate file: black on white."""
         root = _cleaned_tree(self, "#000000")
         paper = {"width": "100%", "height": "100%", "fill": "#ffffff"}
         root.insert(1, ElementTree.Element(f"{{{SVG}}}rect", paper))

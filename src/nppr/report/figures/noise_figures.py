@@ -1,7 +1,7 @@
 """Figures of the learned noise for papers, drawn from its draws: `nppr study --figures`.
 
 contours     where the perturbations of each learned source lie, along two principal components
-tsne         which classes get perturbations of their own
+tsne         which classes get different perturbations
 inputs       how the noise differs from input to input
 bands        noise that sees the label: for each class, where its draws lie
 means, covariances, weights   the components of the mixture
@@ -24,20 +24,20 @@ from scipy.stats import gaussian_kde
 from sklearn.manifold import TSNE
 
 from nppr.core.tally import FloatArray, IntArray
-from nppr.report.evidence import Draws
+from nppr.report.evidence import NoiseDraws
 from nppr.report.figures.figure_style import (
     INK,
     LINES,
     MARKERS,
     PALETTE,
     Drawn,
-    Look,
+    RowLook,
     Subject,
     flat,
     named,
     new_figure,
-    percent,
     percent_axis,
+    print_percent,
     thinned,
 )
 
@@ -60,13 +60,13 @@ class Plane:
     @property
     def labels(self) -> tuple[str, str]:
         """The titles of both axes."""
-        first, second = map(percent, self.shares)
+        first, second = map(print_percent, self.shares)
         return f"first component ({first} of the variance)", f"second component ({second})"
 
     @property
     def held(self) -> str:
         """The shares of the variance in words."""
-        return " and ".join(map(percent, self.shares))
+        return " and ".join(map(print_percent, self.shares))
 
     def of(self, draws: FloatArray) -> FloatArray:
         """Coordinates of draws `(N, P)` in root mean squares of a pixel, `(N, 2)`.
@@ -187,7 +187,7 @@ def levels_of(density: FloatArray) -> list[float]:
 
 
 def _panel(
-    axes: Axes, source: str, look: Look, points: FloatArray, x: FloatArray, y: FloatArray
+    axes: Axes, source: str, look: RowLook, points: FloatArray, x: FloatArray, y: FloatArray
 ) -> None:
     density = surface(points, x, y)
     levels = levels_of(density)
@@ -206,7 +206,7 @@ TSNE_FEWEST = 10
 COMPONENTS = 30
 ITERATIONS = 500
 CLASSES = 20
-"""Classes with a colour of their own; all others are grey."""
+"""Classes that have a colour; all others are grey."""
 
 
 def tsne(subject: Subject) -> Drawn | None:
@@ -358,7 +358,7 @@ def bands(subject: Subject) -> Drawn | None:
         id="bands",
         title=f"Perturbations of {draws.source} along the first component, by class",
         alt=f"Heat map of the density of the first principal coordinate, which holds"
-        f" {percent(plane.shares[0])} of the variance, for {len(classes)} classes. Means run from"
+        f" {print_percent(plane.shares[0])} of the variance, for {len(classes)} classes. Means run from"
         f" {centres[low]:.2f} (class {subject.class_name(int(classes[low]))}) to"
         f" {centres[high]:.2f} (class {subject.class_name(int(classes[high]))}).",
         caption="Each row is a class: bright where its draws lie, each row scaled to its own maximum."
@@ -464,7 +464,7 @@ def covariances(subject: Subject) -> Drawn | None:
     )
 
 
-def _described(subject: Subject) -> Draws | None:
+def _described(subject: Subject) -> NoiseDraws | None:
     """The first source whose mixture can be shown."""
     for draws in subject.draws:
         if draws.projected.numel() and len(draws.projected) == len(draws.covariances):
@@ -472,14 +472,14 @@ def _described(subject: Subject) -> Draws | None:
     return None
 
 
-def _heaviest(draws: Draws) -> IntArray:
+def _heaviest(draws: NoiseDraws) -> IntArray:
     """The components of the largest weights for the first input, in their own order."""
     weights = draws.weights[0].numpy()
     found: IntArray = np.sort(np.argsort(-weights, kind="stable")[:COMPONENT_PANELS])
     return found
 
 
-def _weight(draws: Draws, component: int) -> str:
+def _weight(draws: NoiseDraws, component: int) -> str:
     return f"{100 * float(draws.weights[0, component]):.0f} %"
 
 
@@ -512,8 +512,8 @@ def weights(subject: Subject) -> Drawn | None:
     means = [each.weights.mean(0) for each in chosen]
     said = [
         f"{each.source}: component {int(mean.argmax()) + 1} has the largest mean weight,"
-        f" {percent(float(mean.max()))}, and component {int(mean.argmin()) + 1} the smallest,"
-        f" {percent(float(mean.min()))}"
+        f" {print_percent(float(mean.max()))}, and component {int(mean.argmin()) + 1} the smallest,"
+        f" {print_percent(float(mean.min()))}"
         for each, mean in zip(chosen, means, strict=True)
     ]
     return Drawn(
@@ -527,13 +527,13 @@ def weights(subject: Subject) -> Drawn | None:
     )
 
 
-def _varies(draws: Draws) -> bool:
-    """Whether inputs have weights of their own."""
+def _varies(draws: NoiseDraws) -> bool:
+    """Whether the weights differ between inputs."""
     spread = draws.weights.amax(0) - draws.weights.amin(0)
     return len(draws.labels.unique()) > 1 and float(spread.max()) > EQUAL
 
 
-def _bars(axes: Axes, subject: Subject, chosen: list[Draws], components: int) -> None:
+def _bars(axes: Axes, subject: Subject, chosen: list[NoiseDraws], components: int) -> None:
     width = 0.8 / len(chosen)
     for number, each in enumerate(chosen):
         look = subject.look(each.source)
@@ -549,7 +549,7 @@ def _bars(axes: Axes, subject: Subject, chosen: list[Draws], components: int) ->
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
 
 
-def _by_class(axes: Axes, subject: Subject, draws: Draws) -> None:
+def _by_class(axes: Axes, subject: Subject, draws: NoiseDraws) -> None:
     classes = draws.labels.unique(sorted=True)
     table: FloatArray = np.stack(
         [draws.weights[draws.labels == label].mean(0).double().numpy() for label in classes]

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from nppr.core.tally import FloatArray
 from nppr.noise.family import FLOOR_NOISE
-from nppr.report.evidence import Draws
+from nppr.report.evidence import NoiseDraws
 from nppr.report.figures.figure_style import (
     BLUE,
     VERMILION,
@@ -23,8 +23,8 @@ from nppr.report.figures.figure_style import (
     Subject,
     flat,
     new_figure,
-    percent,
     percent_axis,
+    print_percent,
 )
 from nppr.search.search_record import ParameterRecord
 from nppr.statistics.intervals import clopper_pearson
@@ -33,7 +33,7 @@ BINS = 40
 MAP_BINS = 25
 MOST_LAWS = 6
 MOST_PAIRED = 5
-"""Laws with a curve or map of their own, and parameters that are paired, at most."""
+"""Largest number of laws that are drawn, and of parameters that are paired."""
 
 
 def parameters(subject: Subject) -> Drawn | None:
@@ -71,7 +71,7 @@ def failures(subject: Subject) -> Drawn | None:
         percent_axis(axes)
         worst = int(failed.argmax())
         parts.append(
-            f"{each.name}: most, {percent(failed[worst])}, around {places[worst]:.3g} {each.unit}"
+            f"{each.name}: most, {print_percent(failed[worst])}, around {places[worst]:.3g} {each.unit}"
         )
     for axes in panels.flat[len(known) :]:
         axes.set_visible(False)
@@ -90,8 +90,8 @@ def failures(subject: Subject) -> Drawn | None:
     )
 
 
-def _shown(draws: Draws, known: Sequence[ParameterRecord]) -> FloatArray:
-    """Draws `(N, P)` as parameters."""
+def _shown(draws: NoiseDraws, known: Sequence[ParameterRecord]) -> FloatArray:
+    """NoiseDraws `(N, P)` as parameters."""
     shares = flat(draws.many)
     low, high = (np.array([getattr(each, end) for each in known]) for end in ("low", "high"))
     values: FloatArray = (low + high) / 2 + shares * (high - low) / 2
@@ -102,7 +102,7 @@ def _axis(each: ParameterRecord) -> str:
     return f"{each.name} ({each.unit})" if each.unit else each.name
 
 
-def _curves(subject: Subject, each: ParameterRecord, laws: Sequence[Draws]) -> Drawn:
+def _curves(subject: Subject, each: ParameterRecord, laws: Sequence[NoiseDraws]) -> Drawn:
     figure = new_figure(3.2)
     axes = figure.subplots()
     parts = []
@@ -118,7 +118,7 @@ def _curves(subject: Subject, each: ParameterRecord, laws: Sequence[Draws]) -> D
     return _drawn(figure, "; ".join(parts), each.name)
 
 
-def _maps(known: Sequence[ParameterRecord], laws: Sequence[Draws]) -> Drawn:
+def _maps(known: Sequence[ParameterRecord], laws: Sequence[NoiseDraws]) -> Drawn:
     columns = min(3, len(laws))
     rows = -(-len(laws) // columns)
     figure = new_figure(0.4 + 2.5 * rows)
@@ -137,7 +137,7 @@ def _maps(known: Sequence[ParameterRecord], laws: Sequence[Draws]) -> Drawn:
     return _drawn(figure, "; ".join(parts), f"{known[0].name} and {known[1].name}")
 
 
-def _pairs(subject: Subject, known: Sequence[ParameterRecord], draws: Draws) -> Drawn:
+def _pairs(subject: Subject, known: Sequence[ParameterRecord], draws: NoiseDraws) -> Drawn:
     """Curves on the diagonal and maps below it, of the law of the widest set."""
     shown = known[:MOST_PAIRED]
     points, look = _shown(draws, known), subject.look(draws.source)

@@ -24,15 +24,15 @@ from nppr.report.figures.figure_style import (
     MARKERS,
     VERMILION,
     Drawn,
-    Look,
+    RowLook,
     Subject,
     ends_of,
     interval,
     name_headlines,
     named,
     new_figure,
-    percent,
     percent_axis,
+    print_percent,
 )
 from nppr.report.ladder_tables import steps_of
 from nppr.report.number import MERGED, Number
@@ -114,8 +114,8 @@ def history(subject: Subject) -> Drawn | None:
     above.set_xlim(0, max(1, int(edges[-1])))
     parts = [
         f"{stage.stage}, {len(stage.loss)} steps: loss {stage.loss[0]:.2f} to"
-        f" {stage.loss[-1]:.2f}, correct draws {percent(stage.running_pr[0])} to"
-        f" {percent(stage.running_pr[-1])}"
+        f" {stage.loss[-1]:.2f}, correct draws {print_percent(stage.running_pr[0])} to"
+        f" {print_percent(stage.running_pr[-1])}"
         for stage in stages
     ]
     return Drawn(
@@ -204,7 +204,7 @@ def radii(subject: Subject) -> Drawn | None:
     )
 
 
-def _radius_line(axes: Axes, look: Look, source: str, rows: dict[float, Number]) -> None:
+def _radius_line(axes: Axes, look: RowLook, source: str, rows: dict[float, Number]) -> None:
     places = list(rows)
     values = [float(row.value or 0.0) for row in rows.values()]
     low, high = zip(*map(ends_of, rows.values()), strict=True)
@@ -316,8 +316,8 @@ def rates(subject: Subject) -> Drawn | None:
     percent_axis(axes)
     figure.legend(loc="outside right center")
     said = [
-        f"{source}: {percent(float(line[RATE_GRID // 2]))} of inputs are correct in at least half of"
-        f" the draws, {percent(float(line[-1]))} in all"
+        f"{source}: {print_percent(float(line[RATE_GRID // 2]))} of inputs are correct in at least half"
+        f" of the draws, {print_percent(float(line[-1]))} in all"
         for source, line in lines.items()
     ]
     return Drawn(

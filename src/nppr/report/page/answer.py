@@ -1,4 +1,4 @@
-"""What a run is quoted for: the answer in one sentence, the ladder, and how to cite it."""
+"""The answer of a run in one sentence, the ladder, and how to cite it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from nppr.report.number import CLEAN, MergedSubject, Number, StatedInterval
 from nppr.report.page.shell import rendered
 from nppr.report.printed_numbers import Numbers
 from nppr.report.quotes import quoted_rows, sentence_of
-from nppr.report.results_table import subject_of
+from nppr.report.results_table import describe_subject
 
 _MOST_LANES = 12
 """Lanes of learned noise, and of bounds."""
 
 
 def answer(report: ReportRecord, numbers: Numbers) -> Markup:
-    """The section's body."""
+    """Return the body of the section."""
     row = headline_of(report)
     metric = row.metric if row else None
     clean = report.headline(CLEAN, Metric.ACCURACY)
@@ -93,8 +93,8 @@ class Lane:
     colour: str
 
 
-def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
-    """The section's body."""
+def ladder_section(report: ReportRecord, numbers: Numbers) -> Markup:
+    """Return the body of the section."""
     lanes = lanes_of(report)
     replaced = {
         lane.interval.method
@@ -117,7 +117,7 @@ def ladder(report: ReportRecord, numbers: Numbers) -> Markup:
 
 
 def lanes_of(report: ReportRecord) -> list[Lane]:
-    """Down the ladder: PR, NPPR rung by rung, AR; then the lower bounds."""
+    """Return PR, NPPR rung by rung and AR, down the ladder, and then the lower bounds."""
     rows = [row for row in table_rows(report) if row.value is not None]
     learned = [row for row in rows if row.metric is Metric.NPPR and not row.is_repeated]
     if len(learned) > _MOST_LANES:
@@ -155,19 +155,19 @@ def lanes_of(report: ReportRecord) -> list[Lane]:
 def _lane_order(row: Number) -> tuple[int, float]:
     """Down the ladder; brackets by the length of the offset."""
     if row.learned is not None:
-        return row.learned.depth, 0.0
+        return row.learned.place[-1], 0.0
     return 0, (row.bound.size if row.bound else None) or 0.0
 
 
 def _rung_words(row: Number) -> str:
-    if row.learned is None or row.learned.rung is None:
+    if row.learned is None or row.learned.admissible is None:
         return row.name
     lowest = ", the lowest source of the set" if row.with_references else ""
-    return f"{row.learned.rung.value}, rho {row.learned.floor:g}{lowest}"
+    return f"{row.learned.admissible.label}, rho {row.learned.floor:g}{lowest}"
 
 
 def citation(report: ReportRecord, numbers: Numbers) -> Markup:
-    """The section's body."""
+    """Return the body of the section."""
     return rendered(
         "cite.html.j2",
         report=report,
@@ -178,10 +178,10 @@ def citation(report: ReportRecord, numbers: Numbers) -> Markup:
 
 
 def run_text(report: ReportRecord) -> str:
-    """What somebody needs to quote this run, as plain text."""
-    row = headline_of(report)
+    """Return what a reader needs to quote this run, as plain text."""
+    row, inputs = headline_of(report), report.data.inputs.evaluate
     lines = [
-        f"{subject_of(report)}, {report.data.inputs.evaluate:,} inputs, nppr {report.nppr_version}",
+        f"{describe_subject(report)}, {inputs:,} inputs, nppr {report.nppr_version}",
         *([sentence_of(Numbers(report), row, row.quoted)] if row else []),
         f"classifier {report.classifier.fingerprint}",
         f"data {report.data.fingerprint}",

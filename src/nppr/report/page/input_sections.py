@@ -215,7 +215,7 @@ def _value(report: ReportRecord, feature: int, level: int) -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownImage:
     """One image of a strip, and what it was classified as."""
 
     name: str
@@ -225,13 +225,15 @@ class Shown:
     image: Markup
 
 
-def strips_of(report: ReportRecord, evidence: Evidence | None) -> list[tuple[str, list[Shown]]]:
+def strips_of(
+    report: ReportRecord, evidence: Evidence | None
+) -> list[tuple[str, list[ShownImage]]]:
     """Inputs of different classes at the worst, median and best parameters tried, by class name."""
     found = []
     for strip in evidence.strips if evidence else ():
         for i, label in enumerate(strip.labels.tolist()):
             images = [
-                Shown(
+                ShownImage(
                     name=name,
                     parameters=parameter_text(report, strip.parameters[i, at]),
                     taken_for=answer_name(report, label, int(strip.taken_for[i, at])),
@@ -253,7 +255,7 @@ def parameter_text(report: ReportRecord, values: Tensor) -> str:
 def png(image: Tensor) -> Markup:
     """A data URI of an image `(C, H, W)` of bytes; gray where it has one channel."""
     pixels = image.numpy()
-    # More than three channels are no colours: their mean is shown.
+    # More than three channels are not colours: their mean is shown.
     if pixels.shape[0] not in (1, 3):
         pixels = pixels.mean(axis=0, keepdims=True).round()
     pixels = pixels.astype(np.uint8)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nppr.report.evidence import Evidence
 from nppr.report.model import ReportRecord
-from nppr.report.page.answer import answer, citation, ladder
+from nppr.report.page.answer import answer, citation, ladder_section
 from nppr.report.page.input_sections import by_class, worst_inputs
 from nppr.report.page.run_sections import (
     admissible_set,
@@ -20,7 +20,7 @@ from nppr.report.page.shell import page_shell, rendered
 from nppr.report.page.slice_section import by_slice
 from nppr.report.per_input import PerInput
 from nppr.report.printed_numbers import Numbers
-from nppr.report.results_table import subject_of
+from nppr.report.results_table import describe_subject
 
 if TYPE_CHECKING:
     from nppr.report.figures import Drawn
@@ -59,7 +59,7 @@ def render(
     sections = dict(SECTIONS)
     bodies = {
         "answer": answer(report, numbers),
-        "ladder": ladder(report, numbers),
+        "ladder": ladder_section(report, numbers),
         "admissible": admissible_set(report, numbers),
         "comparison": comparison(report, numbers, compared),
         "classes": by_class(report, per_input) + by_slice(report),
@@ -69,7 +69,7 @@ def render(
         "measured": measured(report, numbers),
         "cite": citation(report, numbers),
     }
-    if report.data.classes == 1:  # targets that are no classes
+    if report.data.classes == 1:  # targets are not classes
         bodies["classes"], sections["classes"] = by_slice(report), "By slice"
     sections = {name: title for name, title in sections.items() if bodies[name]}
     body = rendered("page.html.j2", report=report, n=numbers, sections=sections, bodies=bodies)
@@ -92,7 +92,7 @@ def fragment_of(report: ReportRecord) -> str:
     return str(
         rendered(
             "fragment.html.j2",
-            subject=subject_of(report),
+            subject=describe_subject(report),
             answer=answer(report, numbers),
             comparison=comparison(report, numbers),
         )

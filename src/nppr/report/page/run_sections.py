@@ -1,4 +1,4 @@
-"""What a run did: the admissible set, all sources, learned noise, flags, how it was measured."""
+"""The sections on the admissible set, all sources, learned noise, flags, and the measurement."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def admissible_set(report: ReportRecord, numbers: Numbers) -> Markup:
-    """The section's body."""
+    """Return the body of the section."""
     asked = report.settings.search
-    # What was searched can be less than what was asked for: the search lowers it without features.
+    # The search uses a smaller set than the one asked for if there are no features.
     searches = [*(made.search.settings for made in report.distributions), asked]
     family = next((search.family for search in searches if search), None)
     words = ""
@@ -52,7 +52,7 @@ def _edges(report: ReportRecord) -> str:
 
 
 def comparison(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
-    """The section's body."""
+    """Return the body of the section."""
     nearly = _nearly_always_correct(report)
     relative = [row for row in report.numbers if row.metric.is_of_clean_correct and row.inputs]
     return rendered(
@@ -98,7 +98,7 @@ def _nearly_always_correct(report: ReportRecord) -> dict[str, list[Number]]:
 
 
 def learned_noise(report: ReportRecord, numbers: Numbers, figures: Sequence[Drawn] = ()) -> Markup:
-    """The section's body."""
+    """Return the body of the section."""
     rows = {made.name: report.headline(made.name, Metric.NPPR) for made in report.distributions}
     return rendered("learned.html.j2", n=numbers, report=report, rows=rows, figures=figures)
 
@@ -118,7 +118,7 @@ def flags_and_grade(report: ReportRecord) -> Markup:
 
 
 def measured(report: ReportRecord, numbers: Numbers) -> Markup:
-    """The section's body."""
+    """Return the body of the section."""
     rows = [*report.numbers, *report.other_radii]
     stated = [interval for row in rows for interval in row.intervals]
     claims = {
