@@ -37,11 +37,11 @@ from nppr.models import (
 from nppr.noise import Dependency, Family
 from nppr.noise.distribution import Distribution
 from nppr.search import Recipe
-from nppr.search.fitting import FitState, Fitting, fit, margin
+from nppr.search.fitting import FitState, Fitting, fit, soft_margin
 from nppr.search.selection import CleanInputs
 from nppr.sources import Source, Uniform
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PerInputNoise
 from nppr.system.process import keep_freed_memory
 from nppr.system.specs import BFLOAT16, EAGER
 
@@ -107,7 +107,7 @@ def backward_loop(
     start = time.perf_counter()
     with classifier.frozen() as models:
         for x, y in batches:
-            models.fast.gradient(lambda logits, y=y: margin(logits, y, 1.0), x, rough=rough)  # type: ignore[misc]
+            models.fast.gradient(lambda logits, y=y: soft_margin(logits, y, 1.0), x, rough=rough)  # type: ignore[misc]
     return time.perf_counter() - start
 
 
@@ -159,7 +159,7 @@ def measuring_times(
         sources[rung.value] = Learned(BUDGET, law, known=known)
     parent = sources[Dependency.JOINT.value]
     assert isinstance(parent, Learned)
-    sources["per-input"] = PerInput(parent, PER_INPUT_CALLS)
+    sources["per-input"] = PerInputNoise(parent, PER_INPUT_CALLS)
     size = bench.fastest.micro_batch
     steps = list(zip(x.split(size), y.split(size), strict=True)) * PER_INPUT_CALLS
     for name, source in sources.items():
@@ -169,7 +169,7 @@ def measuring_times(
             return forward_loop(bench.eager, images) + more
 
         def ours(source: Source = source) -> float:
-            if isinstance(source, PerInput):
+            if isinstance(source, PerInputNoise):
                 source = replace(source)
             start = time.perf_counter()
             measure(source, classifier, some, draws=DRAWS, clean_correct=clean)

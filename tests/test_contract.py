@@ -31,7 +31,7 @@ from nppr.sources import JPEG, SOURCES, Brightness, Clean, Scan, Source, parse_s
 from nppr.sources.custom import CustomAttack, CustomNoise
 from nppr.sources.gaussian_offset import make_offset_sources
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PerInputNoise
 from nppr.system.worker_pools import WorkerPool
 
 BUDGETS = [Budget.linf(0.1), Budget.l2(0.8)]
@@ -62,7 +62,7 @@ def all_sources() -> list[Source]:
     custom = [CustomAttack(BUDGETS[0], jump), CustomNoise(BUDGETS[1], shake)]
     noises = [learned(each, BUDGETS[0]) for each in FAMILIES]
     noises += [learned(Dependency.JOINT, budget) for budget in (BUDGETS[1], BOX)]
-    own = [PerInput(noise, calls=6) for noise in noises[-3:]]
+    own = [PerInputNoise(noise, calls=6) for noise in noises[-3:]]
     return [*named, *more, *custom, *noises, *own, *make_offset_sources(0.25, [0.25], calls=12)]
 
 

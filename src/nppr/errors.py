@@ -1,4 +1,4 @@
-"""Everything that can go wrong on purpose, as one tree below `NpprError`.
+"""All exceptions of nppr, as one tree below `NpprError`.
 
 Every message names the argument, what was expected, what came, and the fix. The command line shows it
 as one line and exits with code 2.
@@ -19,7 +19,7 @@ class NpprError(Exception):
 
 
 class InputError(NpprError):
-    """What the caller gave cannot be used."""
+    """An input of the caller that cannot be used."""
 
 
 class BudgetError(InputError):
@@ -51,7 +51,7 @@ class TaskError(InputError):
 
 
 class RunStopped(NpprError):
-    """What costs the rest of a run, not only the source that is measured; `resume` continues it."""
+    """An error that ends a run, not only the current source; `resume` continues the run."""
 
 
 class ModelUnavailableError(RunStopped):
@@ -99,7 +99,7 @@ class SplitError(NpprError):
 
 
 def require_at_most(argument: str, value: float | None, most: float) -> None:
-    """Raise `SpecError` for a number that no run comes to the end of, or that no memory holds.
+    """Raise `SpecError` if a value exceeds its limit.
 
     >>> require_at_most("draws", 10, 100)
     """

@@ -25,7 +25,7 @@ def assert_robust(
 ) -> GateRecord:
     """Raise `AssertionError` unless every requirement of a policy holds; return what was decided.
 
-    `policy` is a TOML file or its keys, whose model and data are replaced. What is undecided fails too.
+    `policy` is a TOML file or its keys, whose model and data are replaced. Undecided ones fail too.
 
     >>> found = assert_robust("digits-cnn", "digits", {"require": ["PR uniform >= 0.9"]})
     >>> found.decisions[0].status

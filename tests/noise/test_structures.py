@@ -17,7 +17,7 @@ from nppr.noise.mixture import Context
 from nppr.noise.rungs import Dependency
 from nppr.noise.structures import ANY, STRUCTURES, Structure
 from nppr.noise.upsample import Shape, Upsampler
-from nppr.search.learned_noise import build, law_of
+from nppr.search.learned_noise import build_distribution, law_of
 from nppr.search.search_record import LawRecord
 from nppr.search.search_settings import default_settings, walk
 from nppr.settings import Search
@@ -130,7 +130,7 @@ def test_names_settings_and_policies_carry_the_structure() -> None:
 def test_saved_noise_keeps_its_structure() -> None:
     made = distribution()
     record = LawRecord.model_validate_json(law_of(made).model_dump_json())
-    again = build(record, made.state_dict())
+    again = build_distribution(record, made.state_dict())
     own, other = (each.exact(CONTEXT, draws(), BUDGET) for each in (made, again))
     assert torch.equal(own, other)
 

@@ -34,11 +34,11 @@ from nppr.search.fitting import (
     _gradients,
     _in_pieces,
     _positions,
-    cross_entropy,
     fit,
-    margin,
+    negative_cross_entropy,
     optimisers_of,
     regulariser,
+    soft_margin,
 )
 from nppr.search.search_settings import Recipe
 from nppr.search.selection import CleanInputs, find_clean_inputs
@@ -478,28 +478,28 @@ def given_of(weights: list[float], means: Tensor) -> Given:
 
 
 def test_margin_is_softplus_of_own_minus_best_other_plus_kappa() -> None:
-    found = margin(LOGITS, torch.tensor([0, 2]), 0.5)
+    found = soft_margin(LOGITS, torch.tensor([0, 2]), 0.5)
     by_hand = [math.log1p(math.exp(2 - 1 + 0.5)), math.log1p(math.exp(1 - 3 + 0.5))]
     assert found.tolist() == pytest.approx(by_hand)
 
 
 def test_a_larger_kappa_is_a_larger_loss() -> None:
     labels = torch.tensor([0, 2])
-    assert bool((margin(LOGITS, labels, 2.0) > margin(LOGITS, labels, 0.0)).all())
+    assert bool((soft_margin(LOGITS, labels, 2.0) > soft_margin(LOGITS, labels, 0.0)).all())
 
 
 def test_margin_is_never_negative_and_falls_to_zero_where_the_classification_is_wrong() -> None:
     logits = 1000 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(200) % 5
-    found = margin(logits, labels, 1.0)
+    found = soft_margin(logits, labels, 1.0)
     assert bool((found >= 0).all())
     assert bool(torch.isfinite(found).all())
-    assert float(margin(torch.tensor([[0.0, 500.0]]), torch.tensor([0]), 1.0)) == 0
+    assert float(soft_margin(torch.tensor([[0.0, 500.0]]), torch.tensor([0]), 1.0)) == 0
 
 
 def test_cross_entropy_lies_between_its_bound_and_zero() -> None:
     logits = torch.tensor([[0.0, 1000.0], [1000.0, 0.0], [0.3, 0.1]])
-    found = cross_entropy(logits, torch.tensor([0, 0, 1]), 2.0)
+    found = negative_cross_entropy(logits, torch.tensor([0, 0, 1]), 2.0)
     by_hand = math.log(math.exp(0.1) / (math.exp(0.1) + math.exp(0.3)))
     assert found.tolist() == pytest.approx([-12.0, 0.0, by_hand], abs=1e-6)
 

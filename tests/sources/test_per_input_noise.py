@@ -32,7 +32,7 @@ from nppr.search.search_settings import default_settings
 from nppr.settings import Measure
 from nppr.sources import Uniform
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import CHOICE_DRAWS, PerInput
+from nppr.sources.per_input_noise import CHOICE_DRAWS, PerInputNoise
 
 CPU, RADIUS, INPUTS = torch.device("cpu"), 0.1, 150
 W = torch.linspace(-1, 1, 16).reshape(1, 4, 4)
@@ -71,7 +71,7 @@ def test_it_stays_in_the_budget_and_finds_worse_noise_than_its_parent(
         budget, upsampler=upsampler, floor=floor, grid=2 if upsampler != "none" else None
     )
     x, y = split.batch(np.arange(12))
-    source = PerInput(above, calls=8)
+    source = PerInputNoise(above, calls=8)
     with frozen(known) as model:
         delta = source.perturb(model, x, y, block(12))
     assert delta.shape == (12, 5, 1, 4, 4)
@@ -89,12 +89,12 @@ def test_on_a_linear_classifier_it_is_the_worst_direction(budget: Budget) -> Non
     reach = budget.radius * float(W.abs().sum() if budget.norm.name == "linf" else W.norm())
     shares = [0.3, 0.6, 0.9, 1.1, 1.5]
     known, split = around_grey(W, [share * reach for share in shares for _ in range(2)])
-    tally = measure(PerInput(parent(budget), calls=20), known, split, draws=32)
+    tally = measure(PerInputNoise(parent(budget), calls=20), known, split, draws=32)
     assert tally.clean_correct.all()
     broken = np.repeat(np.array(shares) < 1, 2)
     np.testing.assert_array_equal(tally.correct, np.where(broken, 0, 32))
     x, y = split.batch(np.arange(len(split)))
-    source = PerInput(parent(budget), calls=20)
+    source = PerInputNoise(parent(budget), calls=20)
     with frozen(known) as model:
         delta = source.perturb(model, x, y, block(len(x)))
     sides = torch.where(y == 0, -1.0, 1.0).view(-1, 1, 1, 1, 1)
@@ -109,7 +109,7 @@ def test_a_floor_gives_the_closed_form_in_one_dimension(norm: str, rho: float) -
     w, share = torch.ones(1, 1, 1), 0.6
     known, split = around_grey(w, [share * RADIUS] * 40)
     above = parent(Budget.parse(norm, RADIUS), (1, 1, 1), floor=rho)
-    tally = measure(PerInput(above, calls=12), known, split, draws=256)
+    tally = measure(PerInputNoise(above, calls=12), known, split, draws=256)
     edge = ((1 - rho) * np.tanh(3.0) - share) / rho  # correct where u / r is above it
     exact = float(np.clip((1 - edge) / 2, 0, 1))
     assert tally.headline_rates.mean() == pytest.approx(exact, abs=0.025)
@@ -118,7 +118,7 @@ def test_a_floor_gives_the_closed_form_in_one_dimension(norm: str, rho: float) -
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_with_floor_1_it_is_uniform_noise(budget: Budget) -> None:
     known, split = around_grey(W, [0.05] * 20)
-    source = PerInput(parent(budget, floor=1.0))
+    source = PerInputNoise(parent(budget, floor=1.0))
     own, uniform = (measure(each, known, split, draws=20) for each in (source, Uniform(budget)))
     np.testing.assert_array_equal(own.correct, uniform.correct)
     assert own.calls == uniform.calls, "nothing is searched for"
@@ -145,7 +145,7 @@ def test_on_the_draws_it_chooses_with_it_is_never_above_its_parent(
 ) -> None:
     known, split = bent()
     above = parent(Budget.linf(RADIUS), seed=seed % 7, floor=floor)
-    source = PerInput(above, calls)
+    source = PerInputNoise(above, calls)
     x, y = split.batch(np.arange(40))
     draws = block(40, seed)
     chosen = replace(
@@ -173,7 +173,7 @@ def ready(micro_batch: int, classifier: Classifier, split: Split[Evaluate]) -> P
 
 def tally(micro_batch: int = 32, seed: int = 0, **more: Any) -> Tally[Evaluate]:
     known, split = bent()
-    source = PerInput(parent(Budget.linf(RADIUS), floor=0.7), calls=6)
+    source = PerInputNoise(parent(Budget.linf(RADIUS), floor=0.7), calls=6)
     model = ready(micro_batch, known, split)
     return measure(source, model, split, draws=20, seed=seed, **more)
 
@@ -191,12 +191,12 @@ def test_counts_do_not_depend_on_the_batch_size_and_the_seed_decides() -> None:
 
 def test_one_source_measured_with_two_seeds_searches_twice() -> None:
     known, split = bent()
-    model, source = ready(32, known, split), PerInput(parent(Budget.linf(RADIUS)), calls=6)
+    model, source = ready(32, known, split), PerInputNoise(parent(Budget.linf(RADIUS)), calls=6)
     small = replace(split, indices=split.indices[:40], labels=split.labels[:40])
     x, y = small.batch(np.arange(40))
     with model.frozen() as models:
         first, other = (source.perturb(models.fast, x, y, block(40, seed)) for seed in (0, 1))
-        fresh = PerInput(source.parent, source.calls).perturb(models.fast, x, y, block(40, 1))
+        fresh = PerInputNoise(source.parent, source.calls).perturb(models.fast, x, y, block(40, 1))
     assert torch.equal(other, fresh)
     assert not torch.equal(first, other)
 
@@ -228,7 +228,7 @@ def test_calls_are_kept_to() -> None:
         small = replace(split, indices=split.indices[:30], labels=split.labels[:30])
         ready_model = ready(32, known, split)
         ready_model = replace(ready_model, fast=Classifier(model))
-        source = PerInput(parent(Budget.linf(RADIUS)), calls)
+        source = PerInputNoise(parent(Budget.linf(RADIUS)), calls)
         everything = np.ones(30, bool)
         tally = measure(source, ready_model, small, draws=16, clean_correct=everything)
         assert model.seen == 30 * source.steps
@@ -240,7 +240,7 @@ def test_calls_are_kept_to() -> None:
 
 
 def test_it_is_a_row_of_its_own() -> None:
-    source = PerInput(parent(Budget.linf(RADIUS), floor=0.5))
+    source = PerInputNoise(parent(Budget.linf(RADIUS), floor=0.5))
     assert source.name == "nppr:per-input:floor=0.5"
     assert (source.row_source, source.metric) == ("nppr", Metric.NPPR)
     assert (source.dependency, source.floor) == (Dependency.PER_INPUT, 0.5)
@@ -251,7 +251,7 @@ def test_it_is_a_row_of_its_own() -> None:
 def test_images_of_another_shape_are_one_clear_line() -> None:
     known, split = around_grey(torch.ones(1, 3, 5), [0.1] * 4)
     with pytest.raises(SpecError, match=r"perturbs images of shape \(1, 4, 4\), got \(1, 3, 5\)"):
-        measure(PerInput(parent(Budget.linf(RADIUS))), known, split, draws=4)
+        measure(PerInputNoise(parent(Budget.linf(RADIUS))), known, split, draws=4)
 
 
 def halves() -> Data:

@@ -23,7 +23,7 @@ from nppr.search.search import FinishedStage, NoiseSearch
 from nppr.search.search_settings import Stage
 from nppr.settings import Measure
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PerInputNoise
 from nppr.study.graph import Node
 from nppr.study.node_cache import NodeCache
 from nppr.study.plan import plan
@@ -209,7 +209,7 @@ def test_per_input_is_that_of_the_library_and_below_what_it_starts_from(tmp_path
     assert joint.fit == own.fit is not None
     data = load_data("digits").limit(inputs=30, fit_inputs=80, select_inputs=30, seed=0)
     (learned,) = load_learned(tmp_path / "cache" / own.fit, Budget.linf(0.1), None)
-    noise = PerInput(learned.source, 8)
+    noise = PerInputNoise(learned.source, 8)
     wanted = measure(noise, load_classifier("digits-cnn"), data.evaluate, draws=2, seed=1)
     runs = [read_run(tmp_path / "cache" / cell.measure / "run").report for cell in (joint, own)]
     np.testing.assert_array_equal(runs[1].per_input["correct"], wanted.correct)

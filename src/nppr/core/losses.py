@@ -1,4 +1,4 @@
-"""What attacks increase and what stress reads."""
+"""Losses that attacks increase and that stress measures read."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ FloatArray = NDArray[np.float64]
 
 
 class SplitKind:
-    """What a split of the data is for. The three splits never share an input."""
+    """The purpose of a split of the data. The three splits never share an input."""
 
     name: ClassVar[str]
 
@@ -55,7 +55,7 @@ S = TypeVar("S", bound=SplitKind, covariant=True)
 
 
 class Metric(StrEnum):
-    """What a number measures."""
+    """The quantity that a number measures."""
 
     ACCURACY = "accuracy"
     PR = "PR"
@@ -96,7 +96,7 @@ class Metric(StrEnum):
 
 
 class Claim(StrEnum):
-    """What an interval applies to; the two are never mixed."""
+    """The inputs that an interval applies to: this test set or the population."""
 
     TEST_SET = "this test set"
     POPULATION = "the population"
@@ -114,7 +114,7 @@ class Direction(StrEnum):
 class Audit:
     """How the decisions that a coarse copy of the model took alone were checked.
 
-    Each was repeated by the model with probability `share`, whatever the image. If the model
+    Each was repeated by the model with probability `share`, independently of the image. If the model
     contradicted one of them, all were `discarded` and the source was measured exactly.
     """
 
@@ -209,10 +209,10 @@ class Estimate:
 
 
 class FrozenModel(Protocol):
-    """What a source may do with the classifier: it is in eval mode and nothing may change it."""
+    """The classifier as sources use it: in eval mode, and they must not change it."""
 
     calls: int
-    """Images it was given so far."""
+    """Number of images classified so far."""
 
     def logits(self, x: Tensor) -> Tensor:
         """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
@@ -221,13 +221,13 @@ class FrozenModel(Protocol):
         """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
 
     def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and the labels they should be largest at; of a task, those of wrong and right."""
+        """`(logits, labels)`; for a task, two scores (incorrect, correct) and label 1."""
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        """What attacks increase, `(B,)`: the cross-entropy; of a task minus its score."""
+        """The loss that attacks increase, `(B,)`: the cross-entropy, or minus the score of a task."""
 
     def targets(self, y: Tensor) -> Tensor:
-        """What the answers are compared with: the labels themselves unless a task has others."""
+        """The targets that answers are compared with: the labels, or those of a task."""
 
     def features(self, x: Tensor) -> Tensor:
         """Penultimate features, `(B, F)`."""

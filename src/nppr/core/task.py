@@ -1,6 +1,6 @@
-"""What a correct answer is: by default the largest logit is the label's, else a predicate of yours.
+"""Definitions of a correct answer: the largest logit is the label's, or a predicate of the user holds.
 
-Every task is made a classification into wrong and right, with the logits `(0, score)` and the label 1:
+Every task becomes a classification into wrong and right, with the logits `(0, score)` and the label 1:
 margins, losses and counts are then those of any classifier.
 """
 
@@ -19,11 +19,11 @@ from nppr.system.user_code import contain_exits
 Judgement = Callable[[Tensor, Tensor], Tensor]
 
 TIE_SCORE = 1e-6
-"""Score of an answer on the edge: that close to 0, `correct` alone decides."""
+"""Largest score of a tie. If the score is this close to 0, `correct` alone decides."""
 
 
 FINGERPRINT_STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""By how much outputs are moved to tell tasks apart, as shares of their spread."""
+"""Sizes of the noise that tells tasks apart, in standard deviations of the outputs."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Task:
 
     @property
     def words(self) -> str:
-        """What a correct answer is, in words."""
+        """Return the definition of a correct answer in words."""
         function = self.correct or self.score
         return self.meaning or f"{getattr(function, '__name__', 'the predicate')} holds"
 
     def fingerprint(self, outputs: Tensor, targets: Tensor) -> str:
-        """A hash of what is correct among outputs, as they are and moved by ever more."""
+        """Return a hash of the decisions on the outputs as given and with growing noise added."""
         generator = torch.Generator().manual_seed(0)
         values = outputs.detach().cpu().double()
         noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)

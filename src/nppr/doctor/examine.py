@@ -1,4 +1,4 @@
-"""What is known about a classifier and its data before any source is measured."""
+"""Checks of a classifier and its data before any source is measured."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Severity(StrEnum):
 
 SEVERITY: dict[str, Severity] = {}
 MEANING: dict[str, str] = {}
-"""What a flag means; its message is what was found, then this."""
+"""Meanings of flags. The message of a flag is its finding followed by its meaning."""
 
 
 def _declare(name: str, severity: Severity, meaning: str) -> str:

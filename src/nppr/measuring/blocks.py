@@ -19,7 +19,7 @@ from nppr.system.records import read_record, read_undamaged, shorten_error, writ
 BLOCKS_SUFFIX = ".safetensors"
 COUNT_ARRAYS = ("correct", "finished", "calls")
 OPTIONAL_ARRAYS = {"sums": -np.inf, "outcomes": 0, "audit": 0}
-"""What only some sources keep, and its value before anything is measured."""
+"""Arrays that only some sources fill, with their values before the measurement."""
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class Blocks:
 
     @classmethod
     def discarded(cls, inputs: int) -> Blocks:
-        """Nothing measured yet, and screening is not to be tried again."""
+        """Return empty counts that must be filled exactly, without screening."""
         blocks = cls.none(inputs)
         blocks.audit = np.zeros((inputs, 4), np.int64)
         blocks.audit[:, 3] = 1
@@ -65,7 +65,7 @@ class Blocks:
 
     @classmethod
     def merged(cls, parts: Sequence[Blocks]) -> Blocks:
-        """Of every input what is furthest: its numbers depend on how far it is and on nothing else."""
+        """Keep the most advanced state of each input; counts depend only on progress."""
         furthest = np.stack([each.finished for each in parts]).argmax(0)
         inputs = np.arange(len(furthest))
         merged = cls(
@@ -84,7 +84,7 @@ class Blocks:
         return merged
 
     def of(self, rows: IntArray) -> Blocks:
-        """Those of some inputs."""
+        """Return the blocks of some inputs."""
         found = Blocks(*(getattr(self, name)[rows] for name in COUNT_ARRAYS))
         for name in OPTIONAL_ARRAYS:
             if getattr(self, name).size:
@@ -92,7 +92,7 @@ class Blocks:
         return found
 
     def put(self, rows: IntArray, blocks: Blocks) -> None:
-        """Replace those of some inputs."""
+        """Replace the blocks of some inputs."""
         for name in COUNT_ARRAYS:
             getattr(self, name)[rows] = getattr(blocks, name)
         for name, nothing in OPTIONAL_ARRAYS.items():
@@ -105,13 +105,13 @@ class Blocks:
 
 
 class Store(Protocol):
-    """Where a measurement keeps its finished blocks."""
+    """A place that keeps the finished blocks of a measurement."""
 
     def load(self, inputs: int) -> Blocks | None:
         """The blocks kept so far, or None."""
 
     def save(self, blocks: Blocks, *, now: bool) -> None:
-        """Keep the blocks: at once, or when the last time is long enough ago."""
+        """Save the blocks, at once if `now`, otherwise only if the last save is old enough."""
 
 
 @dataclass

@@ -126,7 +126,7 @@ def _audit_of(blocks: Blocks, share: float) -> Audit | None:
 
 @dataclass(frozen=True)
 class _Job:
-    """What is measured, and how it is cut into pieces; `capacity` draws make a block."""
+    """A measurement and its division into pieces; `capacity` draws form a block."""
 
     source: Source
     classifier: PreparedClassifier

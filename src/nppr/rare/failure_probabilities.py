@@ -11,7 +11,7 @@ approximate: log p is nearly normal, and runs that all miss a region of failures
 estimate is an indication: it counts the failures to which the margin leads.
 
 The `limit` beside it is guaranteed. The first populations of the R runs are R N independent draws from
-the law of the noise, whatever the margin, and a Clopper-Pearson upper limit is made of the failures
+the law of the noise, for any margin, and a Clopper-Pearson upper limit is made of the failures
 among them. The plain draws do not count: inputs are followed because these showed no failure.
 """
 
@@ -176,7 +176,7 @@ def count_calls(particles: int, log_p: float) -> int:
 
 
 def _particles(limit: int, floor: float, calls: int) -> int:
-    """As many as reach the log p `floor` with `limit` calls."""
+    """Return the number of particles that reach the log p `floor` with `limit` calls."""
     if limit < FEWEST_PARTICLES:
         raise SpecError(
             f"`calls` must give each run of an input at least {FEWEST_PARTICLES}, got {calls} in total,"
@@ -318,7 +318,7 @@ def write_rare(path: Path, rare: Rare, identity: str) -> None:
 
 
 def read_rare(path: Path, identity: str) -> Rare | None:
-    """The content of a file, or None where there is none, or a damaged one."""
+    """Return the content of a file, or None if it is missing or damaged."""
     kept = read_undamaged(path, "its inputs are followed again") if path.exists() else None
     if kept is None:
         return None

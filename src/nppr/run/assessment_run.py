@@ -48,7 +48,7 @@ from nppr.search.search import NoiseSearch
 from nppr.search.search_settings import AUTO, SCORES, SearchSettings
 from nppr.settings import Measure, Run
 from nppr.sources import Clean, Source, references
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PerInputNoise
 from nppr.statistics.estimates import (
     SEQUENCE,
     estimate_adversarial,
@@ -106,7 +106,7 @@ class AssessmentRun:
     inside: list[Source] = field(default_factory=list)
     """Measured sources that stay in the budget."""
     learned: list[LearnedNoise] = field(default_factory=list)
-    own: list[PerInput] = field(default_factory=list)
+    own: list[PerInputNoise] = field(default_factory=list)
     """The rung `per-input` of every floor."""
 
     @classmethod

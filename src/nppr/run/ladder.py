@@ -16,7 +16,7 @@ from nppr.search.search_settings import SearchSettings
 from nppr.sources import Source
 from nppr.sources.base import PASSES_PER_CALL
 from nppr.sources.learned import Learned
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PerInputNoise
 
 CHECKED_INPUTS = 100
 """Inputs on which the rung `per-input` is searched for again: with fewer calls, with another seed."""
@@ -26,13 +26,13 @@ SAME_PATTERN_DRAWS = 16
 
 def make_per_input_noise(
     settings: SearchSettings, learned: Sequence[LearnedNoise]
-) -> list[PerInput]:
+) -> list[PerInputNoise]:
     """Make the rung `per-input` of every floor; it starts at the lowest learned rung there."""
     if not settings.per_input_calls:
         return []
     lowest = {each.source.floor: each.source for each in learned if each.source.fit_seed is None}
     scores = settings.recipe.scores
-    return [PerInput(source, settings.per_input_calls, scores) for source in lowest.values()]
+    return [PerInputNoise(source, settings.per_input_calls, scores) for source in lowest.values()]
 
 
 def describe_rungs(run: AssessmentRun, others: Sequence[Source]) -> list[Rung]:
@@ -134,7 +134,7 @@ def _value_at_smaller_radius(run: AssessmentRun, source: Learned) -> float | Non
     return None if planned is None else _value(run.tally_planned(planned))
 
 
-def _plan_checks_of(run: AssessmentRun, noise: PerInput) -> list[PlannedMeasurement]:
+def _plan_checks_of(run: AssessmentRun, noise: PerInputNoise) -> list[PlannedMeasurement]:
     """Plan the rung `per-input` on some inputs: with half of the calls, and with another seed."""
     inputs = int(np.searchsorted(np.cumsum(run.clean_correct), CHECKED_INPUTS) + 1)
     inputs = min(inputs, len(run.clean_correct))
@@ -151,7 +151,7 @@ def _plan_checks_of(run: AssessmentRun, noise: PerInput) -> list[PlannedMeasurem
     ]
 
 
-def _check(run: AssessmentRun, noise: PerInput) -> dict[str, object]:
+def _check(run: AssessmentRun, noise: PerInputNoise) -> dict[str, object]:
     """Measure the rung again on some inputs: with half of the calls, and with another seed."""
     planned = _plan_checks_of(run, noise)
     if not planned:

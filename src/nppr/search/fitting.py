@@ -389,19 +389,19 @@ def _draws(fitting: Fitting, positions: IntArray, epoch: int) -> DrawBlock:
     )
 
 
-def margin(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
+def soft_margin(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
     """`softplus(h_y - max_{j != y} h_j + kappa)`, the paper's loss."""
     return F.softplus(kappa - losses.margin(logits, labels))
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
+def negative_cross_entropy(logits: Tensor, labels: Tensor, kappa: float) -> Tensor:
     """Minus the cross-entropy: `log p_y`, not below `-kappa - 10`, or a few inputs would dominate."""
     return -F.cross_entropy(logits, labels, reduction="none").clamp_max(kappa + 10)
 
 
 LOSS_FUNCTIONS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
-    "margin": margin,
-    "cross-entropy": cross_entropy,
+    "margin": soft_margin,
+    "cross-entropy": negative_cross_entropy,
 }
 """Smooth surrogates of a correct classification.
 

@@ -151,7 +151,7 @@ def read_distribution(path: Path) -> tuple[Distribution, LearnedNoiseRecord, Int
         seen = tensors.pop(SEEN).numpy()
         if seen.dtype != np.int64 or seen.ndim != 1:
             raise ValueError(f"its digests are {seen.dtype} {seen.shape}, not whole numbers")
-        distribution = build(record, tensors)
+        distribution = build_distribution(record, tensors)
     except ValidationError as error:
         wrong = error.errors()[0]
         field = ".".join(str(each) for each in wrong["loc"])
@@ -172,7 +172,7 @@ def law_of(distribution: Distribution) -> LawRecord:
     )
 
 
-def build(law: LawRecord, tensors: Mapping[str, Tensor]) -> Distribution:
+def build_distribution(law: LawRecord, tensors: Mapping[str, Tensor]) -> Distribution:
     """A distribution from its tensors; the caller's random numbers are left alone."""
     with torch.random.fork_rng(devices=[]):
         distribution = Distribution(law.family, law.shape, law.classes, law.features)

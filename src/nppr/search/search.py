@@ -40,7 +40,7 @@ from nppr.search.fitting import (
     read_stage,
     unreadable_stage,
 )
-from nppr.search.learned_noise import LearnedNoise, build, law_of
+from nppr.search.learned_noise import LearnedNoise, build_distribution, law_of
 from nppr.search.scan_box import BoxScan, scan_box
 from nppr.search.search_record import (
     FAMILY,
@@ -509,8 +509,8 @@ def load_finished(path: Path, identity: str, device: torch.device) -> FinishedSt
             record.stage,
             record.select_value,
             record.references,
-            build(record.fitted, take_prefix("fitted/", tensors)).to(device),
-            build(record.selected, take_prefix("selected/", tensors)).to(device),
+            build_distribution(record.fitted, take_prefix("fitted/", tensors)).to(device),
+            build_distribution(record.selected, take_prefix("selected/", tensors)).to(device),
         )
     except (NpprError, *UNREADABLE) as error:
         raise unreadable_stage(path, error) from error

@@ -39,7 +39,7 @@ BOUND, START_BOUND, EDGE = 3.0, 1.0, 0.995
 
 
 @dataclass(frozen=True, eq=False)
-class PerInput(Source):
+class PerInputNoise(Source):
     """The worst law found for every input, in at most `calls` forward and backward passes each.
 
     `parent` is the noise of the rung above. The search steps along the sign of the momentum (in l2
@@ -114,7 +114,7 @@ class PerInput(Source):
         """Forward passes of searching for the laws of this many inputs."""
         return float(PASSES_PER_CALL * self.calls * inputs)
 
-    def at(self, budget: Budget) -> PerInput:
+    def at(self, budget: Budget) -> PerInputNoise:
         return replace(self, parent=self.parent.at(budget))
 
     def perturb(self, model: FrozenModel, x: Tensor, y: Tensor, draws: DrawBlock) -> Tensor:

@@ -73,8 +73,8 @@ def betting_sequence(
     is a supermartingale (Ville), as long as bets know earlier rounds only.
 
     A bet is `aim / (v + aim)`, with v the variance expected from the numbers before it. It is nearly
-    the best one against the candidate that lies `aim` below the mean, whatever the number of inputs
-    will be: `aim / v` for a small aim, and less where rare failures would cost much of the capital.
+    the best one against the candidate that lies `aim` below the mean, for any number of inputs:
+    `aim / v` for a small aim, and less where rare failures would cost much of the capital.
 
     >>> found = betting_sequence([np.ones(256), np.ones(300)], 0.95, aim=0.01)
     >>> 1 - found.low < 0.01

@@ -53,7 +53,7 @@ GAMMAS = (0.2, 0.1, 0.05, 0.01)
 
 TESTED_INPUTS = 400
 TESTED_CONFIDENCE = 0.99
-"""Approximate intervals were tested with at least so many inputs, up to this confidence."""
+"""Approximate intervals were tested with at least this many inputs and at most this confidence."""
 
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -198,7 +198,7 @@ class Allowance:
 
     The coarse copy and the model together are a classifier of their own, and `confidence` is what
     intervals for that one are made at. It differs from the model by the wrong decisions. Each is
-    repeated with probability q, whatever the image, and none that was repeated was wrong. With
+    repeated with probability q, independently of the image, and none that was repeated was wrong. With
     probability `1 - exp(-unseen)` this shows, for n inputs with S draws each:
 
     - the rate of wrong decisions in the population is at most `unseen / (n (1 - (1 - q)^S))`: the
@@ -241,7 +241,7 @@ class Allowance:
 
 
 def allow_for_audit(tally: Tally[Evaluate], confidence: float) -> Allowance:
-    """What the intervals of a tally must allow for."""
+    """Return the allowance that the intervals of a tally need."""
     return Allowance.of(tally.audit, confidence, tally.draws)
 
 
@@ -273,7 +273,7 @@ def make_estimate(
     direction: Direction = Direction.ESTIMATE,
     flags: tuple[str, ...] = (),
 ) -> Estimate:
-    """A value read from a tally over so many `inputs`, with its interval."""
+    """Return a value read from a tally over `inputs` inputs, with its interval."""
     return Estimate(
         metric, value, interval.low, interval.high, confidence, method, claim, direction,
         inputs, tally.draws, tally.calls, flags=flags,

@@ -51,7 +51,7 @@ def clopper_pearson(successes: IntArray, draws: IntArray | int, confidence: floa
     """Exact binomial intervals, `(N,) -> (2, N)`.
 
     With probability at least `confidence` an interval contains the success probability of its binomial
-    count, whatever that is. Reference: Clopper and Pearson, Biometrika, 1934.
+    count, for every probability. Reference: Clopper and Pearson, Biometrika, 1934.
 
     >>> clopper_pearson(np.array([10]), 10, 0.95).round(4).tolist()
     [[0.6915], [1.0]]
@@ -165,7 +165,7 @@ def hoeffding(mean: float, draws: int, confidence: float) -> Interval:
 
 
 def chernoff_upper(mean: float, n: int, error: float) -> float:
-    """Upper bound of the expectation of the mean of n independent numbers in [0, 1].
+    """Upper bound of the expected mean of n independent numbers in [0, 1].
 
     Guaranteed with probability at least `1 - error`, for any distributions: the largest m with
     `kl(mean, m) <= log(1 / error) / n`. Reference: Hoeffding, JASA, 1963, Theorem 1.

@@ -1,4 +1,4 @@
-"""From the tally of a reference noise to what holds at least for all noise of a stated set.
+"""Lower bounds of accuracy under all noise of a set, from the tally of a reference noise.
 
 An input that fails with probability p under the reference is classified correctly with probability at
 least `1 - h(p)` under all noise of the set (`noise_sets`), whether it sees the input or not. The
@@ -63,7 +63,7 @@ class ReferenceDraws(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PerInputDraws(ReferenceDraws):
-    """Draws of its own for every input: the mean over clean-correct inputs of the infimum `1 - h(p)`.
+    """Separate draws for every input: the mean over clean-correct inputs of the infimum `1 - h(p)`.
 
     For *this test set* only draws are random; the population is the one that inputs were drawn from.
     The estimate puts the observed shares for p; the infimum is convex in p, so on average it is too
@@ -160,7 +160,7 @@ def find_largest_sets(
     *,
     readings: int = 1,
 ) -> list[Estimate]:
-    """Of each family of growing sets the largest one for which at least `least` still is shown.
+    """Find the largest set of each family of growing sets for which the bound is at least `least`.
 
     The sets must be fixed beforehand: they are tried one by one up to the first that fails. If the
     truth falls below `least` beyond a set, an answer beyond it needs the bound of the next set to be
@@ -351,7 +351,7 @@ def _chosen_group(wrong: IntArray, draws: int, noise: NoiseSet, error: float, se
 
 
 SIMILAR_GROUPS = 8
-"""Of inputs that fail about as often, where h is curved."""
+"""Number of groups of inputs with similar failure rates, used if h is curved."""
 
 
 def _similar_groups(wrong: IntArray, draws: int, noise: NoiseSet, error: float, seed: int) -> float:

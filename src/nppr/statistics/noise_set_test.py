@@ -62,7 +62,7 @@ class NoiseSetTest:
         error = check_confidence(confidence)
         worst = noise.h(np.arange(draws_each + 1) / draws_each)
         self.losses = np.clip((worst - (1 - best)) / best, 0, 1)
-        """Of an input by its failures: what the worst noise breaks of what it can break."""
+        """Share of the breakable probability that the worst noise breaks, by an input's failures."""
         self.best = best
         self.above = Wager(at_least, error, seed)
         self.below = Wager(1 - at_least / best, error, seed)
@@ -80,7 +80,7 @@ class NoiseSetTest:
         return self.draws - int(self.wrong.sum())
 
     def update(self, wrong: IntArray) -> Verdict:
-        """Add inputs with so many failures each `(n,)`; the verdict so far."""
+        """Add inputs with these numbers of failures `(n,)`; return the verdict so far."""
         if self.verdict is not Verdict.UNDECIDED or not len(wrong):
             return self.verdict
         if wrong.min() < 0 or wrong.max() > self.draws_each:
@@ -105,7 +105,7 @@ class NoiseSetTest:
         wager.bet(before, values[wrong], (aim, _PRINTED), least, most)
 
     def value(self) -> float | None:
-        """What the worst noise leaves if the observed fractions are put for p; too high on average."""
+        """Estimate the infimum with the observed fractions as p; it is too high on average."""
         if not len(self.wrong):
             return None
         return self.best * (1 - float(self.losses[self.wrong].mean()))

@@ -32,7 +32,7 @@ RATIO, CONTAMINATED, TV = "ratio", "contaminated", "tv"
 _C = "density-ratio"
 
 LARGEST_SIZE = 1e9
-"""Of sizes that have no largest value."""
+"""Upper limit of sizes that are not bounded by their definition."""
 
 _HALVINGS = 60
 

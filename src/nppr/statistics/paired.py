@@ -1,7 +1,7 @@
 """Comparisons on the same inputs: differences with intervals, p-values, and many tests at once.
 
 `a` and `b` are rates in [0, 1] of two sources or two classifiers, one per input, in the same order.
-What they share cancels. `paired_pvalues` decides which mean is higher, at any number of inputs;
+Their common part cancels. `paired_pvalues` decides which mean is higher, at any number of inputs;
 `exceeds_approximately` (Student's paired t-test) is for many inputs.
 """
 
@@ -212,5 +212,5 @@ def _different_inputs(a: FloatArray, b: FloatArray) -> SpecError:
 
 
 def _sign_pvalue(wins: int, losses: int) -> float:
-    """The probability of at least so many wins among so many fair coins."""
+    """The probability of at least `wins` heads in `wins + losses` tosses of a fair coin."""
     return float(scipy.special.betainc(wins, losses + 1, 0.5)) if wins else 1.0

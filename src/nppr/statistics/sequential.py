@@ -30,7 +30,7 @@ _MARGIN = 1e-6
 
 
 class Verdict(StrEnum):
-    """The outcome of a test of "the probability is at least so much"."""
+    """The outcome of a test of "the probability is at least a threshold"."""
 
     HOLDS = "holds"
     VIOLATED = "violated"

@@ -27,7 +27,7 @@ from nppr.search.search import FinishedStage, NoiseSearch, load_finished
 from nppr.search.selection import CleanInputs, find_clean_inputs
 from nppr.settings import Run
 from nppr.sources import Source
-from nppr.sources.per_input_noise import PerInput
+from nppr.sources.per_input_noise import PerInputNoise
 from nppr.study.graph import FitWork, MeasureWork, Node, NodeWork, NoiseWork, TrainWork
 from nppr.study.node_cache import FinishedNode, FullCacheError, NodeCache, is_full_disk
 from nppr.study.resources import ClassifierSource, DataSource, load_source, prepare_source
@@ -195,7 +195,7 @@ def open_measurement(
     if work.fit is not None:
         learned = load_learned(cache.folder(work.fit), budget, _feature_model(work, cache))
     if work.per_input_calls:
-        sources = [PerInput(each.source, work.per_input_calls) for each in learned]
+        sources = [PerInputNoise(each.source, work.per_input_calls) for each in learned]
         learned = []
     resolved = Resolved(load_source(work.data), classifier.original, prepared=classifier)
     setup = AssessmentRun.open(

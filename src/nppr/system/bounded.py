@@ -34,19 +34,19 @@ _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # not every system has it
 
 
 class OversizeError(Exception):
-    """What a file holds is larger than its limit; the message ends with the fix."""
+    """The content of a file exceeds its limit. The message ends with the fix."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """The most bytes that something may take, what it is, and what to do where it takes more."""
+    """The largest size of an object in bytes, its name, and the fix if it is larger."""
 
     size: int
     what: str
     fix: str
 
     def require(self, size: int, subject: str = "it") -> None:
-        """Raise `OversizeError` for a size above the limit."""
+        """Raise `OversizeError` if the size exceeds the limit."""
         if size > self.size:
             raise OversizeError(
                 f"{subject} takes more than {_readable(self.size)}, the limit for {self.what}."
@@ -102,7 +102,7 @@ def read_up_to(stream: SupportsRead[bytes], most: int) -> bytes:
 
 
 def read_bounded(stream: SupportsRead[bytes], limit: Limit) -> bytes:
-    """All that is left of a stream, or `OversizeError` after one byte more than the limit."""
+    """Read the rest of a stream; raise `OversizeError` if it exceeds the limit."""
     content = read_up_to(stream, limit.size + 1)
     limit.require(len(content))
     return content
@@ -157,7 +157,7 @@ def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
 
 
 def read_unpacked_size(file: str | os.PathLike[str] | IO[bytes]) -> int:
-    """What the members of a zip archive announce in all.
+    """Return the total size that the members of a zip archive announce.
 
     Neither `zipfile` nor PyTorch reads more of a member than that, even where it holds more.
     """

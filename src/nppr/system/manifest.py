@@ -1,4 +1,4 @@
-"""Which files of a folder are ours to remove: those that its manifest lists, and no others.
+"""The list of the files in a folder that nppr may remove.
 
 `manifest.json` lists the files of a run or a study by their paths within the folder. A file is listed
 before it is written, so a crash leaves at worst an entry without a file.
@@ -30,7 +30,7 @@ class Manifest:
 
     @property
     def path(self) -> Path:
-        """Where the list is."""
+        """Return the path of the list."""
         return self.folder / MANIFEST_FILE
 
     @property
@@ -52,7 +52,7 @@ class Manifest:
         return False
 
     def begin(self, *paths: Path) -> None:
-        """Start the list anew, with files that are about to be written."""
+        """Start a new list with files that are about to be written."""
         self._make_folder()
         self._write(self._inside(paths))
 
@@ -72,7 +72,7 @@ class Manifest:
     def require_ours(self) -> None:
         """Raise unless the folder is new, empty, or has a manifest of this kind.
 
-        What is left of a first manifest that was never whole does not count.
+        Partial files of an interrupted first write of the manifest do not count.
         """
         held = set(self.folder.iterdir()) if self.folder.exists() else set()
         if held - set(find_partial_files([self.path])) and not self.exists:
@@ -89,7 +89,7 @@ class Manifest:
         self.sweep()
 
     def clear(self) -> None:
-        """Remove the listed files, and what interrupted writes of them have left."""
+        """Remove the listed files and the partial files of their interrupted writes."""
         known = self._read()
         if known is None:
             raise self._unreadable()
@@ -97,7 +97,7 @@ class Manifest:
         self._unlink([*paths, *find_partial_files(paths)])
 
     def sweep(self, *more: Path) -> None:
-        """Remove what interrupted writes have left: of the listed files, the manifest and others."""
+        """Remove partial files of interrupted writes: of listed files, the manifest and `more`."""
         files = [self._path(name) for name in self._read() or ()]
         self._unlink(find_partial_files([*files, self.path, *more]))
 
@@ -138,7 +138,7 @@ class Manifest:
         return name if _is_inside(name) else None
 
     def _read(self) -> set[str] | None:
-        """The listed names; None where there is no manifest of ours, or one with a wrong entry."""
+        """Return the listed names, or None if the manifest is missing, foreign or invalid."""
         try:
             if self.path.is_symlink():
                 return None

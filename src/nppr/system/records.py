@@ -33,7 +33,7 @@ UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, MemoryError,
     RuntimeError, SafetensorError,
 )  # fmt: skip
-"""What a crafted or damaged file can cause while it is read."""
+"""Exceptions that reading a crafted or damaged file can raise."""
 
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
 """The end of the name that a file has until it is whole."""
@@ -81,18 +81,18 @@ def compute_checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | 
 
 
 def shorten_error(error: BaseException) -> str:
-    """What an error reports, short enough to be part of a message."""
+    """Return the text of an error in one line, short enough for a message."""
     text = f"no entry {error}" if isinstance(error, KeyError) else str(error)
     return " ".join(text.split())[:200] or type(error).__name__
 
 
 def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors under longer names."""
+    """Return the tensors with a prefix before each name."""
     return {prefix + name: tensor for name, tensor in tensors.items()}
 
 
 def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names start with a prefix, without it."""
+    """Return the tensors whose names start with a prefix, and remove the prefix."""
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()
@@ -101,7 +101,7 @@ def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 def pack_optimiser(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What an optimiser remembers of each parameter, as NUMBER/NAME."""
+    """Return the state tensors of an optimiser by NUMBER/NAME of the parameter."""
     return {
         f"{number}/{name}": tensor
         for number, memory in optimiser.state_dict()["state"].items()
@@ -111,7 +111,7 @@ def pack_optimiser(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser of the same parameters what another one remembered."""
+    """Restore the state that `pack_optimiser` returned, for the same parameters."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         number, _, name = key.partition("/")
@@ -143,12 +143,12 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
 
 
 def write_in_folder(path: Path, content: str) -> None:
-    """The same in a folder that is there: one that was removed meanwhile does not come back."""
+    """Write a text file into an existing folder; a folder that was removed is not made again."""
     _write(path, content.encode(), folders="none")
 
 
 def find_partial_files(paths: Iterable[Path]) -> list[Path]:
-    """What interrupted writes of these files have left beside them."""
+    """Return the partial files that interrupted writes of these files left."""
     wanted = set(paths)
     found: list[Path] = []
     for folder in {path.parent for path in wanted}:
@@ -163,7 +163,7 @@ def _write(path: Path, content: bytes, *, folders: str) -> None:
 
     The content reaches the disk before the file gets its name, and the name before this returns: after
     a loss of power the file holds the old content or the new.
-    Until it is whole a file has a name of its own, so that two processes never write the same one.
+    A partial file has a random name, so that two processes never write to the same file.
     `folders` are made that are missing: all, the innermost, or none.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
