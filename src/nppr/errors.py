@@ -107,6 +107,14 @@ def require_at_most(argument: str, value: float | None, most: float) -> None:
         raise SpecError(f"`{argument}` must be at most {most:,}, got {value:,}.")
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the message of an error of user code as one line."""
+    try:
+        return " ".join(str(error).split())[:300] or type(error).__name__
+    except Exception:  # its __str__ may fail too
+        return type(error).__name__
+
+
 def mark_controls(text: str) -> str:
     r"""Replace control characters, which a terminal would obey, by a visible mark.
 

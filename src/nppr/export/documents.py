@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from nppr.errors import SpecError
 from nppr.export.claims import FiledReport
 from nppr.system.registry import Registry
 
@@ -23,6 +25,13 @@ class Document:
 
     files: Mapping[str, Callable[[FiledReport], str]]
     takes_gate: bool = False
+
+    def __post_init__(self) -> None:
+        for suffix in self.files or [""]:
+            if not suffix.startswith(".") or suffix != Path(suffix).name:
+                raise SpecError(
+                    f"`files` must have the suffix of each file, got {[*self.files]}. Example: .md"
+                )
 
 
 EXPORTS: Registry[Document] = Registry("export", "nppr.exports", "nppr.export.documents:Document")

@@ -12,6 +12,7 @@ request one of its objects by name.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import logging
@@ -19,15 +20,15 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from types import ModuleType
 from typing import Any, Self, TypeVar
 
-from nppr.errors import NpprError, PluginError
-from nppr.system.user_code import contain_exits
+from nppr.errors import NpprError, PluginError, reason_of
+from nppr.system import user_code
+from nppr.system.user_code import ProcessEnded, contain_exits
 
 T = TypeVar("T")
 
@@ -112,7 +113,7 @@ class Registry(Mapping[str, T]):
         """Return `nppr`, or the distribution and version that provide an object."""
         return self._origins[name] if name in self._origins else self._added()[name].origin
 
-    @contextmanager
+    @contextlib.contextmanager
     def guarded(self, thing: T) -> Iterator[None]:
         """Turn a failure in the code of a package into a one-line `PluginError`."""
         name = next(name for name, known in self._things.items() if known is thing)
@@ -120,7 +121,7 @@ class Registry(Mapping[str, T]):
             yield
             return
         try:
-            with contain_exits():
+            with contain_exits(), contextlib.redirect_stdout(sys.stderr):
                 yield
         except NpprError:
             raise
@@ -194,7 +195,8 @@ class Registry(Mapping[str, T]):
             before = self._things.copy(), self._origins.copy()
             _loading.append(point.origin)
             try:
-                with contain_exits():
+                # Standard output belongs to the result of a command.
+                with contain_exits(), contextlib.redirect_stdout(sys.stderr):
                     thing = load_object(point.place)
                     self._require_kind(point.name, thing)
                     self.add(point.name, thing)
@@ -211,10 +213,10 @@ class Registry(Mapping[str, T]):
         wanted = load_object(self._accepts)
         is_class = isinstance(thing, type) and issubclass(thing, wanted)
         if not (is_class if self._classes else isinstance(thing, wanted)):
-            article = "a subclass of" if self._classes else "an instance of"
+            wanted_as = "a subclass of" if self._classes else "an instance of"
             got = f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
             place = self._accepts.replace(":", ".")
-            raise PluginError(f"a {self.kind} must be {article} {place}, got {got}.")
+            raise PluginError(f"its object must be {wanted_as} {place}, got {got}.")
         if self._classes and (kind := getattr(thing, "kind", name)) != name:
             raise PluginError(f"its `kind` must be {name!r}, the entry point's name, got {kind!r}.")
 
@@ -227,7 +229,10 @@ def import_modules(package: ModuleType) -> None:
 
 def load_object(place: str) -> Any:
     """Return the object at a place, `module:name`."""
-    return metadata.EntryPoint("", place, "").load()
+    entry = metadata.EntryPoint("", place, "")
+    if not entry.pattern.match(place):
+        raise PluginError("its place must be module:name.")
+    return entry.load()
 
 
 def _top_of(place: str) -> str:
@@ -244,14 +249,17 @@ def _reason(error: Exception) -> str:
     """Return an error as one line, with the line of the package's code that raised it."""
     if isinstance(error, PluginError):
         return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = (__file__, importlib.__file__, metadata.__file__)
+    cause = error.__cause__ if isinstance(error, ProcessEnded) else error
+    frames = traceback.extract_tb(cause.__traceback__ if cause else None)
+    ours = (__file__, user_code.__file__, importlib.__file__, metadata.__file__)
     lines = [
         f" at {frame.filename}:{frame.lineno}"
         for frame in frames
         if frame.filename not in ours and not frame.filename.startswith("<")
     ]
-    text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON].rstrip(".: ")
+    text = " ".join(f"{type(error).__name__}: {reason_of(error)}".split())[:LONGEST_REASON].rstrip(
+        ".: "
+    )
     return f"{text}{''.join(lines[-1:])}. Repair or uninstall the package."
 
 
@@ -263,17 +271,19 @@ def added_points(path: tuple[str, ...]) -> tuple[AddedPoint, ...]:
     """
     found: dict[str, list[AddedPoint]] = {}
     for distribution in metadata.distributions(path=list(path)):
-        if f"[{BUILT_IN}." not in (distribution.read_text("entry_points.txt") or ""):
-            continue
+        place = str(getattr(distribution, "_path", "an installed package"))
         try:
-            name = distribution.metadata["Name"]
+            if f"[{BUILT_IN}." not in (distribution.read_text("entry_points.txt") or ""):
+                continue
+            name = distribution.metadata["Name"] or place
+            version = distribution.metadata["Version"] or "without a version"
             points = [
-                AddedPoint(each.name, each.group, each.value, f"{name} {distribution.version}")
+                AddedPoint(each.name, each.group, each.value, f"{name} {version}")
                 for each in distribution.entry_points
                 if each.group.startswith(f"{BUILT_IN}.")
             ]
         except Exception as error:  # damaged metadata fail in any way
-            logger.warning("an installed package has damaged metadata: %s", _reason(error))
+            logger.warning("%s has damaged metadata: %s", place, _reason(error))
             continue
         found.setdefault(name, points)
     return tuple(point for name in sorted(found) for point in found[name])

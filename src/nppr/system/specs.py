@@ -12,6 +12,9 @@ from nppr.system.bounded import TOML_LIMIT, OversizeError, read_text
 MOST_CLASSES = 100_000
 """More classes than this are a mistake, or an attempt to fill the memory."""
 
+MOST_WORKERS = 1024
+"""More processes than this are a mistake: each of them loads the model and the data."""
+
 RANDOM_WEIGHTS = "random"
 """Stands in for a weights file to use an untrained network."""
 

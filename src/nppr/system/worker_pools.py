@@ -31,7 +31,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from nppr.errors import SpecError
+from nppr.errors import SpecError, require_at_most
+from nppr.system.specs import MOST_WORKERS
 
 R = TypeVar("R")
 
@@ -58,6 +59,7 @@ def open_pool(workers: int | None = None, ray: str | None = None) -> WorkerPool:
     """
     if workers is not None and workers < 1:
         raise SpecError(f"`workers` must be a whole number >= 1, got {workers}.")
+    require_at_most("workers", workers, MOST_WORKERS)
     if ray is not None:
         return RayPool(ray, workers)
     return WorkerPool() if workers in (None, 1) else ProcessPool(workers or 1)
