@@ -93,7 +93,7 @@ class NoiseSet(ABC):
         return float(bisect_largest(lambda p: 1 - self.h(p) >= least, zero))
 
     def tangents(self, p: FloatArray) -> FloatArray:
-        """Return the lines `c p + d` that touch h, `(N,) -> (2, N)`; h is concave, so none is below it."""
+        """Return the lines `c p + d` that touch h, `(N,) -> (2, N)`; none lies below the concave h."""
         c = self.slope(p)
         return np.stack([c, self.h(p) - p * c])
 
