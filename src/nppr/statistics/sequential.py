@@ -110,8 +110,7 @@ def one_sided_bound(successes: int, failures: int, confidence: float, *, above: 
     no other t: if it exceeds 1, it decreases in t up to the observed share and increases from
     there. So p lies beyond the bound of any look with probability at most `1 - confidence`.
 
-    >>> round(one_sided_bound(64, 0, 0.95, above=True), 3), one_sided_bound(64, 0, 0.95,
-    above=False)
+    >>> round(one_sided_bound(64, 0, 0.95, above=True), 3), one_sided_bound(64, 0, 0.95, above=False)
     (0.943, 1.0)
     """
     outer = 0.0 if above else 1.0
