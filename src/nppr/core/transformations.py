@@ -50,7 +50,7 @@ BLUR_REACH = 4.0
 PATH_STEP = 0.5
 """Largest distance in pixels between points on the path of a motion blur."""
 
-TOLERANCE = 1e-4
+RANGE_TOLERANCE = 1e-4
 """Tolerated excess over [0, 1] of a user's function."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z%°]*)")
@@ -407,7 +407,7 @@ class CustomTransform(Transform):
         if not bool(torch.isfinite(made.detach()).all()):
             raise DataError(f"`{self.label}` must return finite numbers, got NaN or infinite ones.")
         least, most = (float(each) for each in made.detach().aminmax())
-        if not (least >= -TOLERANCE and most <= 1 + TOLERANCE):
+        if not (least >= -RANGE_TOLERANCE and most <= 1 + RANGE_TOLERANCE):
             raise DataError(
                 f"`{self.label}` must return images in [0, 1], got values from {least:.4g} to"
                 f" {most:.4g}. End it with .clamp(0, 1)."
