@@ -244,7 +244,7 @@ class CombinedFailures:
     by_splitting: BoolArray
 
     def added(self, among: BoolArray) -> float:
-        """Return the contribution of splitting to the mean over inputs: in expectation, its bias."""
+        """Return the contribution of splitting to the mean over inputs; its expectation is the bias."""
         return float(np.where(self.by_splitting, self.failures, 0.0)[among].mean())
 
 
@@ -306,7 +306,7 @@ def format_rare_csv(found: Mapping[str, Rare]) -> str:
 
 
 def write_rare(path: Path, rare: Rare, identity: str) -> None:
-    """Write the file completely or not at all; `identity` is that of the run."""
+    """Write the file completely or not at all; `identity` identifies the run."""
     tensors = {name: torch.from_numpy(np.array(getattr(rare, name))) for name in RARE_ARRAYS}
     record = {
         "identity": identity,
