@@ -77,7 +77,7 @@ class ArrowImages(EncodedImages):
                 with open_regular(place) as file:
                     content = read_bounded(file, ENCODED_IMAGE_LIMIT)
             if content is None:
-                raise ValueError("this row has no image")
+                raise ValueError("there is no image in this row")
             return bytes(content)
 
     def where(self, position: int) -> str:

@@ -258,9 +258,9 @@ def add_rare_failures(tally: Tally[SplitKind], rare: Rare) -> CombinedFailures:
 
     The mean of a tally is already unbiased: its zeros compensate for the failures it shows by luck.
     Replacing the zeros by q_i therefore raises the expected mean by `mean_i q_i (1 - q_i)^S`, which
-    is also the expected contribution of splitting (`added`). The single probabilities gain
-    precision, above all those below 1/S; the combined mean overestimates failures, by at most the
-    amount added.
+    is also the expected contribution of splitting (`added`). The single probabilities improve,
+    above all those below 1/S; the combined mean overestimates failures, by at most the amount
+    added.
     """
     within = rare.positions.max() < len(tally.indices)
     if not within or not np.array_equal(tally.indices[rare.positions], rare.indices):
