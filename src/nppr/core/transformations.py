@@ -11,7 +11,8 @@
     brightness             what is added to every pixel value in [0, 1]
 
 They are applied in this order, to float images `(N, C, H, W)`, and clipped to [0, 1] once, at the end.
-Each is batched and differentiable in theta. A new one is a function here and a line in `PARAMETERS`.
+Each is batched and differentiable in theta. A new one is a function here and a line in
+`transform_parameters.PARAMETERS`.
 Outside the image, pixels are mirrored at its edge (`edges=reflect`: d c b a | a b c d | d c b a), or
 the nearest pixel is repeated (`nearest`), or they are black (`zeros`).
 """
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from nppr.core.transform_parameters import EDGES, GROUPS, PARAMETERS, REFLECT
 from nppr.errors import BudgetError, DataError, GradientError, unknown
 from nppr.system.user_code import contain_exits
 
@@ -36,10 +38,6 @@ if TYPE_CHECKING:
 
 Values = Mapping[str, "Tensor"]
 """Parameters by name, `(N,)` each."""
-
-REFLECT = "reflect"
-EDGES = {REFLECT: "reflection", "nearest": "border", "zeros": "zeros"}
-"""How pixels outside the image are made, by PyTorch's name for it."""
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness that the eye sees (ITU-R BT.601)."""
@@ -54,46 +52,6 @@ TOLERANCE = 1e-4
 """How far a function of the user's may leave [0, 1]."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z%°]*)")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter: its unit, the value that changes nothing, and the values it may have at all.
-
-    `NAME=a` is the range from identity - a to identity + a; it begins at identity where it is `rising`.
-    """
-
-    unit: str
-    identity: float
-    least: float
-    most: float
-    rising: bool = False
-    shrinks: bool = True
-    """Whether a smaller box has a smaller range of it: not of a direction."""
-
-    def of(self, amount: float) -> tuple[float, float]:
-        """The range that a single number stands for."""
-        return self.identity - (0.0 if self.rising else amount), self.identity + amount
-
-
-PARAMETERS = {
-    "rotate": Parameter("deg", 0, -180, 180),
-    "scale": Parameter("", 1, 0.1, 10),
-    "shift-x": Parameter("", 0, -1, 1),
-    "shift-y": Parameter("", 0, -1, 1),
-    "blur": Parameter("px", 0, 0, 50, rising=True),
-    "motion-blur": Parameter("px", 0, 0, 100, rising=True),
-    "motion-angle": Parameter("deg", 0, -90, 90, shrinks=False),
-    "haze": Parameter("", 0, 0, 1, rising=True),
-    "exposure": Parameter("stops", 0, -10, 10),
-    "contrast": Parameter("", 1, 0, 10),
-    "saturation": Parameter("", 1, 0, 10),
-    "brightness": Parameter("", 0, -1, 1),
-}
-"""In the order in which they are applied."""
-
-GROUPS = {"shift": ("shift-x", "shift-y")}
-"""Names that stand for several parameters."""
 
 
 class Transform(ABC):
