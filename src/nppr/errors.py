@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""All but tabs and ends of lines; also those that turn the direction of writing."""
+"""All control characters except tabs and line feeds, and those that change the writing direction."""
 
 
 class NpprError(Exception):
@@ -19,7 +19,7 @@ class NpprError(Exception):
 
 
 class InputError(NpprError):
-    """An input of the caller that cannot be used."""
+    """Input of the caller that cannot be used."""
 
 
 class BudgetError(InputError):
@@ -31,7 +31,7 @@ class SpecError(InputError):
 
 
 class PluginError(InputError):
-    """An installed package that adds to nppr, and fails or takes a name that is taken."""
+    """An installed package that adds to nppr but fails, or uses a name that is taken."""
 
 
 class DataError(InputError):
@@ -39,7 +39,7 @@ class DataError(InputError):
 
 
 class NoFitDataError(DataError):
-    """Data without inputs to fit a distribution on, or to choose one with."""
+    """Data without inputs for fitting or for choosing a distribution."""
 
 
 class ClassifierError(InputError):
@@ -47,7 +47,7 @@ class ClassifierError(InputError):
 
 
 class TaskError(InputError):
-    """A predicate that does not judge the outputs of a model."""
+    """A predicate that cannot judge the outputs of a model."""
 
 
 class RunStopped(NpprError):
@@ -55,11 +55,11 @@ class RunStopped(NpprError):
 
 
 class ModelUnavailableError(RunStopped):
-    """A model that cannot be asked any more, such as a service that is down."""
+    """A model that no longer responds, such as a service that is down."""
 
 
 class WeightsError(InputError):
-    """A weights file that is missing, damaged or of another architecture."""
+    """A weights file that is missing, damaged or for another architecture."""
 
 
 class DistributionError(InputError):
@@ -75,11 +75,11 @@ class RunFolderError(InputError):
 
 
 class WriteError(RunStopped, RunFolderError):
-    """A file of a result that cannot be written: a full disk, a folder that is read-only."""
+    """A result file that cannot be written: a full disk or a read-only folder."""
 
 
 class VanishedError(WriteError):
-    """A run folder that was removed while the run was under way."""
+    """A run folder that was removed during the run."""
 
 
 class BudgetBreach(NpprError):
@@ -87,7 +87,7 @@ class BudgetBreach(NpprError):
 
 
 class GradientError(NpprError):
-    """A source needs gradients that the classifier does not give."""
+    """A source needs gradients that the classifier does not provide."""
 
 
 class FitError(NpprError):
@@ -107,8 +107,16 @@ def require_at_most(argument: str, value: float | None, most: float) -> None:
         raise SpecError(f"`{argument}` must be at most {most:,}, got {value:,}.")
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the message of an error of user code as one line."""
+    try:
+        return " ".join(str(error).split())[:300] or type(error).__name__
+    except Exception:  # its __str__ may fail too
+        return type(error).__name__
+
+
 def mark_controls(text: str) -> str:
-    r"""Text in which a control character, which a terminal would obey, is a visible mark.
+    r"""Replace control characters, which a terminal would obey, by a visible mark.
 
     >>> mark_controls("a\x1b[2Jb\n")
     'a�[2Jb\n'
@@ -117,7 +125,7 @@ def mark_controls(text: str) -> str:
 
 
 def unknown(argument: str, given: str, valid: Iterable[str]) -> SpecError:
-    """The error for a name that is not in a list, with the nearest valid name.
+    """Return the error for a name that is not in a list, with the nearest valid name.
 
     >>> str(unknown("source", "gausian", ["gaussian", "uniform"]))
     "`source` must be one of gaussian, uniform, got 'gausian'. Did you mean 'gaussian'?"

@@ -58,7 +58,7 @@ from nppr.search.search_settings import (
     default_settings,
     paper_settings,
 )
-from nppr.system.specs import EAGER, ENGINES
+from nppr.system.specs import EAGER, ENGINES, MOST_WORKERS
 
 MOST_DRAWS, MOST_RARE_CALLS, LARGEST_SEED = 10**7, 10**10, 2**63 - 1
 """Upper limits: larger values never finish or overflow the seed."""
@@ -627,7 +627,7 @@ class Run(Keywords):
         "Measure the classifier even if it hardly beats guessing, such as one without its weights.",
         Panel.ADVANCED,
     )
-    workers: Count = option(
+    workers: Annotated[int | None, whole(most=MOST_WORKERS)] = option(
         None,
         "Measure the inputs in this many processes, each with one thread. Counts do not depend on it."
         " Default: 1.",

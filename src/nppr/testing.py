@@ -23,9 +23,10 @@ from nppr.statistics.sequential import Verdict
 def assert_robust(
     model: ModelSpec, data: DataSpec, policy: str | Path | Policy | Mapping[str, Any]
 ) -> GateRecord:
-    """Raise `AssertionError` unless every requirement of a policy holds; return what was decided.
+    """Raise `AssertionError` unless every requirement of a policy holds; return the decisions.
 
-    `policy` is a TOML file or its keys, whose model and data are replaced. Undecided ones fail too.
+    `policy` is a TOML file or its keys; `model` and `data` replace the policy's own. Undecided
+    requirements also fail.
 
     >>> found = assert_robust("digits-cnn", "digits", {"require": ["PR uniform >= 0.9"]})
     >>> found.decisions[0].status

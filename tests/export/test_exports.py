@@ -6,16 +6,19 @@ import hashlib
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nppr
+from installed_package import install
 from nppr.core.tally import Claim, Direction, Metric
 from nppr.doctor.flags import ATTACK_TOO_WEAK, LIMITS, SEVERITY, Severity, flag
-from nppr.errors import RunFolderError, SpecError
+from nppr.errors import PluginError, RunFolderError, SpecError
 from nppr.export.claims import claims_of, doubting_flags, read_filed
+from nppr.export.documents import Document
 from nppr.export.exports import EXPORTS, write_exports
 from nppr.report import Report
 from nppr.report.findings import table_rows
@@ -389,3 +392,32 @@ def test_a_report_that_was_edited_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(content))
     with pytest.raises(RunFolderError, match=r"per_input\.csv"):
         write_exports(tmp_path / "run", "safety-case")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        ("lambda filed: 5", "TypeError: the function of a file must return text, got int"),
+        ("lambda filed: sys.exit(0)", r"it raised SystemExit: 0 at .*their_docs.py:2\."),
+    ],
+)
+def test_a_document_of_a_package_that_fails_is_one_line_and_writes_nothing(
+    make: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        f"import sys; from nppr.export.documents import Document\nD = Document({{'.md': {make}}})"
+    )
+    install(tmp_path, "their-docs", {"nppr.exports": {"theirs": "their_docs:D"}}, their_docs=text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "their_docs", raising=False)
+    monkeypatch.setattr("nppr.export.exports.EXPORTS", EXPORTS.copy())
+    kept(tmp_path / "run")
+    with pytest.raises(PluginError, match=f"export 'theirs' of their-docs 1.0 .*{reason}"):
+        write_exports(tmp_path / "run", "theirs")
+    assert not (tmp_path / "run" / "exports").exists()
+
+
+@pytest.mark.parametrize("suffixes", [(), ("md",), ("/../x.md",)])
+def test_a_document_has_files_with_suffixes(suffixes: tuple[str, ...]) -> None:
+    with pytest.raises(SpecError, match=r"`files` must have the suffix of each file"):
+        Document({suffix: lambda _: "" for suffix in suffixes})

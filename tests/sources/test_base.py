@@ -33,8 +33,8 @@ from nppr.sources import (
     split_search,
 )
 from nppr.sources.attacks import GradientAttack
-from nppr.sources.base import entry_of
-from nppr.sources.gaussian_offset import CHOICE_DRAWS, PASSES_PER_CALL, STEP_DRAWS
+from nppr.sources.base import PASSES_PER_CALL, entry_of
+from nppr.sources.gaussian_offset import GRADIENT_DRAWS, STEP_DRAWS
 
 BUDGET = Budget.linf(0.1)
 
@@ -89,7 +89,7 @@ def test_the_command_line_knows_of_our_sources_what_their_classes_declare() -> N
     declared = {name: entry_of(kind) for name, kind in SOURCES.own().items()}
     assert declared == OWN_SOURCES
     assert list(declared) == list(OWN_SOURCES)
-    passes = 2 * CHOICE_DRAWS + PASSES_PER_CALL * STEP_DRAWS
+    passes = 2 * GRADIENT_DRAWS + PASSES_PER_CALL * STEP_DRAWS
     assert math.ceil(passes / PASSES_PER_CALL) == FEWEST_OFFSET_CALLS
 
 

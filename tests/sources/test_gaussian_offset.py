@@ -22,7 +22,7 @@ from nppr.measuring.measurement import measure, probe
 from nppr.models import Classifier, PreparedClassifier, frozen, prepare
 from nppr.source_names import FEWEST_OFFSET_CALLS
 from nppr.sources.gaussian_offset import (
-    CHOICE_DRAWS,
+    GRADIENT_DRAWS,
     OffsetNoise,
     OffsetSearch,
     make_offset_sources,
@@ -137,15 +137,15 @@ def test_on_the_draws_it_chooses_with_it_is_never_above_no_offset(seed: int) -> 
     x, y = split.batch(np.arange(INPUTS))
     search, draws = OffsetSearch(0.2, 0.2), block(INPUTS, seed)
     fresh = replace(
-        draws, split="evaluate/offset-search", block=search.steps, size=CHOICE_DRAWS,
-        capacity=CHOICE_DRAWS,
+        draws, split="evaluate/offset-search", block=search.steps, size=GRADIENT_DRAWS,
+        capacity=GRADIENT_DRAWS,
     )  # fmt: skip
     with frozen(known) as model:
         found = search.offsets(model, x, y, draws)
 
         def correct(offset: Tensor) -> Tensor:
             logits = model.logits(search._images(x, offset, fresh))
-            answers = logits.argmax(1).view(INPUTS, CHOICE_DRAWS)
+            answers = logits.argmax(1).view(INPUTS, GRADIENT_DRAWS)
             return (answers == y[:, None]).sum(1)
 
         assert bool((correct(found) <= correct(torch.zeros_like(x))).all())
@@ -191,7 +191,7 @@ def test_calls_are_kept_to(calls: int) -> None:
         clean_correct=everything,
     )  # fmt: skip
     forward = tally.calls - INPUTS * 16 - watched.seen
-    assert forward == INPUTS * 2 * CHOICE_DRAWS
+    assert forward == INPUTS * 2 * GRADIENT_DRAWS
     assert source.steps >= 1
     assert 3 * watched.seen + forward <= source.search_passes(INPUTS) == 3 * calls * INPUTS
 

@@ -106,6 +106,11 @@ FAILURES = [
     ("raise ValueError('two\\nlines')", "ValueError: two lines at"),
     ("other = 1", "AttributeError: .*no attribute 'thing'"),
     (f"{MAKE}thing = Thing('all')", "the thing name 'all' is taken by nppr"),
+    (
+        "class E(Exception):\n    def __str__(self):\n        raise ValueError\nraise E",
+        r"cannot be used: E: E at .*failing_\d\.py:4\.",
+    ),
+    ("raise KeyboardInterrupt", r"it raised KeyboardInterrupt at .*failing_\d+\.py:1\."),
 ]
 
 
@@ -129,6 +134,22 @@ def test_a_package_that_fails_is_named_and_the_others_work(
         assert "\n" not in warning
     assert list(known) == ["good"]
     assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("written", ["::", "a b c:d"])
+def test_a_place_that_names_no_object_is_named(written: str, place: Path) -> None:
+    install(place, "odd-place", {"nppr.things": {"odd": written}})
+    with pytest.raises(PluginError, match="its place must be module:name"):
+        things()["odd"]
+
+
+def test_what_a_package_prints_is_no_part_of_a_result(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{MAKE}print('Hello')\nthing = Thing()"
+    install(place, "loud-things", {"nppr.things": {"loud": "loud_module:thing"}}, loud_module=text)
+    assert things()["loud"]
+    assert capsys.readouterr() == ("", "Hello\n")
 
 
 def test_a_class_that_was_registered_before_its_package_failed_is_gone(
@@ -198,6 +219,26 @@ def test_damaged_metadata_cost_a_warning(place: Path, caplog: pytest.LogCaptureF
     )
     assert [point.name for point in added_points((str(place),))] == ["good"]
     assert "damaged metadata" in caplog.text
+
+
+def test_metadata_that_are_no_text_cost_a_warning(
+    place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(place, "latin", {"nppr.things": {"one": "m:t"}})
+    (place / "latin-1.0.dist-info" / "entry_points.txt").write_bytes(b"[nppr.things]\n\xff = a:b\n")
+    assert added_points((str(place),)) == ()
+    assert "latin-1.0.dist-info has damaged metadata: UnicodeDecodeError" in caplog.text
+
+
+def test_a_package_without_name_or_version_is_known_by_its_folder(place: Path) -> None:
+    for name in ("bare-a", "bare-b"):
+        install(place, name, {"nppr.things": {name: "m:t"}})
+        (place / f"{name.replace('-', '_')}-1.0.dist-info" / "METADATA").write_text("\n")
+    install(place, "good-metadata", {"nppr.things": {"good": "m:t"}})
+    origins = {point.name: point.origin for point in added_points((str(place),))}
+    folder = place / "bare_a-1.0.dist-info"
+    assert origins["bare-a"] == f"{folder} without a version"
+    assert origins.keys() == {"bare-a", "bare-b", "good"}
 
 
 def test_the_first_of_two_versions_on_the_path_counts(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from nppr.errors import SpecError
+from nppr.settings import Run
 from nppr.system import worker_pools
 from nppr.system.worker_pools import MOST_ATTEMPTS, ProcessPool, open_pool
 from system.jobs import die, process_and_threads, starts
@@ -50,6 +51,10 @@ def test_a_killed_worker_is_replaced_and_its_function_repeated(tmp_path: Path) -
 def test_the_number_of_workers_is_checked() -> None:
     with pytest.raises(SpecError, match="`workers` must be a whole number >= 1, got 0"):
         open_pool(workers=0)
+    with pytest.raises(SpecError, match="`workers` must be at most 1,024, got 10,"):
+        open_pool(workers=10**22)
+    with pytest.raises(SpecError, match="`workers` must be at most 1,024"):
+        Run(workers=2000)
 
 
 def test_a_ray_address_that_does_not_answer_is_one_line_within_seconds() -> None:

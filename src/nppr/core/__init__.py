@@ -1,1 +1,1 @@
-"""What everything is counted in: budgets, tallies, tasks, draws."""
+"""Shared vocabulary of the package: budgets, tallies, tasks and random draws."""

@@ -1,11 +1,12 @@
-"""The admissible perturbations: a domain that they lie in, and the map that applies them to an image.
+"""Admissible perturbations: the set they lie in, and the map that applies them to an image.
 
     additive         x + delta       delta in a norm ball, with the shape (C, H, W) of an image
-    transformation   T(x, theta)     theta in a box; delta `(P, 1, 1)` are its P coordinates in [-r, r]
+    transformation   T(x, theta)     theta in a box; delta `(P, 1, 1)` are its P coordinates in [-r,
+    r]
 
-The last three dimensions of a perturbation are the vector, of D = C*H*W or P numbers. The budget lives
-on the tensor the classifier is given: after any resize of the data, before the normalisation, which is
-inside the classifier wrapper.
+The last three dimensions of a perturbation are one vector of D = C*H*W or P numbers. A budget
+applies to the tensor that the classifier receives: after any resizing of the data and before the
+normalisation, which is part of the classifier wrapper.
 """
 
 from __future__ import annotations
@@ -30,47 +31,47 @@ if TYPE_CHECKING:
 
 
 VECTOR = (-3, -2, -1)
-TOLERANCE = 1e-5
-"""Excess over the radius, relative to it, that counts as rounding, not as a breach."""
+RADIUS_TOLERANCE = 1e-5
+"""Relative excess over the radius that counts as rounding error, not as a breach."""
 
 PIXEL_TOLERANCE = 2.0**-23
-"""The same for each pixel: `(x + delta) - x` is `delta` up to the rounding of numbers near 1."""
+"""The same for one pixel: `(x + delta) - x` equals `delta` up to the rounding of numbers near 1."""
 
 
 @dataclass(frozen=True)
 class Norm(ABC):
-    """A distance that owns its geometry; `r` is the radius of the ball throughout."""
+    """A norm and the geometry of its ball; `r` is the radius of the ball."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def size(self, delta: Tensor) -> Tensor:
-        """|delta|: `(..., C, H, W) -> (...)`."""
+        """Return |delta|, `(..., C, H, W) -> (...)`."""
 
     @abstractmethod
     def clip(self, delta: Tensor, r: float) -> Tensor:
-        """The nearest point of the ball (in this norm's usual projection)."""
+        """Return the point of the ball that the norm's usual projection gives."""
 
     @abstractmethod
     def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
-        """A smooth map of all of R^D into the ball."""
+        """Map all of R^D smoothly into the ball."""
 
     @abstractmethod
     def steepest(self, gradient: Tensor) -> Tensor:
-        """The direction of unit size that increases a linear function most."""
+        """Return the direction of unit size that increases a linear function most."""
 
     @abstractmethod
     def noise_scale(self, r: float, dimension: int) -> float:
-        """Scale per pixel at which noise has about the size of the ball."""
+        """Return the scale per pixel at which noise has about the size of the ball."""
 
     @abstractmethod
     def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float) -> Tensor:
-        """Uniform draws in the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
+        """Draw uniformly from the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
 
     def normal(
         self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float, scale: float
     ) -> Tensor:
-        """Normal draws of `scale` times the size of the ball, `(B, S, *shape)`, not projected to it."""
+        """Draw normal noise of `scale` times the ball's size, `(B, S, *shape)`, without projection."""
         std = scale * self.noise_scale(r, math.prod(shape))
         return draws.normal(stream, shape).mul_(std)
 
@@ -103,16 +104,16 @@ class Linf(Norm):
 
 @dataclass(frozen=True)
 class BoxNorm(Linf):
-    """The largest coordinate of the parameters of a transformation; 1 is an end of its range."""
+    """The largest absolute coordinate of a transformation's parameters; 1 is an end of the range."""
 
     name = "box"
 
     def normal(
         self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float, scale: float
     ) -> Tensor:
-        """Normal draws around the middle with a standard deviation of `scale r / 2`, cut off at +-r.
+        """Draw around the middle with standard deviation `scale r / 2`, truncated at +-r.
 
-        `Phi^-1` of uniform numbers from Phi(-r / std) to Phi(r / std).
+        Computes `Phi^-1` of uniform numbers between Phi(-r / std) and Phi(r / std).
         """
         std = scale * r / 2
         tail = 0.5 * math.erfc(r / std / math.sqrt(2))
@@ -135,7 +136,7 @@ class L2(Norm):
         return delta * (r / length.clamp_min(r))
 
     def squash(self, v: Tensor, r: float | Tensor) -> Tensor:
-        """`r v/|v| tanh(|v| / sqrt(D))`: into the ball, not onto its sphere."""
+        """Map v to `r v/|v| tanh(|v| / sqrt(D))`: into the ball, not onto its sphere."""
         dimension = math.prod(v.shape[-3:])
         length = _lengths(v).clamp_min(torch.finfo(v.dtype).tiny)
         return v * (r * torch.tanh(length / math.sqrt(dimension)) / length)
@@ -147,7 +148,7 @@ class L2(Norm):
         return r / math.sqrt(dimension)
 
     def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...], r: float) -> Tensor:
-        """A random direction times `r u^(1/D)`."""
+        """Draw a random direction times `r u^(1/D)`."""
         direction = self.steepest(draws.normal(stream, shape))
         u = draws.uniform(f"{stream}/length", (1, 1, 1))
         return direction * (r * u ** (1 / math.prod(shape)))
@@ -160,7 +161,7 @@ NORMS: dict[str, Norm] = {norm.name: norm for norm in (Linf(), L2())}
 class Budget:
     """The ball of admissible perturbations, `{delta : |delta| <= radius}`.
 
-    With a `transform` it is the box of its parameters; a radius below 1 shrinks the box.
+    With a `transform`, it is the box of the parameters; a radius below 1 shrinks the box.
 
     >>> budget = Budget.linf("8/255")
     >>> budget
@@ -194,17 +195,17 @@ class Budget:
 
     @classmethod
     def linf(cls, radius: float | str) -> Budget:
-        """Every pixel changes by at most `radius`."""
+        """Return the budget in which every pixel changes by at most `radius`."""
         return cls.parse("linf", radius)
 
     @classmethod
     def l2(cls, radius: float | str) -> Budget:
-        """The change has Euclidean length at most `radius`."""
+        """Return the budget in which the change has Euclidean length at most `radius`."""
         return cls.parse("l2", radius)
 
     @classmethod
     def box(cls, transform: str | Transform, radius: float | str = 1.0) -> Budget:
-        """Every parameter of a transformation lies in its range, such as "rotate=15,blur=2"."""
+        """Return the budget of a transformation's parameter ranges, such as "rotate=15,blur=2"."""
         made = parse_transform(transform) if isinstance(transform, str) else transform
         if not isinstance(made, Transform):
             raise BudgetError(
@@ -215,7 +216,7 @@ class Budget:
 
     @classmethod
     def parse(cls, spec: str, radius: float | str) -> Budget:
-        """From the texts of a study or a report; `spec` is a norm or the ranges of a transformation.
+        """Return the budget of a norm, or of the ranges of a transformation, as written in a study.
 
         >>> Budget.parse("l2", "0.5").radius
         0.5
@@ -228,20 +229,20 @@ class Budget:
 
     @property
     def nouns(self) -> Nouns:
-        """The words for what it admits."""
+        """The words that name its perturbations in texts."""
         return choose_nouns(self.norm.name)
 
     @property
     def spec(self) -> str:
-        """The norm, or the ranges of the transformation: what `parse` takes beside the radius."""
+        """The norm, or the ranges of the transformation, as `parse` accepts them."""
         return self.norm.name if self.transform is None else self.transform.spec
 
     def at(self, radius: float | str) -> Budget:
-        """The same with another radius."""
+        """Return the same budget with another radius."""
         return replace(self, radius=parse_radius(radius))
 
     def domain(self, shape: tuple[int, ...]) -> tuple[int, int, int]:
-        """The shape of perturbations of images of `shape` (C, H, W)."""
+        """Return the shape of perturbations of images of `shape` (C, H, W)."""
         if self.transform is None:
             channels, height, width = shape
             return channels, height, width
@@ -249,12 +250,12 @@ class Budget:
         return len(self.transform.box), 1, 1
 
     def parameters(self, delta: Tensor) -> Tensor:
-        """The parameters `(..., P)` of perturbations `(..., P, 1, 1)` of a transformation."""
+        """Return the parameters `(..., P)` of a transformation for perturbations `(..., P, 1, 1)`."""
         assert self.transform is not None
         return self.transform.parameters(delta.flatten(-3), self.radius)
 
     def apply(self, x: Tensor, delta: Tensor) -> Tensor:
-        """Images `(..., C, H, W)` under perturbations, not clipped; other dimensions are broadcast."""
+        """Perturb images `(..., C, H, W)` without clipping; leading dimensions are broadcast."""
         if self.transform is None:
             return x + delta
         theta = self.parameters(delta)
@@ -266,9 +267,9 @@ class Budget:
     def gradient(
         self, model: FrozenModel, loss: Callable[[Tensor], Tensor], x: Tensor, delta: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradient in delta of the sum of `loss(logits)` of perturbed x, and the logits.
+        """Return the gradient in delta of the sum of `loss(logits)` of perturbed x, and the logits.
 
-        It passes where the image is clipped to [0, 1].
+        The clipping of images to [0, 1] is ignored: the gradient passes through it.
         """
         if self.transform is None:
             return model.gradient(loss, (x + delta).clamp(0, 1))
@@ -282,23 +283,23 @@ class Budget:
         return found, logits
 
     def size(self, delta: Tensor) -> Tensor:
-        """Size of each perturbation, `(..., C, H, W) -> (...)`."""
+        """Return the size of each perturbation, `(..., C, H, W) -> (...)`."""
         return self.norm.size(delta)
 
     def contains(self, delta: Tensor) -> Tensor:
-        """Which perturbations lie in the ball, up to rounding; NaN never does."""
+        """Whether each perturbation lies in the ball, up to rounding; False for NaN."""
         return self._holds(self.size(delta), math.prod(delta.shape[-3:]))
 
     def clip(self, delta: Tensor) -> Tensor:
-        """Project into the ball."""
+        """Project perturbations into the ball."""
         return self.norm.clip(delta, self.radius)
 
     def uniform(self, draws: DrawBlock, stream: str, shape: tuple[int, ...]) -> Tensor:
-        """Uniform draws in the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
+        """Draw uniformly from the ball, `(B, S, C, H, W)` for `shape` = (C, H, W)."""
         return self.norm.uniform(draws, stream, shape, self.radius)
 
     def squash(self, v: Tensor, scale: Tensor | None = None) -> Tensor:
-        """g_B of the paper: a smooth map of all of R^D into the ball, or into `scale` <= 1 of it."""
+        """Map all of R^D smoothly into the ball, or into `scale` <= 1 of it (g_B of the paper)."""
         return self.norm.squash(v, self.radius if scale is None else self.radius * scale)
 
     def require(self, delta: Tensor, source: str) -> None:
@@ -312,13 +313,13 @@ class Budget:
             )
 
     def _holds(self, size: Tensor, dimension: int) -> Tensor:
-        # All pixels together round by sqrt(D) times as much in the Euclidean norm.
+        # In the Euclidean norm, the rounding errors of D pixels add up to sqrt(D) times one.
         rounding = PIXEL_TOLERANCE / self.norm.noise_scale(1.0, dimension)
-        return size <= self.radius * (1 + TOLERANCE) + rounding
+        return size <= self.radius * (1 + RADIUS_TOLERANCE) + rounding
 
     @property
     def radius_text(self) -> str:
-        """The radius as people write it: `0.1`, but `8/255` rather than `0.0313725`."""
+        """The radius in its usual form: `0.1`, but `8/255` rather than `0.0313725`."""
         decimal = f"{self.radius:.6g}"
         levels = self.radius * 255
         near = round(levels * 2) / 2
@@ -328,7 +329,7 @@ class Budget:
 
     @property
     def text(self) -> str:
-        """The radius, or the ranges of the transformation, as people write them."""
+        """The radius, or the ranges of the transformation, in their usual form."""
         return self.radius_text if self.transform is None else self.transform.text_at(self.radius)
 
     def __repr__(self) -> str:
@@ -341,9 +342,9 @@ class Budget:
 def perturbed(
     x: Tensor, delta: Tensor, budget: Budget | None = None, *, quantise: bool = False
 ) -> Tensor:
-    """What the classifier is given: x under a perturbation of a budget, clipped to [0, 1].
+    """Return x under a perturbation of the budget, clipped to [0, 1], for the classifier.
 
-    Without a budget the perturbation is added. With `quantise` the result is rounded to 8 bits.
+    Without a budget, the perturbation is added. `quantise` rounds the result to 8 bits.
     """
     moved = x + delta if budget is None else budget.apply(x, delta)
     moved = moved.clamp_(0.0, 1.0)
@@ -351,7 +352,7 @@ def perturbed(
 
 
 def require_graph(moved: Tensor) -> None:
-    """Raise `GradientError` where transformed images do not depend on the parameters by gradients."""
+    """Raise `GradientError` if transformed images have no gradient in the parameters."""
     if not moved.requires_grad:
         raise GradientError(
             "the transformation must be differentiable in its parameters for attacks and searches by"
@@ -360,7 +361,7 @@ def require_graph(moved: Tensor) -> None:
 
 
 def quantised(x: Tensor) -> Tensor:
-    """The nearest 8-bit images."""
+    """Return the nearest 8-bit images."""
     return x.mul(255).round_().div_(255)
 
 

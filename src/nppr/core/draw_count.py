@@ -1,16 +1,16 @@
-"""How many perturbations are drawn per input."""
+"""Default number of perturbations per input."""
 
 from __future__ import annotations
 
 DEFAULT_DRAWS = 100
-"""Draws per input unless something else is asked for."""
+"""Default draws per input for small data sets."""
 
 FEWEST_DRAWS = 16
-"""Least default: one block. A run with a wanted precision begins with it."""
+"""Smallest default: one block. A run with a requested precision starts with it."""
 
 
 def default_draws(inputs: int, share: float = 1.0) -> int:
-    """Return the draws per input, or this share of them; the more inputs, the fewer draws each needs.
+    """Return the default draws per input times `share`; more inputs need fewer draws each.
 
     >>> default_draws(500), default_draws(2_000), default_draws(10_000)
     (100, 50, 16)

@@ -1,4 +1,4 @@
-"""Losses that attacks increase and that stress measures read."""
+"""Losses that attacks maximise and that stress measures use."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
-    """`max_{j != y} h_j - h_y`, `(B, classes), (B,) -> (B,)`: positive where the answer is wrong."""
+    """Return `max_{j != y} h_j - h_y`, `(B, classes), (B,) -> (B,)`: positive for wrong answers."""
     own = logits.gather(1, labels[:, None]).squeeze(1)
     others = logits.scatter(1, labels[:, None], -torch.inf)
     return others.amax(1) - own
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """The cross-entropy of every image, `(B, classes), (B,) -> (B,)`."""
+    """Return the cross-entropy of every image, `(B, classes), (B,) -> (B,)`."""
     return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
 
 
 def log_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """The logarithm of the cross-entropy, `(B, S, classes), (B,) -> (B, S)`, in double precision.
+    """Return the logarithm of the cross-entropy, `(B, S, classes), (B,) -> (B, S)`, as doubles.
 
     A loss of exactly 0 counts as the smallest positive number.
     """

@@ -1,7 +1,7 @@
-"""The words for what a budget admits: added noise, or a law of the parameters of a transformation.
+"""Words for the perturbations of a budget: added noise, or a law of transformation parameters.
 
-Tables, sentences, pages and figures take their words from here, so that no other file asks which kind
-of budget it has. Nothing here imports PyTorch.
+Tables, sentences, pages and figures take their words from here, so only this file depends on the
+kind of budget. It does not import PyTorch.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Nouns:
-    """The nouns of one kind of budget; the fields are named by what they are for added noise."""
+    """The words for one kind of budget; field names are the words for added noise."""
 
     kind: str
-    """`noise` or `law`: the key of texts that other rooms declare for both."""
+    """`noise` or `law`: the key of texts that other packages declare for both kinds."""
     noise: str
     noises: str
     a_noise: str
@@ -26,29 +26,29 @@ class Nouns:
     blind_noise: str
     noise_in_full: str
     surroundings: str
-    """What noise is in practice, to follow "what ... can know of the input"."""
+    """What noise is in practice; completes "what ... can know of the input"."""
     fixed_noise: str
     subject: str
-    """The noise as the subject of a sentence on what it may depend on."""
+    """The noise, as the subject of a sentence about what it may depend on."""
     drawn: str
-    """A draw of a source, as in "uniform noise"."""
+    """A draw from a source, as in "uniform noise"."""
     perturbed: str
-    """What a perturbation is added to."""
+    """Objects to which a perturbation is added."""
     change: str
-    """What an attack chooses for an input."""
+    """An attack's choice for one input."""
     admitted_change: str
     shown_change: str
-    """What is drawn between an input and the perturbed input."""
+    """Caption of the picture between an input and its perturbed version."""
     value: str
     pattern: str
-    """What every input gets if the noise is not random."""
+    """Perturbation that all inputs share if the noise is not random."""
     patterns: str
     disturbance: str
-    """What the clean inputs are without."""
+    """Disturbance that clean inputs lack."""
     region: str
     """The shape of the budget."""
     reference: str
-    """A reference of a set of noise, with its name for `{}`."""
+    """Name of the reference of a set of noise; `{}` is the source."""
     references: str
     uniform: str
     radius: str
@@ -56,21 +56,21 @@ class Nouns:
     own_radius: str
     other_radii: str
     at_radius: str
-    """A place of the axis of radii, with the radius for `{}`."""
+    """A position on the axis of radii; `{}` is the radius."""
     found_at: str
     std_unit: str
     """The unit of the realised standard deviation."""
     edge: str
-    """Where a draw can go no further."""
+    """Limit of a draw."""
     scaled: str
-    """What happens to learned noise at another radius, with the budget of the search for `{}`."""
+    """Effect of another radius on learned noise; `{}` is the budget of the search."""
     scaled_briefly: str
     floor_meaning: str
     floor_briefly: str
     rivals: str
 
     def refer_to(self, name: str | None) -> str:
-        """Return a source as the reference of a set around it.
+        """Return the name of the reference of a set, given its source.
 
         >>> NOISE.refer_to("uniform"), LAW.refer_to("uniform"), NOISE.refer_to(None)
         ('uniform noise', 'the uniform law', 'the reference noise')
@@ -123,10 +123,7 @@ NOISE = Nouns(
     floor_briefly="weight of Uniform noise; over many pixels mostly a smaller radius",
     rivals="fixed noise, universal",
 )
-"""Noise that is added to images."""
-
-NUMBERS = replace(NOISE, value="number")
-"""Noise that is added to signals, rows of a table and other inputs."""
+"""Words for noise that is added to images."""
 
 LAW = Nouns(
     kind="law",
@@ -176,16 +173,16 @@ LAW = Nouns(
     floor_briefly="weight of uniform parameters in every draw",
     rivals="a fixed law, universal, an attack",
 )
-"""Parameters of a transformation."""
+"""Words for parameters of a transformation."""
 
 _BY_NORM = {"linf": NOISE, "l2": replace(NOISE, region="ball"), "box": LAW}
 
 
 def choose_nouns(norm: str, *, images: bool = True) -> Nouns:
-    """Return the nouns of a budget by the name of its norm and by whether inputs are images.
+    """Return the words for the norm of a budget and for whether inputs are images.
 
     >>> choose_nouns("l2").region, choose_nouns("linf", images=False).value
     ('ball', 'number')
     """
     nouns = _BY_NORM[norm]
-    return nouns if images or nouns is LAW else replace(nouns, value=NUMBERS.value)
+    return nouns if images or nouns is LAW else replace(nouns, value="number")

@@ -1,4 +1,4 @@
-"""Radii as people write them, and the names of the norms. Nothing here imports PyTorch."""
+"""Radii in their usual form, such as 8/255, and the names of the norms. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nppr.errors import BudgetError
 NORM_NAMES = ("linf", "l2")
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-9, 1e6
-"""Radii that single precision can tell from 0 and from infinity."""
+"""Limits of radii that single precision distinguishes from 0 and from infinity."""
 
 
 def parse_radius(radius: float | str) -> float:

@@ -1,9 +1,9 @@
-"""Random numbers that depend on what they are for, never on how the work is divided.
+"""Random numbers that depend on their purpose, not on how the work is divided.
 
-The numbers of an input depend on (seed, stream, dataset index, draw block) only: not on the batch
+The numbers of an input depend only on (seed, stream, dataset index, draw block), not on the batch
 size, the micro-batch, the number of workers or the order of the work. Draws come in blocks of fixed
-size, because a generator asked for fewer numbers need not return a prefix of those it returns when
-asked for more. Other types of device have other generators, so draws may differ between them.
+size, because a generator asked for fewer numbers need not return a prefix of a longer sequence.
+Each type of device has its own generator, so draws may differ between them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _INDEX_MASK = np.uint64((1 << _INDEX_BITS) - 1)
 class DrawBlock:
     """The random numbers of B inputs for one block of S draws.
 
-    `indices` are the B dataset indices, `block` the number of the draw block, `size` how many of its
-    `capacity` draws are wanted. Asking twice for the same stream gives the same numbers.
+    `indices` are the B dataset indices, `block` is the number of the draw block, and `size` is how
+    many of its `capacity` draws are used. Every call for the same stream returns the same numbers.
     """
 
     seed: int
@@ -45,11 +45,11 @@ class DrawBlock:
     capacity: int = DRAWS_PER_BLOCK
 
     def normal(self, stream: str, shape: tuple[int, ...]) -> Tensor:
-        """Standard normal numbers, `(B, S, *shape)`."""
+        """Return standard normal numbers, `(B, S, *shape)`."""
         return self._fill(stream, shape, normal=True)
 
     def uniform(self, stream: str, shape: tuple[int, ...]) -> Tensor:
-        """Uniform numbers in [0, 1), `(B, S, *shape)`."""
+        """Return uniform numbers in [0, 1), `(B, S, *shape)`."""
         return self._fill(stream, shape, normal=False)
 
     def _fill(self, stream: str, shape: tuple[int, ...], *, normal: bool) -> Tensor:
@@ -66,10 +66,10 @@ class DrawBlock:
 
 
 def derive_seeds(seed: int, stream: str, indices: Sequence[int], block: int) -> list[int]:
-    """The 63-bit generator seeds of some inputs for one draw block of a stream.
+    """Return the 63-bit generator seeds of inputs for one draw block of a stream.
 
-    PyTorch's CPU generator reads the low 32 bits only, so those are a one-to-one function of the
-    index and the block (below 2^20 inputs and 2^12 blocks): no two blocks of a stream share numbers.
+    PyTorch's CPU generator reads only the low 32 bits. These are a one-to-one function of the index
+    and the block (below 2^20 inputs and 2^12 blocks), so no two blocks of a stream share numbers.
     """
     places = np.asarray(indices, dtype=np.uint64)
     high_block, low_block = divmod(block, 1 << _BLOCK_BITS)
@@ -84,7 +84,7 @@ def derive_seeds(seed: int, stream: str, indices: Sequence[int], block: int) -> 
 
 
 def derive_seed(seed: int, stream: str, index: int, block: int) -> int:
-    """The generator seed of one input, see `derive_seeds`."""
+    """Return the generator seed of one input; see `derive_seeds`."""
     return derive_seeds(seed, stream, [index], block)[0]
 
 
@@ -94,7 +94,7 @@ def _base(seed: int, stream: str, high_index: int, high_block: int) -> int:
 
 
 def _scrambled(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A permutation of the 32-bit words: odd multiplications and xor-shifts are invertible."""
+    """Permute the 32-bit words: odd multiplications and xor-shifts are invertible."""
     for multiplier in (0x9E3779B1, 0x85EBCA77):
         words = words ^ words >> np.uint64(15)
         words = words * np.uint64(multiplier) & np.uint64(0xFFFFFFFF)

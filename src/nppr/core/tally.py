@@ -1,8 +1,8 @@
-"""The nouns of the library: splits, tallies, estimates, and what a source may ask a classifier.
+"""Basic types of the library: splits, tallies, estimates, and the classifier that sources see.
 
     classifier + data -> source -> measure -> tally -> estimate -> report
 
-Legend of shapes, here and everywhere: S draws, B inputs, K components, D latent dimensions.
+Letters of shapes, here and everywhere: S draws, B inputs, K components, D latent dimensions.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class SplitKind:
 
 
 class Fit(SplitKind):
-    """For fitting a distribution."""
+    """Inputs for fitting a distribution."""
 
     name = "fit"
 
 
 class Select(SplitKind):
-    """For choosing among fitted distributions."""
+    """Inputs for choosing among fitted distributions."""
 
     name = "select"
 
 
 class Evaluate(SplitKind):
-    """For the numbers that are reported, and nothing else."""
+    """Inputs for the reported numbers, and for nothing else."""
 
     name = "evaluate"
 
@@ -71,12 +71,12 @@ class Metric(StrEnum):
 
     @property
     def is_loss(self) -> bool:
-        """Whether it is a loss and not a fraction."""
+        """Whether it is a loss rather than a fraction."""
         return self in (Metric.STRESS, Metric.NORMALISED_STRESS)
 
     @property
     def is_searched(self) -> bool:
-        """Whether a search for the worst perturbation gives it, so that it is an upper bound."""
+        """Whether it results from a search for the worst perturbation, and so is an upper bound."""
         return self in (Metric.AR, Metric.NPPR)
 
     @property
@@ -86,12 +86,12 @@ class Metric(StrEnum):
 
     @property
     def is_outcome(self) -> bool:
-        """Whether each input has one outcome: whether all its draws are correct."""
+        """Whether each input has one outcome: all of its draws are correct, or not."""
         return self in (Metric.AR, Metric.CORRUPTION)
 
     @property
     def is_of_clean_correct(self) -> bool:
-        """Whether it is over the clean-correct inputs: those that are correct without noise."""
+        """Whether it covers only the clean-correct inputs, which are correct without noise."""
         return self.is_searched or self.is_drawn or self.is_outcome
 
 
@@ -114,7 +114,7 @@ class Direction(StrEnum):
 class Audit:
     """How the decisions that a coarse copy of the model took alone were checked.
 
-    Each was repeated by the model with probability `share`, independently of the image. If the model
+    The model repeated each decision with probability `share`, independently of the image. If it
     contradicted one of them, all were `discarded` and the source was measured exactly.
     """
 
@@ -126,13 +126,13 @@ class Audit:
 
 @dataclass(frozen=True, eq=False)
 class Tally(Generic[S]):
-    """Per input: whether it is clean-correct, and how many of its draws are classified correctly.
+    """Clean correctness and number of correct draws of each input.
 
-    All inputs of the split are kept, with a `clean_correct` mask, so that every reading comes from one
-    measurement. Arrays have one entry per input, in the order of the split. `micro_batch` is the one
-    the measurement ended with; `sums` `(N, M)` is what the source observed, as logarithms. `outcomes`
-    `(N, draws / 8)` has a bit for every draw, 1 if correct, for sources that keep them. `audit` is None
-    for exact counts.
+    All inputs of the split are kept, with a `clean_correct` mask, so that all numbers come from one
+    measurement. Arrays have one entry per input, in the order of the split. `micro_batch` is its
+    final size. `sums` `(N, M)` are the logarithms that the source observed. `outcomes` `(N, draws /
+    8)` has one bit per draw, 1 if correct, for sources that keep them. `audit` is None for exact
+    counts.
     """
 
     kind: type[S]
@@ -154,17 +154,17 @@ class Tally(Generic[S]):
 
     @property
     def rates(self) -> FloatArray:
-        """Fraction of correct draws of every input."""
+        """Fraction of correct draws of each input."""
         return self.correct / self.draws
 
     @property
     def headline_rates(self) -> FloatArray:
-        """Fraction of correct draws of the clean-correct inputs (Algorithm 2)."""
+        """Fraction of correct draws of each clean-correct input (Algorithm 2)."""
         return self.rates[self.clean_correct]
 
     @property
     def unbroken(self) -> BoolArray:
-        """Which inputs were classified correctly under every draw."""
+        """Whether each input was classified correctly under every draw."""
         unbroken: BoolArray = self.correct == self.draws
         return unbroken
 
@@ -182,8 +182,9 @@ def require_evaluate(tally: Tally[Evaluate]) -> None:
 class Estimate:
     """A number with everything needed to quote it.
 
-    `gamma` is that of `prob_acc`, `order` the q of stress. Of a bound: the kind and size of its set of
-    noise (`nppr.statistics.noise_sets`), whether that noise may see the input, and the reference noise.
+    `gamma` is that of `prob_acc`, `order` is the q of stress. A bound also states the kind and size
+    of its noise set (`nppr.statistics.noise_sets`), its reference, and whether the noise may see
+    the input.
     """
 
     metric: Metric
@@ -209,33 +210,33 @@ class Estimate:
 
 
 class FrozenModel(Protocol):
-    """The classifier as sources use it: in eval mode, and they must not change it."""
+    """The classifier as sources use it: in eval mode; sources must not change it."""
 
     calls: int
     """Number of images classified so far."""
 
     def logits(self, x: Tensor) -> Tensor:
-        """`(B, C, H, W)` in [0, 1] to `(B, classes)`; differentiable in `x` where the model is."""
+        """Return logits `(B, classes)` of `(B, C, H, W)` in [0, 1], differentiable if the model is."""
 
     def gradient(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-        """Gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
+        """Return the gradient in `x` of the sum of `loss(logits)`, `(B, C, H, W)`, and the logits."""
 
     def to_classes(self, logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """`(logits, labels)`; for a task, two scores (incorrect, correct) and label 1."""
+        """Return `(logits, labels)`; for a task, two scores (incorrect, correct) and label 1."""
 
     def attacked_loss(self, logits: Tensor, y: Tensor) -> Tensor:
-        """The loss that attacks increase, `(B,)`: the cross-entropy, or minus the score of a task."""
+        """Return the loss that attacks maximise, `(B,)`: cross-entropy, or minus a task's score."""
 
     def targets(self, y: Tensor) -> Tensor:
-        """The targets that answers are compared with: the labels, or those of a task."""
+        """Return the targets of answers: the labels, or the targets of a task."""
 
     def features(self, x: Tensor) -> Tensor:
-        """Penultimate features, `(B, F)`."""
+        """Return the penultimate features, `(B, F)`."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a measurement is: images judged so far, how many correctly, images in all."""
+    """Progress of a measurement: images judged so far, correct answers among them, total images."""
 
     source: str
     done: int
@@ -244,6 +245,6 @@ class Progress:
 
     @property
     def shown(self) -> tuple[str, int, int, str]:
-        """The name, how much is done, of how much, and a remark."""
+        """The name, the amount done, the total, and a remark."""
         share = f"{100 * self.correct / max(1, self.done):.1f} % correct"
         return self.source, self.done, self.total, share

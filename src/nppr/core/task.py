@@ -1,7 +1,7 @@
-"""Definitions of a correct answer: the largest logit is the label's, or a predicate of the user holds.
+"""Definitions of a correct answer: the label has the largest logit, or a user's predicate holds.
 
-Every task becomes a classification into wrong and right, with the logits `(0, score)` and the label 1:
-margins, losses and counts are then those of any classifier.
+Every task becomes a classification into wrong and right, with logits `(0, score)` and label 1.
+Margins, losses and counts are then the same as for any classifier.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ from nppr.system.user_code import contain_exits
 Judgement = Callable[[Tensor, Tensor], Tensor]
 
 TIE_SCORE = 1e-6
-"""Largest score of a tie. If the score is this close to 0, `correct` alone decides."""
+"""Largest absolute score of a tie; `correct` alone decides about ties."""
 
 
 FINGERPRINT_STEPS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-"""Sizes of the noise that tells tasks apart, in standard deviations of the outputs."""
+"""Sizes of the noise that distinguishes tasks, in standard deviations of the outputs."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """When outputs `(B, ...)` of a model are correct for targets `(B, ...)`.
+    """A rule that decides whether outputs `(B, ...)` are correct for targets `(B, ...)`.
 
-    `correct(outputs, targets)` gives one bool per input, `score(outputs, targets)` one number, above 0
-    exactly where the answer is correct: a search follows its gradient. One of the two is enough;
-    without `score` the search sees right and wrong only, and takes no gradients. `meaning` says in
-    words what a correct answer is. With `classes` the targets are class numbers `(N,)` from 0 on: noise
-    may differ by class, and so do the results. `kind` names the task in exports, such as "regression",
-    "segmentation" or "detection"; with `classes` it is "classification" unless you state another.
+    `correct(outputs, targets)` returns one bool per input. `score(outputs, targets)` returns one
+    number per input, positive exactly if the answer is correct; a search follows its gradient. One
+    of the two is enough; without `score`, the search takes no gradients and sees only right and
+    wrong. `meaning` is the definition of a correct answer in words. With `classes`, the targets are
+    class numbers `(N,)` from 0, so noise and results may differ by class. `kind` names the task in
+    exports, such as "regression", "segmentation" or "detection"; with `classes`, the default is
+    "classification".
 
     >>> import torch
     >>> close = Task(score=lambda outputs, targets: 0.5 - (outputs[:, 0] - targets).abs(),
@@ -63,12 +64,12 @@ class Task:
 
     @property
     def words(self) -> str:
-        """Return the definition of a correct answer in words."""
+        """The definition of a correct answer in words."""
         function = self.correct or self.score
         return self.meaning or f"{getattr(function, '__name__', 'the predicate')} holds"
 
     def fingerprint(self, outputs: Tensor, targets: Tensor) -> str:
-        """Return a hash of the decisions on the outputs as given and with growing noise added."""
+        """Return a hash of the decisions on the given outputs, without and with increasing noise."""
         generator = torch.Generator().manual_seed(0)
         values = outputs.detach().cpu().double()
         noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
@@ -87,7 +88,7 @@ class Task:
         return digest.hexdigest()
 
     def to_classes(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits `(B, 2)` of wrong and right, and the label 1 of right, `(B,)`."""
+        """Return the logits `(B, 2)` of wrong and right, and the label 1 (right), `(B,)`."""
         right = self._right(outputs, targets)
         if self.score is None:
             assert right is not None

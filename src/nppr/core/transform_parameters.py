@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 REFLECT = "reflect"
 EDGES = {REFLECT: "reflection", "nearest": "border", "zeros": "zeros"}
-"""How pixels outside the image are made, by PyTorch's name for it."""
+"""PyTorch's name for each way to make pixels outside the image."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: its unit, the value that changes nothing, and the values it may have at all.
+    """One parameter: its unit, the value that changes nothing, and its allowed values.
 
-    `NAME=a` is the range from identity - a to identity + a; it begins at identity where it is `rising`.
+    `NAME=a` is the range from identity - a to identity + a; if it is `rising`, from identity on.
     """
 
     unit: str
@@ -22,10 +22,10 @@ class Parameter:
     most: float
     rising: bool = False
     shrinks: bool = True
-    """Whether a smaller box has a smaller range of it: not of a direction."""
+    """Whether a smaller box shrinks its range; False for a direction."""
 
     def of(self, amount: float) -> tuple[float, float]:
-        """The range that a single number stands for."""
+        """Return the range that a single number denotes."""
         return self.identity - (0.0 if self.rising else amount), self.identity + amount
 
 
@@ -43,7 +43,7 @@ PARAMETERS = {
     "saturation": Parameter("", 1, 0, 10),
     "brightness": Parameter("", 0, -1, 1),
 }
-"""In the order in which they are applied."""
+"""Parameters in the order in which they are applied."""
 
 GROUPS = {"shift": ("shift-x", "shift-y")}
-"""Names that stand for several parameters."""
+"""Names that denote several parameters."""

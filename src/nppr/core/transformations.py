@@ -2,19 +2,19 @@
 
     rotate                 degrees, counter-clockwise, about the centre
     scale                  factor, about the centre
-    shift-x, shift-y       fraction of the width to the right, of the height downwards; `shift`: both
+    shift-x, shift-y       fraction of the width (right) and height (down); `shift` sets both
     blur                   standard deviation of a Gaussian, pixels
     motion-blur            length of a straight path, pixels; motion-angle: its direction, degrees
-    haze                   how far every pixel value moves to white, as a fraction
+    haze                   fraction by which every pixel value moves towards white
     exposure               gain of pixel values in stops: 1 doubles them
     contrast, saturation   factors
-    brightness             what is added to every pixel value in [0, 1]
+    brightness             amount added to every pixel value in [0, 1]
 
-They are applied in this order, to float images `(N, C, H, W)`, and clipped to [0, 1] once, at the end.
-Each is batched and differentiable in theta. A new one is a function here and a line in
-`transform_parameters.PARAMETERS`.
-Outside the image, pixels are mirrored at its edge (`edges=reflect`: d c b a | a b c d | d c b a), or
-the nearest pixel is repeated (`nearest`), or they are black (`zeros`).
+They are applied in this order to float images `(N, C, H, W)`, which are clipped to [0, 1] at the
+end. Each is batched and differentiable in theta. To add one, write a function here and a line in
+`transform_parameters.PARAMETERS`. Pixels outside the image are mirrored at its edge
+(`edges=reflect`: d c b a | a b c d | d c b a), copied from the nearest pixel (`nearest`), or black
+(`zeros`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Values = Mapping[str, "Tensor"]
-"""Parameters by name, `(N,)` each."""
+"""Parameters by name, each `(N,)`."""
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the brightness that the eye sees (ITU-R BT.601)."""
@@ -46,16 +46,16 @@ BLUR_REACH = 4.0
 """Standard deviations after which a Gaussian kernel is cut off."""
 
 PATH_STEP = 0.5
-"""Pixels between the points of a motion blur's path, at most."""
+"""Largest distance in pixels between points on the path of a motion blur."""
 
-TOLERANCE = 1e-4
-"""How far a function of the user's may leave [0, 1]."""
+RANGE_TOLERANCE = 1e-4
+"""Tolerated excess over [0, 1] of a user's function."""
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([A-Za-z%°]*)")
 
 
 class Transform(ABC):
-    """A transformation with its box: every parameter from its lower to its upper end."""
+    """A transformation and its box: the lower and upper end of every parameter."""
 
     box: tuple[tuple[str, float, float], ...]
     """Name, lower and upper end of every parameter."""
@@ -68,19 +68,19 @@ class Transform(ABC):
     @property
     @abstractmethod
     def units(self) -> tuple[str, ...]:
-        """The unit of every parameter, empty where it has none."""
+        """The unit of every parameter, or an empty string."""
 
     @property
     @abstractmethod
     def spec(self) -> str:
-        """The text it can be made from again; that of a function only names it."""
+        """The text from which it can be made again; for a function, only its name."""
 
     @abstractmethod
     def images(self, x: Tensor, theta: Tensor) -> Tensor:
-        """`(N, C, H, W)` and parameters `(N, P)` to images of the same shape, not clipped."""
+        """Transform `(N, C, H, W)` by parameters `(N, P)`; the result is not clipped."""
 
     def require_shape(self, shape: tuple[int, ...]) -> None:  # noqa: B027
-        """Raise `BudgetError` where images of this shape (C, H, W) cannot be transformed."""
+        """Raise `BudgetError` if images of this shape (C, H, W) cannot be transformed."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -88,34 +88,34 @@ class Transform(ABC):
         return tuple(name for name, _, _ in self.box)
 
     def parameters(self, u: Tensor, radius: float) -> Tensor:
-        """Parameters `(..., P)` of u in [-radius, radius]^P, in the box shrunk by `radius` <= 1."""
+        """Return parameters `(..., P)` of u in [-radius, radius]^P, in the box shrunk by `radius`."""
         low, high = u.new_tensor(self.ranges_at(radius)).T
         theta: Tensor = (low + high) / 2 + (high - low) / (2 * radius) * u
         return theta
 
     def ranges_at(self, radius: float = 1.0) -> list[tuple[float, float]]:
-        """Both ends of every parameter in the box shrunk by `radius` towards the identity."""
+        """Return both ends of every parameter in the box shrunk by `radius` towards the identity."""
         return [
             (i + radius * (low - i), i + radius * (high - i)) if self.shrinks(name) else (low, high)
             for (name, low, high), i in zip(self.box, self.identity, strict=True)
         ]
 
     def shrinks(self, name: str) -> bool:
-        """Whether the range of a parameter is smaller in a smaller box."""
+        """Whether a smaller box shrinks the range of a parameter."""
         return True
 
     @property
     def shrinkable(self) -> bool:
-        """Whether smaller boxes lie inside this one: its ranges hold the values that change nothing."""
+        """Whether smaller boxes lie inside this one, as its ranges contain the identity."""
         known = zip(self.box, self.identity, strict=True)
         return all(low <= i <= high or not self.shrinks(name) for (name, low, high), i in known)
 
     def fingerprint(self, shape: tuple[int, ...]) -> str | None:
-        """What tells functions apart, None where the text does; raises where one cannot be used."""
+        """Return a hash of a function, or None if the text suffices; raise if it cannot be used."""
         return None
 
     def text_at(self, radius: float = 1.0) -> str:
-        """The box shrunk by `radius`, for readers."""
+        """Return the box shrunk by `radius`, for readers."""
         known = zip(self.names, self.ranges_at(radius), self.units, strict=True)
         return ", ".join(range_text(name, *ends, unit) for name, ends, unit in known)
 
@@ -168,22 +168,23 @@ class NaturalTransform(Transform):
         return x
 
     def most(self, name: str) -> float:
-        """The upper end of a parameter."""
+        """Return the upper end of a parameter."""
         return {each: high for each, _, high in self.box}[name]
 
 
 def move(box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
     """Rotate and scale about the centre, then shift, with one bilinear interpolation.
 
-    The pixel at p in the result is that of x at `R(-a) (p - t) / s`, with p from the centre, a the
-    angle (degrees), s the scale (factor) and t the shift (fractions of width and height).
+    The pixel at p in the result is the pixel of x at `R(-a) (p - t) / s`: p is measured from the
+    centre, a is the angle (degrees), s the scale (factor) and t the shift (fractions of width and
+    height).
     """
     height, width = x.shape[-2:]
     zero = x.new_zeros(len(x))
     angle = torch.deg2rad(values.get("rotate", zero))
     scale = values.get("scale", zero + 1)
     cos, sin = torch.cos(angle) / scale, torch.sin(angle) / scale
-    # The grid of PyTorch runs from -1 to 1 along both sides, so that a side is 2 long.
+    # PyTorch's grid runs from -1 to 1 along both sides, so each side has length 2.
     shift_x, shift_y = 2 * values.get("shift-x", zero), 2 * values.get("shift-y", zero)
     along_x, along_y = sin * (height / width), sin * (width / height)
     rows = [cos, -along_x, along_x * shift_y - cos * shift_x]
@@ -194,7 +195,7 @@ def move(box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
 def blur(box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
     """Convolve with a Gaussian of standard deviation sigma (pixels): `w_k ~ exp(-k^2 / 2 sigma^2)`.
 
-    Along rows and columns it is a product with a matrix, whose rows sum to 1 unless edges are black.
+    Rows and columns are multiplied by a matrix, whose rows sum to 1 unless edges are black.
     """
     reach = math.ceil(BLUR_REACH * box.most("blur"))
     steps = torch.arange(-reach, reach + 1, device=x.device)
@@ -205,10 +206,10 @@ def blur(box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
 
 
 def motion_blur(box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
-    """The mean of x along a straight path of this length (pixels), centred, at this angle (degrees).
+    """Average x along a centred straight path of this length (pixels) at this angle (degrees).
 
-    0 degrees is horizontal, angles grow counter-clockwise; points on the path are at most half a pixel
-    apart and interpolated bilinearly.
+    0 degrees is horizontal and angles grow counter-clockwise. Points on the path are at most half a
+    pixel apart and interpolated bilinearly.
     """
     height, width = x.shape[-2:]
     length = values["motion-blur"]
@@ -225,30 +226,30 @@ def motion_blur(box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
 
 
 def haze(_box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
-    """`(1 - h) x + h`: white airlight at one distance (Koschmieder, 1924)."""
+    """Return `(1 - h) x + h`: white airlight at one distance (Koschmieder, 1924)."""
     h = _each(values["haze"])
     return (1 - h) * x + h
 
 
 def expose(_box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
-    """`2^e x` with e in stops."""
+    """Return `2^e x` for e stops."""
     return torch.exp2(_each(values["exposure"])) * x
 
 
 def change_contrast(_box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
-    """`m + c (x - m)` with factor c and m the mean brightness of the image."""
+    """Return `m + c (x - m)` for factor c; m is the mean brightness of the image."""
     mean = _grey(x).mean((-2, -1), keepdim=True)
     return mean + _each(values["contrast"]) * (x - mean)
 
 
 def saturate(_box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
-    """`g + s (x - g)` with factor s and g the image in grey: 0 is grey, above 1 more colourful."""
+    """Return `g + s (x - g)` for factor s; g is the grey image: 0 is grey, above 1 more colourful."""
     grey = _grey(x)
     return grey + _each(values["saturation"]) * (x - grey)
 
 
 def brighten(_box: NaturalTransform, x: Tensor, values: Values) -> Tensor:
-    """`x + b` with b a fraction of the range of pixel values."""
+    """Return `x + b`; b is a fraction of the range of pixel values."""
     return x + _each(values["brightness"])
 
 
@@ -262,18 +263,18 @@ STEPS: dict[tuple[str, ...], Callable[[NaturalTransform, Tensor, Values], Tensor
     ("saturation",): saturate,
     ("brightness",): brighten,
 }
-"""The functions by the parameters they take, in the order in which they are applied."""
+"""Functions by the parameters they take, in the order in which they are applied."""
 
 
 @dataclass(frozen=True)
 class CustomTransform(Transform):
-    """A transformation of your own: `function(images, parameters) -> images`, and its box.
+    """A user's transformation, `function(images, parameters) -> images`, and its box.
 
-    `ranges` are (low, high) by name; the function is given float images `(N, C, H, W)` in [0, 1] and
-    parameters `(N, P)` in the order of the names, and returns images of the same shape in [0, 1]. Where
-    it is made of PyTorch operations, attacks and searches follow gradients in the parameters; otherwise
-    the search follows the classifier's answers alone. `neutral` are the values that change nothing, by
-    default those nearest to 0: a smaller box shrinks towards them.
+    `ranges` are (low, high) by name. The function receives float images `(N, C, H, W)` in [0, 1]
+    and parameters `(N, P)` in the order of the names, and returns images of the same shape in [0,
+    1]. If it uses PyTorch operations only, attacks and searches follow gradients in the parameters;
+    otherwise the search follows the classifier's answers alone. `neutral` are the values that
+    change nothing, by default those nearest to 0; a smaller box shrinks towards them.
 
     >>> from nppr import Budget
     >>> gamma = CustomTransform({"gamma": (0.5, 2)}, lambda x, p: x ** p[:, :, None, None],
@@ -333,7 +334,7 @@ class CustomTransform(Transform):
         return f"{self.label}({','.join(ends)})"
 
     def fingerprint(self, shape: tuple[int, ...]) -> str:
-        """A hash of what the function makes of fixed images at the ends and the middle of its box."""
+        """Return a hash of its results for fixed images at the ends and the middle of its box."""
         x = torch.rand(1, *shape, generator=torch.Generator().manual_seed(0)).expand(3, *shape)
         low, high = (torch.tensor([float(each[end]) for each in self.box]) for end in (1, 2))
         with torch.no_grad():
@@ -345,7 +346,7 @@ class CustomTransform(Transform):
         try:
             with contain_exits():
                 made = self.function(x.clone(), theta)
-        except Exception as error:  # a function of the user's may fail in any way
+        except Exception as error:  # a user's function may fail in any way
             if not theta.requires_grad or "numpy()" not in str(error):
                 raise DataError(
                     f"`{self.label}` must accept images of shape {tuple(x.shape)} and parameters of"
@@ -364,7 +365,7 @@ class CustomTransform(Transform):
         if not bool(torch.isfinite(made.detach()).all()):
             raise DataError(f"`{self.label}` must return finite numbers, got NaN or infinite ones.")
         least, most = (float(each) for each in made.detach().aminmax())
-        if not (least >= -TOLERANCE and most <= 1 + TOLERANCE):
+        if not (least >= -RANGE_TOLERANCE and most <= 1 + RANGE_TOLERANCE):
             raise DataError(
                 f"`{self.label}` must return images in [0, 1], got values from {least:.4g} to"
                 f" {most:.4g}. End it with .clamp(0, 1)."
@@ -373,7 +374,7 @@ class CustomTransform(Transform):
 
 
 def parse_transform(text: str) -> NaturalTransform:
-    """The transformation of `NAME=AMOUNT` and `NAME=LOW:HIGH`, with commas between them.
+    """Return the transformation for text such as `NAME=AMOUNT,NAME=LOW:HIGH`.
 
     >>> parse_transform("exposure=0.5,scale=0.9:1.2,edges=zeros").spec
     'scale=0.9:1.2,exposure=-0.5:0.5,edges=zeros'
@@ -420,7 +421,7 @@ def _nothing_named(text: str) -> BudgetError:
 
 
 def range_text(name: str, low: float, high: float, unit: str) -> str:
-    """A range for readers.
+    """Return a range as text for readers.
 
     >>> range_text("rotate", -15, 15, "deg"), range_text("blur", 0, 2, "px")
     ('rotate ±15 deg', 'blur 0 to 2 px')
@@ -430,9 +431,9 @@ def range_text(name: str, low: float, high: float, unit: str) -> str:
 
 
 def spread_points(count: int, dimensions: int) -> Tensor:
-    """Evenly spread points of [-1, 1]^P, `(count, P)`: the middle first, then corners, then inside.
+    """Return spread points of [-1, 1]^P, `(count, P)`: the middle, then corners, then inner points.
 
-    In one dimension they are a grid with both ends, which has a middle where `count` is odd.
+    In one dimension they are a grid with both ends; it contains the middle if `count` is odd.
     """
     if dimensions == 1:
         grid = torch.linspace(-1, 1, count)
@@ -508,21 +509,21 @@ def _each(values: Tensor) -> Tensor:
 
 
 def _grey(x: Tensor) -> Tensor:
-    """The brightness of every pixel, `(N, 1, H, W)`: the mean where the channels are not colours."""
+    """Return the brightness of every pixel, `(N, 1, H, W)`: the mean if channels are not RGB."""
     if x.shape[1] != 3:
         return x.mean(1, keepdim=True)
     return (x * x.new_tensor(LUMA).view(1, 3, 1, 1)).sum(1, keepdim=True)
 
 
 def _sampled(box: NaturalTransform, x: Tensor, rows: Tensor) -> Tensor:
-    """The image at the places that affine maps `(N, 2, 3)` of the grid give."""
+    """Sample the image where affine maps `(N, 2, 3)` send the grid."""
     functional = torch.nn.functional
     grid = functional.affine_grid(rows, list(x.shape), align_corners=False)
     return functional.grid_sample(x, grid, "bilinear", EDGES[box.edges], align_corners=False)
 
 
 def _spread(weights: Tensor, steps: Tensor, side: int, edges: str) -> Tensor:
-    """The matrix `(N, side, side)` of a convolution with weights `(N, K)` at these steps."""
+    """Return the matrix `(N, side, side)` of a convolution with weights `(N, K)` at these steps."""
     places = torch.arange(side, device=steps.device)[:, None] + steps
     inside = (places >= 0) & (places < side)
     if edges == REFLECT:

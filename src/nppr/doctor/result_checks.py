@@ -43,12 +43,14 @@ from nppr.search.search_settings import SearchSettings
 from nppr.sources import Guidance, Source
 from nppr.statistics.estimates import estimate_accuracy
 
-FEWEST_DRAWS = 10  # with 10 correct draws of 10 an input's own probability may still be 0.69 (95 %)
-FEWEST_INPUTS = 30  # half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)
+FEWEST_DRAWS_EACH = 10  # if all 10 are correct, an input's own probability may still be 0.69 (95 %)
+FEWEST_CLEAN_CORRECT = (
+    30  # half of them correct, Clopper-Pearson has a half-width of 19 points (95 %)
+)
 FEWEST_BROKEN = 3  # in spite of the attack: at the border of a ball some inputs break by chance
 ONE_WEIGHT = 0.99
 LEAST_SPREAD = 0.1  # standard deviation of a pixel over the radius; that of Uniform noise is 0.58
-FEWEST_SELECT = 200  # clean-correct inputs: a paired difference of 2 points is then visible
+FEWEST_JUDGED = 200  # clean-correct inputs: a paired difference of 2 points is then visible
 FALL = 0.05  # from half to all of the calls: about as much may be left
 APART = 0.04  # between searches that differ in their random numbers
 CRITICAL = 1.645  # standard errors that a normal variable exceeds with a probability of 5 %
@@ -87,7 +89,7 @@ def _check_clean(clean: Tally[Evaluate], classes: int, confidence: float) -> Ite
     below `1 / classes + min(0.5 / classes, 0.1)`.
     """
     correct = int((clean.correct == 1).sum())
-    if correct < FEWEST_INPUTS:
+    if correct < FEWEST_CLEAN_CORRECT:
         yield flag(FEW_INPUTS, f"{correct} inputs are clean-correct")
     found = estimate_accuracy(clean, confidence)
     if classes > 1 and (found.low <= 1 / classes or is_guessing(clean, classes)):
@@ -128,7 +130,7 @@ def _check_draws(numbers: Sequence[Number]) -> Iterator[Flag]:
     few = dict.fromkeys(
         row.name
         for row in numbers
-        if row.metric.is_drawn and row.value is not None and row.draws < FEWEST_DRAWS
+        if row.metric.is_drawn and row.value is not None and row.draws < FEWEST_DRAWS_EACH
     )
     return (flag(FEW_DRAWS, source=source) for source in few)
 
@@ -220,8 +222,8 @@ def check_ladder(
         if asked is not None and asked.is_short:
             short = f"{asked.calls:,} calls where {asked.needed_calls:,} are needed"
             yield flag(STARVED, short, rung.name)
-        elif asked is not None and rung.full is not None and rung.select_inputs < FEWEST_SELECT:
-            few = f"judged on {rung.select_inputs:,} inputs where {FEWEST_SELECT} are needed"
+        elif asked is not None and rung.full is not None and rung.select_inputs < FEWEST_JUDGED:
+            few = f"judged on {rung.select_inputs:,} inputs where {FEWEST_JUDGED} are needed"
             yield flag(STARVED, few, rung.name)
         if rung.half is not None and rung.full is not None and rung.half - rung.full > FALL:
             fall = (

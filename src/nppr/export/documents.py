@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nppr.errors import SpecError
 from nppr.system.registry import Registry
 
 if TYPE_CHECKING:
@@ -26,6 +28,13 @@ class Document:
 
     files: Mapping[str, Callable[[FiledReport], str]]
     takes_gate: bool = False
+
+    def __post_init__(self) -> None:
+        for suffix in self.files or [""]:
+            if not suffix.startswith(".") or suffix != Path(suffix).name:
+                raise SpecError(
+                    f"`files` must have the suffix of each file, got {[*self.files]}. Example: .md"
+                )
 
 
 EXPORTS: Registry[Document] = Registry(

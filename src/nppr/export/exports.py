@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from nppr.errors import SpecError, mark_controls, unknown
-from nppr.export.claims import read_filed
+from nppr.export.claims import FiledReport, read_filed
 from nppr.export.documents import EXPORTS as EXPORTS
 from nppr.report.findings import lines_of, shares_of
 from nppr.report.per_input import PER_INPUT, read_per_input
@@ -35,10 +36,21 @@ def write_exports(
         shares_of(filed.report, lines_of(read_per_input(lines), source.parent), source.parent)
     place = folder or source.parent / "exports"
     with EXPORTS.guarded(document):
-        texts = {place / (kind + suffix): make(filed) for suffix, make in document.files.items()}
+        texts = {
+            place / (kind + suffix): _text_of(make, filed)
+            for suffix, make in document.files.items()
+        }
     manifest = Manifest(source.parent, "run")
     if folder is None and manifest.exists:
         manifest.add(*texts)
     for path, text in texts.items():
-        write_whole(path, mark_controls(text))
+        write_whole(path, text)
     return list(texts)
+
+
+def _text_of(make: Callable[[FiledReport], str], filed: FiledReport) -> str:
+    """Return the text of a file, with control characters as visible marks."""
+    text = make(filed)
+    if not isinstance(text, str):
+        raise TypeError(f"the function of a file must return text, got {type(text).__name__}")
+    return mark_controls(text)

@@ -21,7 +21,7 @@ from nppr.core.budget import quantised
 from nppr.core.task import Task
 from nppr.data.data_set import Data
 from nppr.data.layout import Layout
-from nppr.errors import ClassifierError, GradientError, NpprError, unknown
+from nppr.errors import ClassifierError, GradientError, NpprError, reason_of, unknown
 from nppr.models.backend import Backend, run_backend
 from nppr.system.user_code import contain_exits
 
@@ -373,14 +373,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "allocate memory" in str(error)
     )
-
-
-def reason_of(error: BaseException) -> str:
-    """Return the message of an error of user code as one line."""
-    try:
-        return " ".join(str(error).split())[:300] or type(error).__name__
-    except Exception:  # its __str__ may fail too
-        return type(error).__name__
 
 
 def find_logits(output: Any) -> Tensor:

@@ -21,7 +21,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from nppr.errors import ClassifierError, SpecError, require_at_most, unknown
+from nppr.errors import ClassifierError, SpecError, reason_of, require_at_most, unknown
 from nppr.models.bfloat16_copy import trace_in_bfloat16
 from nppr.models.classifier import (
     Classifier,
@@ -29,7 +29,6 @@ from nppr.models.classifier import (
     check_classifier,
     frozen,
     is_out_of_memory,
-    reason_of,
 )
 from nppr.models.screening import Screen, ScreeningCopy, calibrate
 from nppr.system.specs import BFLOAT16, EAGER, ENGINES

@@ -17,9 +17,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from nppr.errors import WeightsError
+from nppr.errors import WeightsError, reason_of
 from nppr.formats import require_weights
-from nppr.models.classifier import reason_of
 from nppr.system.bounded import OversizeError, program_limit, read_unpacked_size
 from nppr.system.records import read_tensors
 from nppr.system.specs import MOST_CLASSES

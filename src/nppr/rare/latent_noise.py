@@ -23,7 +23,7 @@ from torch import Tensor
 from nppr.core.random_draws import DrawBlock
 from nppr.core.tally import FrozenModel
 from nppr.errors import SpecError
-from nppr.noise.distribution import COMPONENT
+from nppr.noise.distribution import COMPONENT_STREAM
 from nppr.sources import Source
 
 _STREAM = "rare"
@@ -79,7 +79,7 @@ def make_latent(source: Source, model: FrozenModel, x: Tensor, y: Tensor) -> Lat
     slots: dict[str, slice] = {}
     # The index -1 is that of no input: features found here are not taken for those of another one.
     source.perturb(model, x[:1], y[:1], _Asked(0, _STREAM, (-1,), 0, 1, x.device, slots=slots))
-    return Latent(source, model, _size(slots), slots.get(COMPONENT, slice(0, 0)), slots)
+    return Latent(source, model, _size(slots), slots.get(COMPONENT_STREAM, slice(0, 0)), slots)
 
 
 @dataclass(frozen=True, kw_only=True)

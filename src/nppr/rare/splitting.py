@@ -37,6 +37,7 @@ from nppr.core.losses import margin
 from nppr.core.random_draws import derive_seed
 from nppr.core.tally import FloatArray, IntArray, SplitKind
 from nppr.data import Split
+from nppr.measuring.measurement import NUMBERS_AT_ONCE
 from nppr.models import FrozenClassifier, check_finite, is_out_of_memory
 from nppr.rare.latent_noise import Latent
 
@@ -63,9 +64,6 @@ SWITCHING_SHARE = 0.25
 
 LATENTS_AT_ONCE = 2**25
 """Latent numbers that are kept at once, unless one run has more."""
-
-NUMBERS_AT_ONCE = 2**20
-"""Numbers in the perturbed images that are made together, unless a micro-batch has more."""
 
 
 class Status(StrEnum):

@@ -1,4 +1,4 @@
-"""What a source is, and the registry of all sources that have a name.
+"""The base class of sources, and the registry of all sources that have a name.
 
 A source perturbs inputs: noise, an attack, a corruption, a learned distribution. It declares in its
 class everything the rest of the program needs to know: its name and options, what its tally is read as
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from nppr.data import Split
     from nppr.models import Classifier
 
+PASSES_PER_CALL = 3
+"""Forward passes that take as long as a call: a forward and a backward pass."""
+
 SOURCES: Registry[type[Source]] = source_names.SOURCES
 
 
@@ -61,7 +64,7 @@ class LastFound(Generic[T]):
         return {"_last": None}
 
     def get(self, model: FrozenModel, draws: DrawBlock, find: Callable[[], T]) -> T:
-        """What was found on these inputs, or is found now."""
+        """Return what was found on these inputs, or find it now."""
         inputs = (draws.seed, draws.split, draws.indices)
         if self._last is None or self._last[0] is not model or self._last[1] != inputs:
             before = model.calls
@@ -87,7 +90,7 @@ class Source(ABC):
     default: ClassVar[bool] = False
     """Whether it is measured when no sources are asked for."""
     presets: ClassVar[dict[str, str]] = {}
-    """Further names for it with options, by the text they stand for."""
+    """Further names for it with options, and the text that each abbreviates."""
     guidance: ClassVar[Guidance] = Guidance.NOTHING
     sees: ClassVar[Dependency] = Dependency.PER_INPUT
     """What its perturbations depend on at most: which rungs of the ladder contain it."""
@@ -252,7 +255,7 @@ class Source(ABC):
 
 
 def option_defaults(kind: type[Source]) -> dict[str, Option]:
-    """The options of a source with their defaults: its fields but for the budget."""
+    """Return the options of a source with their defaults: its fields except the budget."""
     if not is_dataclass(cast("type[Any]", kind)):
         return {}
     known = fields(cast("Any", kind))

@@ -1,1 +1,1 @@
-"""The machine: files, processes, code of users."""
+"""Files, processes and code of users."""

@@ -1,10 +1,10 @@
-"""Reads that stop: a small archive can unpack to more than memory holds, and a FIFO never ends.
+"""Bounded reads: a small archive can unpack to more than fits in memory, and a FIFO never ends.
 
-A directory or header may announce anything, so what it announces is checked first, and the read itself
-stops one byte past the limit. Arrays have both an amount and a ratio because neither is enough alone:
-zeros pack 1000 to 1, so a ratio alone would refuse 50,000 blank CIFAR images in 150 kB, and an amount
-alone would refuse large files that hardly pack (photographs pack 3 to 1, drawings 20 to 1). Programs
-and state dicts are stored without compression by PyTorch, so theirs are small.
+A directory or header may announce any size, so its announcement is checked first, and the read
+itself stops one byte past the limit. Arrays have a limit on both size and ratio, because neither is
+enough alone. Zeros pack 1000 to 1, so a ratio alone would refuse 50,000 blank CIFAR images in 150
+kB. A size alone would refuse large files that hardly pack (photographs pack 3 to 1, drawings 20 to
+1). PyTorch stores programs and state dicts without compression, so their limits are small.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CHUNK_BYTES = MIB
 ARRAYS, ENCODED, GROWTH = 2 * GIB, 256 * MIB, 32
-"""Bytes of the arrays or the encoded images of a file, or GROWTH times its size if that is more; at
-most 3/4 of the memory."""
+"""Limits in bytes of the arrays or encoded images of a file, or GROWTH times its size if that is
+more; at most 3/4 of the memory."""
 
 PROGRAM, PROGRAM_GROWTH = 64 * MIB, 4
 """The same for the tensors of a program (.pt2) or state dict."""
@@ -66,16 +66,16 @@ CIFAR_ARCHIVE_LIMIT = Limit(GIB, "all files of CIFAR", DOWNLOAD_AGAIN)
 PROGRAM_JSON_LIMIT = Limit(
     16 * MIB, "a description", "Export the network again with torch.export.save."
 )
-"""JSON takes 50 times its size in memory once it is read."""
+"""Parsed JSON takes 50 times its size in memory."""
 
 
 def array_limit(packed: int) -> Limit:
-    """The limit for the arrays of a file that takes `packed` bytes on the disk."""
+    """Return the limit for the arrays of a file that takes `packed` bytes on disk."""
     return _memory_limit(ARRAYS, packed, "arrays", "Store them without compression (numpy.savez)")
 
 
 def encoded_limit(packed: int) -> Limit:
-    """The limit for the rows of a table of encoded images that takes `packed` bytes on the disk."""
+    """Return the limit for the rows of a table of encoded images that takes `packed` bytes on disk."""
     return _memory_limit(ENCODED, packed, "images", "Encode them as JPEG or PNG")
 
 
@@ -88,13 +88,13 @@ def _memory_limit(least: int, packed: int, what: str, fix: str) -> Limit:
 
 
 def program_limit(packed: int, fix: str) -> Limit:
-    """The limit for the tensors of a file of PyTorch that takes `packed` bytes on the disk."""
+    """Return the limit for the tensors of a PyTorch file that takes `packed` bytes on disk."""
     size = max(PROGRAM, PROGRAM_GROWTH * packed)
     return Limit(size, f"tensors in a file of {_readable(packed)}", fix)
 
 
 def read_up_to(stream: SupportsRead[bytes], most: int) -> bytes:
-    """The next `most` bytes, fewer at the end; memory is taken for what is there, not for `most`."""
+    """Return up to `most` bytes; memory grows with the bytes read, not with `most`."""
     buffer = io.BytesIO()  # its value is not copied, so a large array is in memory once
     while (left := most - buffer.tell()) > 0 and (chunk := stream.read(min(CHUNK_BYTES, left))):
         buffer.write(chunk)
@@ -109,9 +109,9 @@ def read_bounded(stream: SupportsRead[bytes], limit: Limit) -> bytes:
 
 
 def require_regular(path: str | os.PathLike[str]) -> os.stat_result:
-    """Return the status of a regular file; anything else is an `OSError`.
+    """Return the status of a regular file; raise `OSError` for anything else.
 
-    A FIFO waits for a writer, for ever if none comes, and devices have no end.
+    A FIFO without a writer blocks for ever, and devices have no end.
     """
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
@@ -124,9 +124,9 @@ def require_regular(path: str | os.PathLike[str]) -> os.stat_result:
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
-    """Open a regular file to read its bytes; anything else is an `OSError`, and nothing waits."""
+    """Open a regular file to read bytes without waiting; raise `OSError` for anything else."""
     require_regular(path)
-    # if a FIFO takes the place of the file just now, opening it does not wait either
+    # If a FIFO replaces the file at this moment, opening it does not wait either.
     return open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAITING))
 
 
@@ -139,17 +139,17 @@ def read_text(
 
 
 def read_member(archive: zipfile.ZipFile, name: str, limit: Limit) -> bytes:
-    """One member of a zip archive; a size that is announced is believed only where it is too large."""
+    """Return one member of a zip archive; both its announced and its real size are checked."""
     limit.require(archive.getinfo(name).file_size)
     with open_member(archive, name) as stream:
         return read_bounded(stream, limit)
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """A member as a stream whose reads are bounded.
+    """Open a member as a stream whose reads are bounded.
 
-    Of the methods of compression only deflate stops where it is asked to: `zipfile` unpacks all that
-    a few kilobytes of bzip2 or LZMA hold at once, which is gigabytes.
+    Only deflate stops at the requested size: `zipfile` unpacks all content of bzip2 or LZMA members
+    at once, which may be gigabytes in a few kilobytes.
     """
     if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise OversizeError("it is not compressed with deflate. Repack the archive with deflate.")
@@ -159,7 +159,7 @@ def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
 def read_unpacked_size(file: str | os.PathLike[str] | IO[bytes]) -> int:
     """Return the total size that the members of a zip archive announce.
 
-    Neither `zipfile` nor PyTorch reads more of a member than that, even where it holds more.
+    Neither `zipfile` nor PyTorch reads more of a member than that, even if it contains more.
     """
     with zipfile.ZipFile(file) as archive:
         return sum(member.file_size for member in archive.infolist())
@@ -171,7 +171,7 @@ def _readable(size: int) -> str:
 
 
 def _physical_memory() -> int:
-    """Bytes of memory of the machine; where the system does not report them, no limit."""
+    """Return the machine's memory in bytes, or no limit if the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

@@ -1,7 +1,8 @@
-"""The list of the files in a folder that nppr may remove.
+"""The list of files in a folder that nppr may remove.
 
-`manifest.json` lists the files of a run or a study by their paths within the folder. A file is listed
-before it is written, so a crash leaves at worst an entry without a file.
+`manifest.json` lists the files of a run or a study by their paths within the folder. A file is
+listed before it is written, so after a crash the list may have an entry without a file, but no file
+is missing.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ MANIFEST_FORMAT = 1
 
 @dataclass(frozen=True)
 class Manifest:
-    """The list of the files in a folder that a `kind` of work ("run", "study") has written."""
+    """The list of files that a `kind` of work ("run", "study") has written to a folder."""
 
     folder: Path
     kind: str
 
     @property
     def path(self) -> Path:
-        """Return the path of the list."""
+        """The path of the list."""
         return self.folder / MANIFEST_FILE
 
     @property
@@ -40,7 +41,7 @@ class Manifest:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the manifest holds no JSON at all, as after a loss of power."""
+        """Whether the manifest is not valid JSON, as after a loss of power."""
         try:
             if not stat.S_ISREG(self.path.lstat().st_mode):
                 return False
@@ -59,8 +60,8 @@ class Manifest:
     def add(self, *paths: Path) -> None:
         """List files that are about to be written.
 
-        A file that lies outside of the folder, be it behind a link, is not listed. A damaged list is
-        started anew.
+        Files outside of the folder, also through a link, are not listed. A damaged list is
+        replaced.
         """
         known = self._read()
         if known is None and os.path.lexists(self.path) and not self.is_damaged:
@@ -70,7 +71,7 @@ class Manifest:
             self._write(names | (known or set()))
 
     def require_ours(self) -> None:
-        """Raise unless the folder is new, empty, or has a manifest of this kind.
+        """Raise `RunFolderError` unless the folder is new, empty, or has a manifest of this kind.
 
         Partial files of an interrupted first write of the manifest do not count.
         """
@@ -82,7 +83,7 @@ class Manifest:
             )
 
     def replace(self, *paths: Path) -> None:
-        """Remove the files of the work that was here, and list those about to be written."""
+        """Remove the files of the earlier work, and list those about to be written."""
         if self.exists:
             self.clear()
         self.begin(*paths)
@@ -97,7 +98,7 @@ class Manifest:
         self._unlink([*paths, *find_partial_files(paths)])
 
     def sweep(self, *more: Path) -> None:
-        """Remove partial files of interrupted writes: of listed files, the manifest and `more`."""
+        """Remove partial files from interrupted writes of listed files, the manifest and `more`."""
         files = [self._path(name) for name in self._read() or ()]
         self._unlink(find_partial_files([*files, self.path, *more]))
 
@@ -115,10 +116,10 @@ class Manifest:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-                path.unlink()  # of a link: the link itself
+                path.unlink()  # for a link, this removes the link itself
 
     def _unreadable(self) -> RunFolderError:
-        """The error for a folder whose manifest does not list what may be removed."""
+        """Return the error for a folder whose manifest does not list what may be removed."""
         return RunFolderError(
             f"`out` must hold a {self.path.name} that lists the files of its {self.kind},"
             f" {str(self.folder)!r} holds none that nppr can use. Choose another folder, or delete"
@@ -126,11 +127,11 @@ class Manifest:
         )
 
     def _inside(self, paths: Iterable[Path]) -> set[str]:
-        """The names to list for these files."""
+        """Return the names to list for these files."""
         return {name for path in paths if (name := self._name(path)) is not None}
 
     def _name(self, path: Path) -> str | None:
-        """The path of a file within the folder, or None; links above the file are followed."""
+        """Return the path of a file within the folder, or None; links above the file are followed."""
         try:
             name = (path.parent.resolve() / path.name).relative_to(self.folder.resolve()).as_posix()
         except ValueError:
@@ -167,7 +168,7 @@ class Manifest:
 
 
 def _is_inside(name: object) -> bool:
-    """Whether this is a path that cannot leave the folder it is joined to, on any system.
+    """Whether this path stays inside the folder it is joined to, on any system.
 
     >>> [_is_inside(name) for name in ("blocks/a", "../a", "/a", "c:a", "")]
     [True, False, False, False, False]

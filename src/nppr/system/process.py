@@ -1,4 +1,4 @@
-"""The process: signals that wait for the end of a step, memory that stays, streams that never fail."""
+"""Process settings: delayed signals, retained memory, and output streams that do not fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from types import FrameType
 
 TRIM_THRESHOLD = -1
 MMAP_THRESHOLD = -3
-"""Numbers of the parameters in malloc.h."""
+"""Parameter numbers from malloc.h."""
 
 LARGEST_THRESHOLD = 2**30
 
@@ -26,7 +26,7 @@ ASCII = {"≤": "<=", "≥": ">=", "±": "+-", "→": "->", "…": "..."}
 
 @dataclass
 class Interrupt:
-    """Whether Ctrl-C was pressed."""
+    """Whether Ctrl-C was pressed while it was held back."""
 
     asked: bool = False
 
@@ -37,7 +37,7 @@ class Interrupt:
 
 
 class _Termination:
-    """A handler of SIGTERM that does what Python's own handler of Ctrl-C does."""
+    """A handler of SIGTERM that does the same as Python's own handler of Ctrl-C."""
 
     def __init__(self) -> None:
         self.came = False
@@ -51,8 +51,8 @@ class _Termination:
 def hold_back_interrupts() -> Iterator[Interrupt]:
     """Hold back the first Ctrl-C or SIGTERM; a second one interrupts at once.
 
-    Only Python's own handler of Ctrl-C and ours of SIGTERM are replaced, and only in the main thread: a
-    program with handlers of its own, or one that ignores a signal, keeps them.
+    Only Python's own handler of Ctrl-C and our handler of SIGTERM are replaced, and only in the
+    main thread. Handlers of the host program stay, and so do ignored signals.
     """
     interrupt = Interrupt()
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -82,10 +82,10 @@ def hold_back_interrupts() -> Iterator[Interrupt]:
 
 
 def terminate_like_ctrl_c() -> Callable[[], bool]:
-    """Let SIGTERM interrupt the program, as Ctrl-C does; the function returned says whether it came.
+    """Make SIGTERM interrupt the program like Ctrl-C; the returned function says whether it came.
 
-    It also works in a background job of a script, which ignores Ctrl-C. A program that ignores SIGTERM
-    goes on ignoring it.
+    It also works in a background job of a script, which ignores Ctrl-C. A program that ignores
+    SIGTERM continues to ignore it.
     """
     termination = _Termination()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -94,7 +94,7 @@ def terminate_like_ctrl_c() -> Callable[[], bool]:
 
 
 class _BestEffort(io.TextIOWrapper):
-    """Standard error that goes silent when its device takes nothing more, such as a full disk."""
+    """Standard error that becomes silent if its device fails, such as a full disk."""
 
     def write(self, text: str, /) -> int:
         try:
@@ -110,17 +110,17 @@ class _BestEffort(io.TextIOWrapper):
             self._silence()
 
     def _silence(self) -> None:
-        """Send what is buffered, and all that follows, to nowhere."""
+        """Discard the buffer and all further output."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
 
 
 def make_streams_robust() -> None:
-    """Let no character and no full device behind standard error end the program.
+    """Keep the program alive if a character cannot be encoded or standard error cannot be written.
 
-    Characters that an encoding lacks are spelled out. Messages on standard error may be lost; results
-    on standard output may not.
+    Characters that an encoding lacks are spelled out. Messages on standard error may be lost;
+    results on standard output may not.
     """
     codecs.register_error("nppr.ascii", _spelled_out)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -133,7 +133,7 @@ def make_streams_robust() -> None:
 
 
 def _spelled_out(error: UnicodeError) -> tuple[str, int]:
-    """Substitutes for the characters that could not be encoded, and where to go on."""
+    """Return substitutes for the characters that could not be encoded, and where to continue."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -142,15 +142,15 @@ def _spelled_out(error: UnicodeError) -> tuple[str, int]:
 
 
 def keep_freed_memory() -> bool:
-    """Keep freed blocks of up to a gigabyte with the process; whether that could be set.
+    """Keep freed blocks of up to a gigabyte in the process; return whether that could be set.
 
-    By default glibc returns large blocks to the system at once and gets them again, page by page, for
-    the next layer: a tenth to a fifth of the time of a small network. Only our own command asks for
-    this; the library leaves the allocator of its host alone.
+    By default, glibc returns large blocks to the system at once and requests them again, page by
+    page, for the next layer. This costs a tenth to a fifth of the time of a small network. Only the
+    command line calls this; the library leaves the allocator of its host alone.
     """
     if not sys.platform.startswith("linux"):
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl lacks it
     if mallopt is None:
         return False
     return bool(mallopt(MMAP_THRESHOLD, LARGEST_THRESHOLD)) and bool(

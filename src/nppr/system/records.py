@@ -1,7 +1,7 @@
-"""Files of tensors and a record: written whole or not at all, and the same bytes for the same content.
+"""Files of tensors with a record: written completely or not at all, and byte-identical if equal.
 
-A file is safetensors. Its header holds the record as JSON and a checksum of record and tensors, which
-is verified on reading. Nothing in a file is run or unpickled.
+A file is safetensors. Its header holds the record as JSON and a checksum of record and tensors,
+which is verified on reading. Reading a file never executes or unpickles anything.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ UNREADABLE = (
 """Exceptions that reading a crafted or damaged file can raise."""
 
 _PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial\Z")
-"""The end of the name that a file has until it is whole."""
+"""Suffix of a file until it is complete."""
 
 
 def write_record(
     path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel
 ) -> None:
-    """Write tensors by name and their record; an interrupted write leaves the file that was there."""
+    """Write tensors by name and their record; an interrupted write leaves the earlier file intact."""
     text = _json(record)
     write_tensors(path, tensors, {"record": text, "checksum": _checksum(tensors, text)})
 
 
 def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors by name and their record, or `RecordError` with the reason in one line."""
+    """Return tensors by name and their record, or raise `RecordError` with a one-line reason."""
     try:
         tensors, metadata = read_tensors(path)
         if metadata["checksum"] != _checksum(tensors, metadata["record"]):
@@ -59,10 +59,10 @@ def read_record(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def read_undamaged(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Read a file that a run keeps for `resume`; None if it is damaged.
+    """Read a file that a run keeps for `resume`; return None if it is damaged.
 
-    A damaged file costs a warning, which ends with the `remedy`: the run repeats that work. A file
-    that this process may not read, or has no memory for, is an error.
+    A damaged file produces a warning that ends with the `remedy`, and the run repeats that work. A
+    file that this process may not read, or lacks memory for, is an error.
     """
     try:
         return read_record(path)
@@ -76,7 +76,7 @@ def read_undamaged(path: Path, remedy: str) -> tuple[dict[str, Tensor], dict[str
 
 
 def compute_checksum(tensors: Mapping[str, Tensor], record: Mapping[str, Any] | BaseModel) -> str:
-    """The SHA-256 that `write_record` keeps with these tensors and this record."""
+    """Return the SHA-256 that `write_record` stores for these tensors and this record."""
     return _checksum(tensors, _json(record))
 
 
@@ -101,7 +101,7 @@ def take_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]
 
 
 def pack_optimiser(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the state tensors of an optimiser by NUMBER/NAME of the parameter."""
+    """Return the state tensors of an optimiser by NUMBER/NAME, the parameter and its state."""
     return {
         f"{number}/{name}": tensor
         for number, memory in optimiser.state_dict()["state"].items()
@@ -121,7 +121,7 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and text by name, of any safetensors file."""
+    """Return the tensors and text by name of any safetensors file."""
     require_regular(path)
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -129,7 +129,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors and text by name, without a record or checksum; whole or not at all."""
+    """Write tensors and text by name without a record or checksum, completely or not at all."""
     from safetensors.torch import save  # this loads PyTorch
 
     # Clones, because safetensors refuses tensors that share storage.
@@ -138,17 +138,17 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def write_whole(path: str | Path, content: str | bytes) -> None:
-    """Write a file of a result whole or not at all, or raise `WriteError`."""
+    """Write a result file completely or not at all; raise `WriteError` if that fails."""
     _write(Path(path), content.encode() if isinstance(content, str) else content, folders="all")
 
 
 def write_in_folder(path: Path, content: str) -> None:
-    """Write a text file into an existing folder; a folder that was removed is not made again."""
+    """Write a text file into an existing folder; a folder that was removed is not recreated."""
     _write(path, content.encode(), folders="none")
 
 
 def find_partial_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the partial files that interrupted writes of these files left."""
+    """Return the partial files left by interrupted writes of these files."""
     wanted = set(paths)
     found: list[Path] = []
     for folder in {path.parent for path in wanted}:
@@ -159,12 +159,12 @@ def find_partial_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _write(path: Path, content: bytes, *, folders: str) -> None:
-    """An interrupted write leaves the file that was there; a link is replaced, not followed.
+    """Write a file so that an interruption leaves the earlier file intact.
 
-    The content reaches the disk before the file gets its name, and the name before this returns: after
-    a loss of power the file holds the old content or the new.
-    A partial file has a random name, so that two processes never write to the same file.
-    `folders` are made that are missing: all, the innermost, or none.
+    A link is replaced, not followed. The content reaches the disk before the file gets its name,
+    and the name before this returns, so after a loss of power the file has either the old or the
+    new content. A partial file has a random name, so that two processes never write to the same
+    file. `folders` states which missing folders are made: all, the innermost, or none.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -189,7 +189,7 @@ def _write(path: Path, content: bytes, *, folders: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the names in a folder to the disk, on systems that can sync a folder."""
+    """Flush the names in a folder to disk, on systems that can sync a folder."""
     with contextlib.suppress(OSError):
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -207,17 +207,17 @@ def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        if tensor.numel():  # an empty one has no bytes, and no view of them either
+        if tensor.numel():  # an empty tensor has no bytes to view
             flat = tensor.detach().cpu().contiguous().flatten()
             digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
-    """Put the metadata into the header, sorted: the library would write it in a random order.
+    """Put the metadata into the header, sorted; the library would write it in a random order.
 
-    The format is the header's length in 8 bytes, the header as JSON padded with spaces to a multiple
-    of 8, and the tensors' bytes.
+    The format is the length of the header in 8 bytes, the header as JSON padded with spaces to a
+    multiple of 8, and the bytes of the tensors.
     """
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])

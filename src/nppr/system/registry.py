@@ -1,48 +1,49 @@
-"""Registries: things by name, those of nppr and those that installed packages add.
+"""Registries of named objects, from nppr and from installed packages.
 
-Sources, documents, model formats and data formats each have a registry. A package adds to one with an
-entry point in its `pyproject.toml`:
+Sources, documents, model formats and data formats each have a registry. A package adds to one with
+an entry point in its `pyproject.toml`:
 
     [project.entry-points."nppr.sources"]
     square = "my_package:Square"
 
-Nothing is imported before it is asked for. A package that fails costs a warning, or an error if what it
-brings is asked for by name.
+Objects are imported on first use. A package that fails produces a warning, or an error if you
+request one of its objects by name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from typing import Any, Self, TypeVar
 
-from nppr.errors import NpprError, PluginError
-from nppr.system.user_code import contain_exits
+from nppr.errors import NpprError, PluginError, reason_of
+from nppr.system import user_code
+from nppr.system.user_code import ProcessEnded, contain_exits
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 BUILT_IN = "nppr"
-"""The origin of everything that no other distribution brings."""
+"""The origin of everything that no other distribution provides."""
 
 LONGEST_REASON = 300
 
 _loading = [BUILT_IN]
-"""The origins of the things that are being imported, the innermost last."""
+"""Origins of the objects that are being imported, the innermost last."""
 
 
 @dataclass(frozen=True)
 class AddedPoint:
-    """An entry point of an installed distribution: a name for the thing at a place, `module:name`."""
+    """An entry point of an installed distribution: a name for the object at `module:name`."""
 
     name: str
     group: str
@@ -54,12 +55,12 @@ class AddedPoint:
 
 
 class Registry(Mapping[str, T]):
-    """Things of one kind by name; `registry[name]` imports what is not imported yet.
+    """Objects of one kind by name; `registry[name]` imports the object if necessary.
 
-    `kind` is the word for a thing in messages, `group` the group of entry points that add to it.
-    `accepts` is the class of the things, as `module:name`; if they are `classes`, they are its
-    subclasses. `own` holds the places of our own things. `claims` finds further names that a thing
-    takes, and `reserved` names cannot be taken at all.
+    `kind` is the word for such an object in messages, `group` the group of entry points that add to
+    it. `accepts` is the class of the objects, as `module:name`; with `classes`, they are its
+    subclasses. `own` holds the places of nppr's own objects. `claims` returns further names that an
+    object takes, and `reserved` names cannot be taken.
     """
 
     def __init__(
@@ -79,12 +80,12 @@ class Registry(Mapping[str, T]):
         self._claims = claims
         self._things: dict[str, T] = {}
         self._origins = dict.fromkeys((*self._places, *reserved), BUILT_IN)
-        """Who has a name, be it that of a thing or one that a thing claims."""
+        """Owner of each name, including names that an object claims."""
         self._failures: dict[str, str] = {}
         self._refused: set[AddedPoint] = set()
 
     def add(self, name: str, thing: T) -> None:
-        """Register a thing; it may take the place of one that was defined in the same place."""
+        """Register an object; it may replace one that was defined in the same place."""
         known, origin = self._things.get(name), self._find_origin(name, thing)
         names = (name, *self._claims(thing))
         if known is None or _place_of(known) != _place_of(thing):
@@ -97,28 +98,28 @@ class Registry(Mapping[str, T]):
         self._origins |= dict.fromkeys(names, origin)
 
     def names(self) -> list[str]:
-        """Return all names, ours first; nothing is imported, and their order is always the same."""
+        """Return all names in a fixed order, nppr's first, without importing anything."""
         ours = [name for name in self._things if self._origins[name] == BUILT_IN]
         return list(dict.fromkeys([*self._places, *ours, *self._added(), *self._things]))
 
     def own(self) -> dict[str, T]:
-        """Return the things that no other distribution brings."""
+        """Return the objects that nppr itself provides."""
         names = dict.fromkeys([*self._places, *self._things])
         return {name: self[name] for name in names if self.origin_of(name) == BUILT_IN}
 
     def origin_of(self, name: str) -> str:
-        """Return `nppr`, or the distribution and version that bring a thing."""
+        """Return `nppr`, or the distribution and version that provide an object."""
         return self._origins[name] if name in self._origins else self._added()[name].origin
 
-    @contextmanager
+    @contextlib.contextmanager
     def guarded(self, thing: T) -> Iterator[None]:
-        """Turn a failure in the code of a package into a `PluginError` of one line."""
+        """Turn a failure in the code of a package into a one-line `PluginError`."""
         name = next(name for name, known in self._things.items() if known is thing)
         if self._origins[name] == BUILT_IN:
             yield
             return
         try:
-            with contain_exits():
+            with contain_exits(), contextlib.redirect_stdout(sys.stderr):
                 yield
         except NpprError:
             raise
@@ -127,7 +128,7 @@ class Registry(Mapping[str, T]):
             raise PluginError(f"{where} failed: {_reason(error)}") from error
 
     def copy(self) -> Self:
-        """Return a registry with the same things, to which others can be added."""
+        """Return a registry with the same objects, to which others can be added."""
         other = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, dict | set):
@@ -138,7 +139,7 @@ class Registry(Mapping[str, T]):
         return name in self._things or name in self._places or name in self._added()
 
     def __getitem__(self, name: str) -> T:
-        """Return the thing of a name; `PluginError` if the package that brings it fails."""
+        """Return the object with this name; raise `PluginError` if its package fails."""
         if name not in self._things:
             if name in self._places:
                 self.add(name, load_object(self._places[name]))
@@ -147,7 +148,7 @@ class Registry(Mapping[str, T]):
         return self._things[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of things that can be used; a package that fails costs a warning."""
+        """Iterate over the names of usable objects; warn about packages that fail."""
         for name in self.names():
             if name not in self._failures:
                 try:
@@ -161,7 +162,7 @@ class Registry(Mapping[str, T]):
         return len(list(iter(self)))
 
     def _added(self) -> dict[str, AddedPoint]:
-        """Return the entry points that add a name; those whose name is taken cost one warning."""
+        """Return the entry points that add a name; warn once about each whose name is taken."""
         found: dict[str, AddedPoint] = {}
         for point in added_points(tuple(sys.path)):
             if point.group != self._group:
@@ -179,7 +180,7 @@ class Registry(Mapping[str, T]):
         return found
 
     def _find_origin(self, name: str, thing: T) -> str:
-        """Return who brings a thing, also if a module of a package was imported by other code."""
+        """Return who provides an object, also if other code imported the module of a package."""
         top = _top_of(thing.__module__) if isinstance(thing, type) else BUILT_IN
         for point in () if top == BUILT_IN else added_points(tuple(sys.path)):
             if (point.group, point.name) == (self._group, name) and _top_of(point.place) == top:
@@ -187,12 +188,13 @@ class Registry(Mapping[str, T]):
         return _loading[-1]
 
     def _load(self, point: AddedPoint) -> None:
-        """Import the thing at an entry point, and register it."""
+        """Import the object at an entry point, and register it."""
         if point.name not in self._failures:
             before = self._things.copy(), self._origins.copy()
             _loading.append(point.origin)
             try:
-                with contain_exits():
+                # Standard output belongs to the result of a command.
+                with contain_exits(), contextlib.redirect_stdout(sys.stderr):
                     thing = load_object(point.place)
                     self._require_kind(point.name, thing)
                     self.add(point.name, thing)
@@ -205,21 +207,24 @@ class Registry(Mapping[str, T]):
             raise PluginError(self._failures[point.name])
 
     def _require_kind(self, name: str, thing: object) -> None:
-        """Raise `PluginError` unless the thing is what the registry holds."""
+        """Raise `PluginError` unless the object is of the kind that the registry holds."""
         wanted = load_object(self._accepts)
         is_class = isinstance(thing, type) and issubclass(thing, wanted)
         if not (is_class if self._classes else isinstance(thing, wanted)):
-            article = "a subclass of" if self._classes else "an instance of"
+            wanted_as = "a subclass of" if self._classes else "an instance of"
             got = f"the class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
             place = self._accepts.replace(":", ".")
-            raise PluginError(f"a {self.kind} must be {article} {place}, got {got}.")
+            raise PluginError(f"its object must be {wanted_as} {place}, got {got}.")
         if self._classes and (kind := getattr(thing, "kind", name)) != name:
             raise PluginError(f"its `kind` must be {name!r}, the entry point's name, got {kind!r}.")
 
 
 def load_object(place: str) -> Any:
     """Return the object at a place, `module:name`."""
-    return metadata.EntryPoint("", place, "").load()
+    entry = metadata.EntryPoint("", place, "")
+    if not entry.pattern.match(place):
+        raise PluginError("its place must be module:name.")
+    return entry.load()
 
 
 def _top_of(place: str) -> str:
@@ -228,22 +233,25 @@ def _top_of(place: str) -> str:
 
 
 def _place_of(thing: object) -> object:
-    """Return where a class is defined, so that a notebook can define it again; else the thing."""
+    """Return where a class is defined, so that a notebook can define it again; else an identity."""
     return (thing.__module__, thing.__qualname__) if isinstance(thing, type) else id(thing)
 
 
 def _reason(error: Exception) -> str:
-    """Return an error as one line, with the place in the package's code that raised it."""
+    """Return an error as one line, with the line of the package's code that raised it."""
     if isinstance(error, PluginError):
         return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = (__file__, importlib.__file__, metadata.__file__)
+    cause = error.__cause__ if isinstance(error, ProcessEnded) else error
+    frames = traceback.extract_tb(cause.__traceback__ if cause else None)
+    ours = (__file__, user_code.__file__, importlib.__file__, metadata.__file__)
     lines = [
         f" at {frame.filename}:{frame.lineno}"
         for frame in frames
         if frame.filename not in ours and not frame.filename.startswith("<")
     ]
-    text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON].rstrip(".: ")
+    text = " ".join(f"{type(error).__name__}: {reason_of(error)}".split())[:LONGEST_REASON].rstrip(
+        ".: "
+    )
     return f"{text}{''.join(lines[-1:])}. Repair or uninstall the package."
 
 
@@ -251,21 +259,23 @@ def _reason(error: Exception) -> str:
 def added_points(path: tuple[str, ...]) -> tuple[AddedPoint, ...]:
     """Return all entry points that add to nppr, of the distributions on a search path.
 
-    Of several distributions with one name, the first on the path counts, as it is the one imported.
+    If several distributions share a name, the first on the path counts, as in an import.
     """
     found: dict[str, list[AddedPoint]] = {}
     for distribution in metadata.distributions(path=list(path)):
-        if f"[{BUILT_IN}." not in (distribution.read_text("entry_points.txt") or ""):
-            continue
+        place = str(getattr(distribution, "_path", "an installed package"))
         try:
-            name = distribution.metadata["Name"]
+            if f"[{BUILT_IN}." not in (distribution.read_text("entry_points.txt") or ""):
+                continue
+            name = distribution.metadata["Name"] or place
+            version = distribution.metadata["Version"] or "without a version"
             points = [
-                AddedPoint(each.name, each.group, each.value, f"{name} {distribution.version}")
+                AddedPoint(each.name, each.group, each.value, f"{name} {version}")
                 for each in distribution.entry_points
                 if each.group.startswith(f"{BUILT_IN}.")
             ]
         except Exception as error:  # damaged metadata fail in any way
-            logger.warning("an installed package has damaged metadata: %s", _reason(error))
+            logger.warning("%s has damaged metadata: %s", place, _reason(error))
             continue
         found.setdefault(name, points)
     return tuple(point for name in sorted(found) for point in found[name])

@@ -114,7 +114,7 @@ def run_jobs(
 
 
 def failure_message(error: BaseException) -> str:
-    """Return the message of an error as one line; an unexpected error is preceded by its type.
+    """Return the message of an error as one line, with its type if it is unexpected.
 
     >>> failure_message(KeyError("weights"))
     "KeyError: 'weights'"
@@ -126,7 +126,7 @@ def failure_message(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class _Attempt(Generic[R]):
-    """The one result of a job, or why it failed; `error` is one that stops all jobs."""
+    """The one result of a job, or its failure; `error` is an error that stops all jobs."""
 
     results: tuple[R, ...] = ()
     failure: str = ""
@@ -148,7 +148,7 @@ def _attempt(function: Callable[[], R], stop_on: tuple[type[Exception], ...]) ->
 
 
 class _Schedule(Generic[R]):
-    """Jobs that wait, run and have ended."""
+    """Waiting, running and ended jobs."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Schedule(Generic[R]):
             ready.sort(key=lambda job: -self.path_costs[job.key])
             while ready and len(self.running) < self.pool.slots:
                 self._start(ready.pop(0))
-            if not self.running:  # all that is left needs a job that failed
+            if not self.running:  # all remaining jobs need a job that failed
                 break
             for future in self._wait():
                 job = self.running.pop(future)
@@ -201,7 +201,7 @@ class _Schedule(Generic[R]):
         return ended
 
     def _path_costs(self) -> dict[str, float]:
-        """Cost of the longest path that starts at each job."""
+        """Return the cost of the longest path that starts at each job."""
         after: dict[str, float] = {}
         for key in reversed(self.order):
             after[key] = after.get(key, 0.0) + self.left[key].cost
@@ -233,7 +233,7 @@ class _Schedule(Generic[R]):
         return bool(attempt.results)
 
     def _attempt_of(self, future: Future[_Attempt[R]]) -> _Attempt[R]:
-        """Return what the process of a job reports, or a failure if that process died."""
+        """Return the report of a job's process, or a failure if that process died."""
         try:
             return future.result()
         except self.pool.lost as error:
@@ -267,7 +267,7 @@ class _Schedule(Generic[R]):
 
 
 def _require_consistent(jobs: Collection[Job[R]], finished: Mapping[str, R]) -> None:
-    """Raise `ValueError` if a key occurs twice or a job needs one that is not there."""
+    """Raise `ValueError` if a key occurs twice or a job needs an unknown key."""
     keys = {job.key for job in jobs}
     if len(keys) < len(jobs):
         raise ValueError("the keys of jobs must be unique")

@@ -1,4 +1,4 @@
-"""Words and limits that the command line and the library share, and the files that state settings."""
+"""Words and limits shared by the command line and the library, and a reader of TOML settings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from nppr.errors import SpecError
 from nppr.system.bounded import TOML_LIMIT, OversizeError, read_text
 
 MOST_CLASSES = 100_000
-"""A network or a data set with more is a mistake, or made to fill the memory."""
+"""More classes than this are a mistake, or an attempt to fill the memory."""
+
+MOST_WORKERS = 1024
+"""More processes than this are a mistake: each of them loads the model and the data."""
 
 RANDOM_WEIGHTS = "random"
-"""In place of a weights file: an untrained network."""
+"""Stands in for a weights file to use an untrained network."""
 
 EAGER, BFLOAT16 = ENGINES = ("eager", "bfloat16")
-"""What computes forward passes that need no gradients."""
+"""Engines that compute forward passes without gradients."""
 
 
 def read_toml(argument: str, path: str | Path) -> dict[str, Any]:
-    """Return the content of a TOML file that is given for this argument."""
+    """Return the content of the TOML file given for this argument."""
     try:
         return tomllib.loads(read_text(path, TOML_LIMIT))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Calls of code that users bring: models, tasks, transformations, noise, data sets.
+"""Calls of code that users provide: models, tasks, transformations, noise, data sets.
 
 Such code may fail in any way. `sys.exit(0)` in a model must not end an assessment as if it had
 succeeded, so exceptions that would end the process become ordinary errors here.
@@ -39,7 +39,7 @@ def contain_exits() -> Iterator[None]:
 
 
 def _is_raised_by_code(error: KeyboardInterrupt) -> bool:
-    """Whether a `raise` statement outside this package raised the error; a signal has none."""
+    """Whether a `raise` statement outside this package raised the error, rather than a signal."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

@@ -31,7 +31,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from nppr.errors import SpecError
+from nppr.errors import SpecError, require_at_most
+from nppr.system.specs import MOST_WORKERS
 
 R = TypeVar("R")
 
@@ -58,6 +59,7 @@ def open_pool(workers: int | None = None, ray: str | None = None) -> WorkerPool:
     """
     if workers is not None and workers < 1:
         raise SpecError(f"`workers` must be a whole number >= 1, got {workers}.")
+    require_at_most("workers", workers, MOST_WORKERS)
     if ray is not None:
         return RayPool(ray, workers)
     return WorkerPool() if workers in (None, 1) else ProcessPool(workers or 1)
@@ -67,7 +69,7 @@ class WorkerPool:
     """The process of the caller: `submit` returns when the function has ended. Base of other pools.
 
     `slots` is the number of functions that run at the same time. `lost` are the errors of a future
-    whose process died in each of its attempts.
+    whose process died in every attempt.
     """
 
     slots = 1
@@ -115,7 +117,7 @@ def run_with_threads(function: Callable[[], R], threads: int) -> R:
 
 
 class ProcessPool(WorkerPool):
-    """Several processes on this machine. Each starts with the first function that it gets."""
+    """Several processes on this machine. Each starts when it receives its first function."""
 
     lost = (BrokenProcessPool,)
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nppr.errors import ClassifierError, WeightsError
-from nppr.models.classifier import reason_of
+from nppr.errors import ClassifierError, WeightsError, reason_of
 from nppr.models.model_formats import LoadedModel, ModelFormat, ModelRequest
 
 

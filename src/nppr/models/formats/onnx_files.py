@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nppr.errors import ClassifierError
-from nppr.models.classifier import reason_of
+from nppr.errors import ClassifierError, reason_of
 from nppr.models.formats.fixed_input import FixedInputModel
 from nppr.models.model_formats import LoadedModel, ModelFormat
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from nppr.errors import ClassifierError
-from nppr.models.classifier import find_logits, reason_of
+from nppr.errors import ClassifierError, reason_of
+from nppr.models.classifier import find_logits
 from nppr.models.formats.fixed_input import FixedInputModel
 from nppr.models.model_formats import LoadedModel, ModelFormat
 from nppr.models.weight_files import ZIP_MAGIC

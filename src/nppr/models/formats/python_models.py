@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from nppr.errors import ClassifierError, NpprError
-from nppr.models.classifier import reason_of
+from nppr.errors import ClassifierError, NpprError, reason_of
 from nppr.models.model_formats import LoadedModel, ModelFormat
 from nppr.system.user_code import ProcessEnded, contain_exits
 
