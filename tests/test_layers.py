@@ -107,12 +107,6 @@ def test_presentation_neither_fits_nor_measures() -> None:
                 assert allowed, f"{module} imports {imported}"
 
 
-STILL_SHARED = {
-    "Shown", "Verdict", "assess", "bracket", "compare", "fit", "gate", "ladder", "page_of", "percent",
-}  # fmt: skip
-"""Names that two modules have. Rename one of each pair and delete it here; add none."""
-
-
 def named_in(path: Path) -> Iterator[str]:
     """The classes and the public functions of a module, and its file unless it is `__init__.py`."""
     if path.name != "__init__.py":
@@ -125,7 +119,7 @@ def named_in(path: Path) -> Iterator[str]:
 
 def test_names_of_files_classes_and_functions_are_unique() -> None:
     names = Counter(name for path in MODULES.values() for name in named_in(path))
-    assert {name for name, count in names.items() if count > 1} <= STILL_SHARED
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_only_front_doors_list_what_they_export() -> None:
